@@ -45,7 +45,7 @@ from stream_dr.datasets.language import TOP_SHARES, build_word_and_topic_tables
 from stream_dr.datasets.sources import open_source
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft
-from stream_dr.directory.learned_sources import keep_as_shards
+from stream_dr.directory.learned_sources import convert_to_own_shards
 from stream_dr.estimators import make
 from stream_dr.log.log import Log, draft
 from stream_dr.models.snapshot import state_sha256
@@ -135,7 +135,7 @@ def replay_csv(path: Path) -> None:
     directory = path.parent / "d"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    shards = keep_as_shards(directory, open_source(path, label="y"))
+    shards = convert_to_own_shards(directory, open_source(path, label="y"))
     with Directory(directory) as opened:
         opened.add_model("lda", "lda", {})
         replay(opened, open_dataset(shards), ReplaySettings())
@@ -376,7 +376,7 @@ def learned(directory: Directory, key: str) -> float:
     model, _ = directory.add_model("new", key, MODELS[key])
     taken = seconds(lambda: backfill(directory, [model], directory.position))
     assert model.failure is None, model.failure
-    if not model.subtracts:
+    if not model.can_subtract_rows:
         assert state_sha256(model.accumulator.freeze()) == rebuilt(directory, key)
     directory.remove_model("new")
     return taken

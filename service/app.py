@@ -22,13 +22,13 @@ from starlette.middleware.cors import CORSMiddleware
 
 import stream_dr
 from service import problems, schemas
-from service.auth import Access
+from service.auth import AccessMiddleware
 from service.metrics import Metrics, MetricsMiddleware
-from service.request_bodies import BodyLimits, BodyMemory
+from service.request_bodies import BodyLimitsMiddleware, BodyMemory
 from service.routes import jobs, learn, look, models, project, stream
 from service.schemas import JsonDict
 from service.settings import Settings
-from service.shared import AppState, Ingest, WarmUp, check_parameters_unique
+from service.shared import AppState, Ingest, NumbaWarmUp, refuse_repeated_parameters
 
 PARSING, QUERIES, SLOW = 1, 4, 4
 """Numbers of threads in the three pools.
@@ -65,7 +65,8 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         await in_thread(running.start)
         yield
 
-        # Stop the parsing thread before the engine, because the thread submits batches to the engine.
+        # Stop the parsing thread before the engine, because the thread submits batches to the
+        # engine.
         shared.stopping.set()
         await in_thread(parsing.shutdown)
         await in_thread(running.stop, settings.drain_timeout)
@@ -75,8 +76,8 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
 
     shared = AppState(
         settings, limits(settings), directory, running, ingest, metrics, memory, asyncio.Event(),
-        WarmUp(), queries, slow,
-        functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: look.report(directory, running))),
+        NumbaWarmUp(), queries, slow,
+        functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: look.dashboard_status(directory, running))),
     )  # fmt: skip
 
     app = FastAPIOffline(
@@ -84,8 +85,8 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         version=stream_dr.__version__,
         summary="Supervised projections of a stream, learned as it arrives.",
         lifespan=lifespan,
-        responses=schemas.ANY,
-        dependencies=[Depends(check_parameters_unique)],
+        responses=schemas.COMMON_PROBLEMS,
+        dependencies=[Depends(refuse_repeated_parameters)],
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.shared = shared
@@ -101,14 +102,14 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
 
 
 def _add_routes(app: FastAPI) -> None:
-    # Routers are matched in this order. `saved_router` must precede `put_router`, because both have
-    # a route PUT /models/{name}, and the route of `saved_router` matches fewer requests.
+    # Routers are matched in this order. `saved_router` must precede `make_put_router`, because
+    # both have a route PUT /models/{name}, and the route of `saved_router` matches fewer requests.
     for router in (
         learn.router,
         project.router,
         models.router,
         models.saved_router,
-        models.put_router(),
+        models.make_put_router(),
         jobs.router,
         stream.router,
         look.router,
@@ -120,8 +121,8 @@ def _add_routes(app: FastAPI) -> None:
 def _add_middleware(app: FastAPI, shared: AppState) -> None:
     """Add the middleware around all routes, innermost first."""
     settings = shared.settings
-    app.add_middleware(BodyLimits, settings=settings, memory=shared.memory)
-    app.add_middleware(Access, settings=settings)
+    app.add_middleware(BodyLimitsMiddleware, settings=settings, memory=shared.memory)
+    app.add_middleware(AccessMiddleware, settings=settings)
     app.add_middleware(MetricsMiddleware, metrics=shared.metrics)
 
     # The CORS middleware is added last, so it runs before Access. It responds to a browser's
@@ -139,15 +140,15 @@ def _add_middleware(app: FastAPI, shared: AppState) -> None:
 
 def limits(settings: Settings) -> stream_dr.Limits:
     """Return the library's limits with the values of the settings."""
-    return stream_dr.Limits(**_shared_fields(stream_dr.Limits, settings))
+    return stream_dr.Limits(**_matching_settings(stream_dr.Limits, settings))
 
 
 def run_settings(settings: Settings) -> stream_dr.RunSettings:
     """Return the engine's settings with the values of the service's settings."""
     policy = stream_dr.PublishPolicy(settings.publish_rows, settings.publish_seconds, settings.publish_idle)
-    return stream_dr.RunSettings(publish=policy, **_shared_fields(stream_dr.RunSettings, settings))
+    return stream_dr.RunSettings(publish=policy, **_matching_settings(stream_dr.RunSettings, settings))
 
 
-def _shared_fields(kind: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> JsonDict:
-    """Return the values of the settings whose names are fields of `kind`."""
-    return {name: getattr(settings, name) for name in kind._fields if hasattr(settings, name)}
+def _matching_settings(target_class: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> JsonDict:
+    """Return the values of the settings whose names are fields of `target_class`."""
+    return {name: getattr(settings, name) for name in target_class._fields if hasattr(settings, name)}

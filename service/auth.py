@@ -22,20 +22,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.problems import ServiceError
 from service.settings import Settings
 
-OPEN = ("/", "/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json")
+PUBLIC_PATHS = ("/", "/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json")
 """Paths that need no token."""
 
-OPEN_FILES = ("/static-offline-docs/", "/dashboard/")
+PUBLIC_PATH_PREFIXES = ("/static-offline-docs/", "/dashboard/")
 """Path prefixes that need no token: files of /docs and /redoc, and files of the dashboard."""
 
-READING = (("POST", "/transform"), ("POST", "/predict"))
+READ_ONLY_POSTS = (("POST", "/transform"), ("POST", "/predict"))
 """Requests (method, path) that only read data, although their method is POST."""
 
 Right = Literal["read", "write"]
 """Right that a request needs: to read data or to write data."""
 
 
-def check_host(settings: Settings) -> None:
+def refuse_unguarded_host(settings: Settings) -> None:
     """Raise ValueError if other machines can connect and no token is set."""
     if not settings.loopback and settings.write_token is None:
         raise ValueError(
@@ -44,7 +44,7 @@ def check_host(settings: Settings) -> None:
         )
 
 
-class Access:
+class AccessMiddleware:
     """Middleware that refuses requests that lack the right to read or write.
 
     The middleware runs before any code that reads a body. So a request without the needed right
@@ -60,7 +60,7 @@ class Access:
         if scope["type"] == "http":
             right = needed_right(scope["method"], scope["path"])
             if right is not None:
-                check_rights(self.settings, Headers(scope=scope), right)
+                refuse_without_right(self.settings, Headers(scope=scope), right)
         await self.app(scope, receive, send)
 
 
@@ -69,12 +69,12 @@ def needed_right(method: str, path: str) -> Right | None:
 
     None if the path needs no token. Unknown paths and methods need "write".
     """
-    if path in OPEN or path.startswith(OPEN_FILES):
+    if path in PUBLIC_PATHS or path.startswith(PUBLIC_PATH_PREFIXES):
         return None
-    return "read" if method in ("GET", "HEAD") or (method, path) in READING else "write"
+    return "read" if method in ("GET", "HEAD") or (method, path) in READ_ONLY_POSTS else "write"
 
 
-def check_rights(settings: Settings, headers: Headers, right: Right) -> None:
+def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> None:
     """Raise ServiceError unless a request with these headers has a right.
 
     - If the settings have a write token, the headers must have a token for the right. The error is
@@ -83,7 +83,7 @@ def check_rights(settings: Settings, headers: Headers, right: Right) -> None:
       For other requests the error is `forbidden`.
     """
     if settings.write_token is None:
-        _check_local(headers, settings.cors_origins)
+        _refuse_foreign_request(headers, settings.cors_origins)
         return
 
     # Compare the request's token with every accepted token, in constant time. The response time
@@ -102,7 +102,7 @@ def check_rights(settings: Settings, headers: Headers, right: Right) -> None:
 def may_write(settings: Settings, headers: Headers) -> bool:
     """Return True if a request with these headers has the right to write."""
     try:
-        check_rights(settings, headers, "write")
+        refuse_without_right(settings, headers, "write")
     except ServiceError:
         return False
     return True
@@ -113,33 +113,33 @@ def _bearer_token(headers: Headers) -> bytes:
     return token.strip().encode() if scheme.lower() == "bearer" else b""
 
 
-def _check_local(headers: Headers, origins: tuple[str, ...]) -> None:
+def _refuse_foreign_request(headers: Headers, allowed_origins: tuple[str, ...]) -> None:
     """Raise ServiceError `forbidden` if a foreign page may have sent a request.
 
     - The Host header must name this machine.
-    - If there is an Origin header, the header must name the service or one of `origins`.
+    - If there is an Origin header, the header must name the service or one of `allowed_origins`.
     """
     # Any web page in a browser of this machine can send requests to a loopback address. Without
     # tokens, only these two headers distinguish such requests from the user's own requests.
     origin = headers.get("origin")
     host = headers.get("host", "")
-    if origin is not None and origin.partition("://")[2] != host and origin not in origins:
+    if origin is not None and origin.partition("://")[2] != host and origin not in allowed_origins:
         raise ServiceError(
             "forbidden",
             f"Without a token only pages of this service itself may call it, and none of {origin}; name it in cors_origins.",
         )
-    if not _is_local(host):
+    if not _is_local_host(host):
         raise ServiceError("forbidden", f"Without a token the service answers to local names only, not to {host!r}.")
 
 
 @lru_cache(1_000)
-def _is_local(host: str) -> bool:
+def _is_local_host(host_header: str) -> bool:
     """Return True if a Host header names this machine.
 
     It may be empty, "localhost" or a loopback address, with or without a port.
     """
     try:
-        name = urlsplit(f"//{host}").hostname or "localhost"
+        name = urlsplit(f"//{host_header}").hostname or "localhost"
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False

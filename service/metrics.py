@@ -20,10 +20,10 @@ from service import problems
 from service.request_bodies import BodyMemory
 from service.schemas import Overview
 
-BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
+LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 """Upper bounds of the latency histogram, in seconds."""
 
-COUNTED = {
+ENGINE_COUNTERS = {
     "rows_appended": "Rows appended to the log.",
     "events_appended": "Events appended to the log.",
     "commits": "Transactions of the log.",
@@ -34,13 +34,13 @@ COUNTED = {
 }
 """Description of each counter of the engine, by the counter's name."""
 
-GAUGED = {
+ENGINE_GAUGES = {
     "queued_bytes": "Bytes of batches that wait to be written to the log.",
     "lag": "Events that the live model furthest behind has not applied.",
 }
 """Description of each gauge of the engine, by the gauge's name."""
 
-OF_MODELS = {
+MODEL_GAUGES = {
     "rows": "Rows the model has learned.",
     "lag": "Events of the log that the model has not applied.",
     "stale_rows": "Rows learned that the published projection does not include.",
@@ -49,7 +49,7 @@ OF_MODELS = {
 }
 """Description of each metric of a model, by the attribute of ModelOverview that has the value."""
 
-STATES = {
+MODEL_STATES = {
     "failed": "1: the model has stopped at an error.",
     "failed_to_publish": "1: the model learns, and what it has learned cannot be solved.",
 }
@@ -70,17 +70,17 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.listeners = 0
         ProcessCollector(registry=self.registry)
-        self.registry.register(_Gauges(self, directory, running, memory))
+        self.registry.register(_EngineCollector(self, directory, running, memory))
 
-        self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
-        self.rows_received = self._counter("rows_received", "Rows taken into the log over HTTP.")
-        self.duplicates = self._counter("duplicates", "Batches sent again with their keys and answered as before.")
-        self.rows_transformed = self._counter("rows_transformed", "Rows projected.")
-        self.seconds = Histogram(
+        self.requests = self._add_counter("requests", "Requests answered.", "method", "route", "status")
+        self.rows_received = self._add_counter("rows_received", "Rows taken into the log over HTTP.")
+        self.duplicates = self._add_counter("duplicates", "Batches sent again with their keys and answered as before.")
+        self.rows_transformed = self._add_counter("rows_transformed", "Rows projected.")
+        self.request_seconds = Histogram(
             "stream_dr_request_seconds",
             "Time from a request's head to the end of its answer.",
             ["route"],
-            buckets=BUCKETS,
+            buckets=LATENCY_BUCKETS,
             registry=self.registry,
         )
 
@@ -94,11 +94,11 @@ class Metrics:
         else:
             self.rows_received.inc(receipt.rows)
 
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(f"stream_dr_{name}", meaning, labels, registry=self.registry)
+    def _add_counter(self, name: str, description: str, *label_names: str) -> Counter:
+        return Counter(f"stream_dr_{name}", description, label_names, registry=self.registry)
 
 
-class _Gauges(Collector):
+class _EngineCollector(Collector):
     """Metrics of the log, the models and the process's memory.
 
     The values are read when Prometheus asks for the metrics.
@@ -128,36 +128,36 @@ class _Gauges(Collector):
         yield _gauge_metric("listeners", "Open /events connections.", self._metrics.listeners)
         yield _gauge_metric("body_bytes", "Bytes of request bodies held in memory.", self._memory.bytes)
 
-        anonymous = _anonymous_bytes()
+        anonymous = _anonymous_memory_bytes()
         if anonymous is not None:
             yield _gauge_metric("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
 
         figures = self._running.figures()
-        for name, meaning in COUNTED.items():
+        for name, meaning in ENGINE_COUNTERS.items():
             yield CounterMetricFamily(f"stream_dr_engine_{name}", meaning, value=figures[name])
-        for name, meaning in GAUGED.items():
+        for name, meaning in ENGINE_GAUGES.items():
             yield _gauge_metric(f"engine_{name}", meaning, figures[name])
-        yield from self._model_metrics()
+        yield from self._collect_model_gauges()
 
-    def _model_metrics(self) -> Iterable[Metric]:
-        models = Overview.of(self._directory).models.items()
-        for name, meaning in OF_MODELS.items():
+    def _collect_model_gauges(self) -> Iterable[Metric]:
+        models = Overview.from_directory(self._directory).models.items()
+        for name, meaning in MODEL_GAUGES.items():
             family = GaugeMetricFamily(f"stream_dr_model_{name}", meaning, labels=["model", "estimator"])
             for model, figures in models:
                 family.add_metric([model, figures.estimator], getattr(figures, name))
             yield family
-        for state, meaning in STATES.items():
+        for state, meaning in MODEL_STATES.items():
             family = GaugeMetricFamily(f"stream_dr_model_{state}", meaning, labels=["model"])
             for model, figures in models:
                 family.add_metric([model], figures.state == state)
             yield family
 
 
-def _gauge_metric(name: str, meaning: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"stream_dr_{name}", meaning, value=value)
+def _gauge_metric(name: str, description: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"stream_dr_{name}", description, value=value)
 
 
-def _anonymous_bytes() -> int | None:
+def _anonymous_memory_bytes() -> int | None:
     """Return the size of this process's anonymous memory, in bytes.
 
     Anonymous memory is all resident memory except mapped files, such as the shards of the log.
@@ -188,20 +188,20 @@ class MetricsMiddleware:
         status = 0
         started = time.perf_counter()
 
-        async def send_and_note_status(message: Message) -> None:
+        async def send_recording_status(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
 
         # When the service stops, it cancels running requests, which raises CancelledError here.
         try:
-            await self.app(scope, receive, send_and_note_status)
+            await self.app(scope, receive, send_recording_status)
         except (Exception, asyncio.CancelledError) as error:
             response = problems.log_and_respond(scope, error)
             # The error can be sent only if no response has started, which sets `status`.
             if not status:
-                await response(scope, receive, send_and_note_status)
+                await response(scope, receive, send_recording_status)
 
         route = getattr(scope.get("route"), "path", "other")
         self.metrics.requests.labels(scope["method"], route, str(status)).inc()
-        self.metrics.seconds.labels(route).observe(time.perf_counter() - started)
+        self.metrics.request_seconds.labels(route).observe(time.perf_counter() - started)

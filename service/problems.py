@@ -22,7 +22,7 @@ from starlette.types import Scope
 import stream_dr
 
 MEDIA_TYPE = "application/problem+json"
-UNKNOWN = "The service met an error it did not foresee; the details are in its log."
+UNEXPECTED_DETAIL = "The service met an error it did not foresee; the details are in its log."
 """Detail of the response to an unexpected error.
 
 The exception's own text was not written for clients, so it is only logged.
@@ -84,19 +84,21 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
     unexpected = False
     match error:
         case ServiceError():
-            problem = response(error.code, error.detail, error.extra, error.headers)
+            problem = problem_response(error.code, error.detail, error.extra, error.headers)
         case stream_dr.errors.StreamDRError() if error.code in STATUS:
-            problem = response(error.code, str(error), error.details, _retry_after(error))
+            problem = problem_response(error.code, str(error), error.details, _retry_after_header(error))
         case ClientDisconnect():
-            problem = response("bad_request", "The client went away before its request was whole.")
+            problem = problem_response("bad_request", "The client went away before its request was whole.")
         case RequestValidationError():
-            problem = _validation_response(error)
+            problem = _response_to_invalid(error)
         case HTTPException():
-            problem = _http_response(error)
+            problem = _response_to_http_error(error)
         case asyncio.CancelledError():
-            problem = response("shutting_down", "The service stops; ask again after the restart.", headers=_RETRY_SOON)
+            problem = problem_response(
+                "shutting_down", "The service stops; ask again after the restart.", headers=_RETRY_SOON
+            )
         case _:
-            problem = response("internal", UNKNOWN)
+            problem = problem_response("internal", UNEXPECTED_DETAIL)
             unexpected = True
 
     # Status 503 is a normal state of the service, so it is not logged as an error.
@@ -109,20 +111,20 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
     return problem
 
 
-def response(
-    code: str, detail: str, extra: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+def problem_response(
+    code: str, detail: str, extra_fields: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return an HTTP response that describes an error as problem+json.
 
     code: code of the error, a key of STATUS.
     detail: sentence for the client.
-    extra: further fields of the JSON object. A further field is ignored if its name is the name of
-        a standard field, such as "title".
+    extra_fields: further fields of the JSON object. A further field is ignored if its name is the
+        name of a standard field, such as "title".
     headers: headers of the response.
     """
     status = STATUS[code]
     fields = {"type": "about:blank", "title": code.replace("_", " "), "status": status, "code": code, "detail": detail}
-    added = {name: _portable(value) for name, value in (extra or {}).items() if name not in fields}
+    added = {name: _to_portable_json(value) for name, value in (extra_fields or {}).items() if name not in fields}
     return Response(json.dumps(fields | added, default=str), status, headers, MEDIA_TYPE)
 
 
@@ -136,37 +138,37 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, respond_to_error)
 
 
-def _portable(value: Any) -> Any:
+def _to_portable_json(value: Any) -> Any:
     """Return a value in a form that every JSON reader accepts.
 
     Integers of more than 64 bits become strings. NaN and infinite numbers become None. Values in
     dicts, lists and tuples are converted, too.
     """
     if isinstance(value, dict):
-        return {str(name): _portable(item) for name, item in value.items()}
+        return {str(name): _to_portable_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_portable(item) for item in value]
+        return [_to_portable_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
-def _retry_after(error: stream_dr.errors.StreamDRError) -> dict[str, str]:
+def _retry_after_header(error: stream_dr.errors.StreamDRError) -> dict[str, str]:
     if STATUS[error.code] not in (429, 503):
         return {}
     return {"Retry-After": str(max(1, round(float(error.details.get("retry_after", 1)))))}
 
 
-def _http_response(error: HTTPException) -> Response:
+def _response_to_http_error(error: HTTPException) -> Response:
     code = _CODE_OF_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal")
     sentence = {
         "not_found": "There is nothing at this address; /docs lists what there is.",
         "method_not_allowed": "This address does not take that method; /docs lists what it takes.",
     }.get(code, str(error.detail))
-    return response(code, sentence, headers=error.headers)
+    return problem_response(code, sentence, headers=error.headers)
 
 
-def _validation_response(error: RequestValidationError) -> Response:
+def _response_to_invalid(error: RequestValidationError) -> Response:
     """Return the response to a request that FastAPI has rejected as invalid.
 
     The code of the response is one of these:
@@ -176,10 +178,12 @@ def _validation_response(error: RequestValidationError) -> Response:
     - `invalid_parameter`: a parameter of an estimator is wrong.
     - `invalid_request`: anything else is wrong.
     """
-    errors = [{"where": list(e["loc"]), "what": _describe_error(e), "kind": e["type"]} for e in error.errors()]
+    errors = [{"where": list(e["loc"]), "what": _describe_invalid_field(e), "kind": e["type"]} for e in error.errors()]
     kinds = {e["kind"] for e in errors}
     if "json_invalid" in kinds:
-        return response("malformed_input", "The body is not JSON: " + errors[0]["what"] + ".", {"errors": errors})
+        return problem_response(
+            "malformed_input", "The body is not JSON: " + errors[0]["what"] + ".", {"errors": errors}
+        )
 
     code = "invalid_request"
     if "union_tag_invalid" in kinds:
@@ -187,11 +191,11 @@ def _validation_response(error: RequestValidationError) -> Response:
     elif any("params" in e["where"] for e in errors):
         code = "invalid_parameter"
 
-    detail = "; ".join(f"{_location(e['where'])}{e['what']}" for e in errors[:5])
-    return response(code, detail, {"errors": errors})
+    detail = "; ".join(f"{_location_prefix(e['where'])}{e['what']}" for e in errors[:5])
+    return problem_response(code, detail, {"errors": errors})
 
 
-def _describe_error(error: Mapping[str, Any]) -> str:
+def _describe_invalid_field(error: Mapping[str, Any]) -> str:
     """Return a sentence that describes one error of pydantic to the client.
 
     error: one of the dicts that `errors()` of a RequestValidationError returns.
@@ -220,11 +224,15 @@ def _describe_error(error: Mapping[str, Any]) -> str:
     return f"{message}; given is {repr(error.get('input'))[:60]}"
 
 
-def _location(where: list[Any]) -> str:
+def _location_prefix(error_path: list[Any]) -> str:
     """Return the place of an error in a request, for example "params.gamma: ".
 
-    where: pydantic's path of the error. The path begins with "body" or "query". In a model's spec,
-        the key of the estimator follows. These first elements are omitted from the result.
+    error_path: pydantic's path of the error. The path begins with "body" or "query". In a model's
+        spec, the key of the estimator follows. These first elements are omitted from the result.
     """
-    inner = where[2:] if where[:1] == ["body"] and where[1:2] and where[1] in stream_dr.ESTIMATORS else where[1:]
+    inner = (
+        error_path[2:]
+        if error_path[:1] == ["body"] and error_path[1:2] and error_path[1] in stream_dr.ESTIMATORS
+        else error_path[1:]
+    )
     return f"{'.'.join(map(str, inner))}: " if inner else ""

@@ -25,33 +25,33 @@ from service.problems import ServiceError
 from service.settings import Settings
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
-OCTETS = "application/octet-stream"
+OCTET_STREAM = "application/octet-stream"
 """Media type of binary bodies.
 
 The bytes are an Arrow stream of rows, or the file of a saved estimator. Clients that are generated
 from the OpenAPI document send this media type.
 """
 
-ARROW = (ARROW_STREAM, "application/vnd.apache.arrow.file", OCTETS)
+ARROW_TYPES = (ARROW_STREAM, "application/vnd.apache.arrow.file", OCTET_STREAM)
 JSON = "application/json"
 SAFETENSORS = "application/safetensors"
-SAVED = (OCTETS, SAFETENSORS)
+SAVED_MODEL_TYPES = (OCTET_STREAM, SAFETENSORS)
 """Media types of the file of a saved estimator."""
 
-ARROW_PATHS = ("/partial_fit", "/transform", "/predict")
+ROWS_PATHS = ("/partial_fit", "/transform", "/predict")
 """Paths of routes that read a body of rows."""
 
 BodyFormat = Literal["arrow", "json"]
 """Format of a request body that holds rows."""
 
-PACKINGS = ("gzip", "zstd")
+CONTENT_ENCODINGS = ("gzip", "zstd")
 """Content encodings that the service can decompress. pyarrow has codecs of these names."""
 
-STEP = 1 << 20
+DECOMPRESSED_STEP = 1 << 20
 """Number of bytes to decompress at a time."""
 
 
-class Limit(NamedTuple):
+class SizeLimit(NamedTuple):
     """Size limit of a body.
 
     Attributes
@@ -104,15 +104,15 @@ class BodyMemory:
         Number of bytes counted now.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.bytes = 0
-        self._limit = limit
+        self._limit = max_bytes
 
-    def add(self, more: int, own: int = 0) -> None:
+    def reserve_bytes(self, n_bytes: int, counted_bytes: int = 0) -> None:
         """Count further bytes of a body.
 
-        more: number of bytes to count.
-        own: number of bytes of this body that are already counted.
+        n_bytes: number of bytes to count.
+        counted_bytes: number of bytes of this body that are already counted.
 
         Raises
         ------
@@ -121,20 +121,22 @@ class BodyMemory:
         ServiceError `body_too_large`
             This body alone would exceed the limit.
         """
-        if own + more > self._limit:
-            raise _too_large(Limit(self._limit, "max_queue_bytes", "Send fewer rows a batch."), f"{own + more:,}")
+        if counted_bytes + n_bytes > self._limit:
+            raise _too_large_error(
+                SizeLimit(self._limit, "max_queue_bytes", "Send fewer rows a batch."), f"{counted_bytes + n_bytes:,}"
+            )
 
-        if self.bytes + more > self._limit:
+        if self.bytes + n_bytes > self._limit:
             raise ServiceError(
                 "overloaded",
                 f"Request bodies of {self.bytes:,} bytes are being worked on, of {self._limit:,} allowed; send this one "
                 "again shortly.",
                 {"Retry-After": "1"},
             )
-        self.bytes += more
+        self.bytes += n_bytes
 
 
-class BodyLimits:
+class BodyLimitsMiddleware:
     """Middleware that refuses bodies above a limit and decompresses other bodies."""
 
     def __init__(self, app: ASGIApp, settings: Settings, memory: BodyMemory) -> None:
@@ -150,15 +152,17 @@ class BodyLimits:
             await self.app(scope, receive, send)
             return
 
-        media, packing = _check_form(scope, headers)
+        media, packing = _accepted_content_type(scope, headers)
         body = _Body(
             self.memory,
-            size_limit(media, scope["path"], self.settings),
+            body_size_limit(media, scope["path"], self.settings),
             _content_length(headers),
             self.settings.body_timeout,
             receive,
         )
-        receive_plain = functools.partial(_receive_unpacked, body, packing) if packing in PACKINGS else body.receive
+        receive_plain = (
+            functools.partial(_receive_decompressed, body, packing) if packing in CONTENT_ENCODINGS else body.receive
+        )
 
         try:
             await self.app(scope, receive_plain, send)
@@ -176,16 +180,18 @@ class _Body:
         the request declares. A compressed body counts with its packed and its unpacked bytes.
     """
 
-    def __init__(self, memory: BodyMemory, limit: Limit, declared: int, seconds: float, receive: Receive) -> None:
-        if declared > limit.bytes:
-            raise _too_large(limit, f"{declared:,}")
-        memory.add(declared)
+    def __init__(
+        self, memory: BodyMemory, limit: SizeLimit, declared_bytes: int, timeout_seconds: float, receive: Receive
+    ) -> None:
+        if declared_bytes > limit.bytes:
+            raise _too_large_error(limit, f"{declared_bytes:,}")
+        memory.reserve_bytes(declared_bytes)
 
-        self.bytes = declared
+        self.bytes = declared_bytes
         self._memory = memory
         self._limit = limit
-        self._seconds = seconds
-        self._deadline = asyncio.get_running_loop().time() + seconds
+        self._seconds = timeout_seconds
+        self._deadline = asyncio.get_running_loop().time() + timeout_seconds
         self._receive = receive
         self._received_bytes = 0
         self._plain_bytes = 0
@@ -210,34 +216,34 @@ class _Body:
         self._received_bytes += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
         if self._received_bytes > self._limit.bytes:
-            raise _too_large(self._limit, f"more than {self._limit.bytes:,}")
+            raise _too_large_error(self._limit, f"more than {self._limit.bytes:,}")
         if self._received_bytes > self.bytes:
-            self._count(self._received_bytes - self.bytes)
+            self._reserve_bytes(self._received_bytes - self.bytes)
         return message
 
-    def count_unpacked(self, more: int) -> None:
+    def count_decompressed(self, n_bytes: int) -> None:
         """Count further decompressed bytes of the body.
 
-        more: number of further decompressed bytes.
+        n_bytes: number of further decompressed bytes.
 
         Raises ServiceError if the body becomes too large.
         """
-        self._plain_bytes += more
+        self._plain_bytes += n_bytes
         if self._plain_bytes > self._limit.bytes:
-            raise _too_large(self._limit, f"more than {self._limit.bytes:,} unpacked")
-        self._count(more)
+            raise _too_large_error(self._limit, f"more than {self._limit.bytes:,} unpacked")
+        self._reserve_bytes(n_bytes)
 
-    def _count(self, more: int) -> None:
-        self._memory.add(more, self.bytes)
-        self.bytes += more
+    def _reserve_bytes(self, n_bytes: int) -> None:
+        self._memory.reserve_bytes(n_bytes, self.bytes)
+        self.bytes += n_bytes
 
 
-async def _receive_unpacked(body: _Body, packing: str) -> Message:
+async def _receive_decompressed(body: _Body, encoding: str) -> Message:
     """Receive a compressed body, and return one ASGI message with its plain bytes.
 
     Raises ServiceError if the body is too large, arrives too late or cannot be decompressed.
 
-    packing: content encoding of the body, one of PACKINGS.
+    encoding: content encoding of the body, one of CONTENT_ENCODINGS.
     """
     packed = pa.BufferOutputStream()
     more = True
@@ -250,39 +256,39 @@ async def _receive_unpacked(body: _Body, packing: str) -> Message:
 
     # Decompress in a thread, so that the event loop can serve other requests. Decompress STEP
     # bytes at a time, so that a body of gigabytes is refused early.
-    stream = pa.CompressedInputStream(pa.BufferReader(packed.getvalue()), packing)
+    stream = pa.CompressedInputStream(pa.BufferReader(packed.getvalue()), encoding)
     pieces = []
     try:
-        while piece := await asyncio.to_thread(stream.read, STEP):
-            body.count_unpacked(len(piece))
+        while piece := await asyncio.to_thread(stream.read, DECOMPRESSED_STEP):
+            body.count_decompressed(len(piece))
             pieces.append(piece)
     except OSError as e:
         raise ServiceError(
             "malformed_input",
-            f"The body is said to be {packing} (Content-Encoding), and cannot be unpacked: {e}. Send it whole, and nothing "
+            f"The body is said to be {encoding} (Content-Encoding), and cannot be unpacked: {e}. Send it whole, and nothing "
             "after it.",
         ) from None
     return {**message, "body": b"".join(pieces)}
 
 
-def media_type(header: str) -> str:
+def media_type(content_type: str) -> str:
     """Return the media type in a Content-Type header, in lower case.
 
     Parameters of the media type, such as "charset=utf-8", are removed.
 
-    header: value of the header.
+    content_type: value of the header.
     """
-    return header.partition(";")[0].strip().lower()
+    return content_type.partition(";")[0].strip().lower()
 
 
-def rows_medium(request: Request) -> BodyFormat:
+def rows_format(request: Request) -> BodyFormat:
     """Return the format of a request body that holds rows.
 
     The Content-Type header says the format. Raises ServiceError `unsupported_media_type` if there
     is no parser for this type.
     """
     media = media_type(request.headers.get("content-type", ""))
-    if media in ARROW:
+    if media in ARROW_TYPES:
         return "arrow"
     if media == JSON:
         return "json"
@@ -291,30 +297,32 @@ def rows_medium(request: Request) -> BodyFormat:
     )
 
 
-def preferred_media(request: Request, offers: Sequence[str]) -> str:
-    """Return the media type among `offers` that the client prefers.
+def negotiate_media_type(request: Request, offered_types: Sequence[str]) -> str:
+    """Return the media type among `offered_types` that the client prefers.
 
     The Accept header says what the client prefers. Among equally preferred media types, the first
-    one in `offers` is returned. Without an Accept header, all are equally preferred. Raises
-    ServiceError `not_acceptable` if the client accepts none of `offers`.
+    one in `offered_types` is returned. Without an Accept header, all are equally preferred. Raises
+    ServiceError `not_acceptable` if the client accepts none of `offered_types`.
     """
     header = request.headers.get("accept") or "*/*"
-    ranges = sorted((_parse_range(part) for part in header.split(",")), key=lambda media_range: -media_range.quality)
+    ranges = sorted(
+        (_parse_accept_element(part) for part in header.split(",")), key=lambda media_range: -media_range.quality
+    )
     for media_range, quality in ranges:
-        for offer in offers:
+        for offer in offered_types:
             if quality > 0 and (media_range in ("*/*", offer) or media_range == f"{offer.partition('/')[0]}/*"):
                 return offer
-    raise ServiceError("not_acceptable", f"Accept: {header} names none of {', '.join(offers)}.")
+    raise ServiceError("not_acceptable", f"Accept: {header} names none of {', '.join(offered_types)}.")
 
 
-def _parse_range(part: str) -> _MediaRange:
+def _parse_accept_element(accept_element: str) -> _MediaRange:
     """Parse one element of an Accept header.
 
     A quality that is not a number counts as 0. Without a quality, the quality is 1.
 
-    part: the element, for example "text/*;q=0.5".
+    accept_element: the element, for example "text/*;q=0.5".
     """
-    media_range, *parameters = (p.strip() for p in part.split(";"))
+    media_range, *parameters = (p.strip() for p in accept_element.split(";"))
     quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
     try:
         return _MediaRange(media_range.lower(), float(quality))
@@ -322,26 +330,26 @@ def _parse_range(part: str) -> _MediaRange:
         return _MediaRange(media_range.lower(), 0.0)
 
 
-def size_limit(media: str, path: str, settings: Settings) -> Limit:
+def body_size_limit(content_type: str, path: str, settings: Settings) -> SizeLimit:
     """Return the size limit of a request body.
 
     The limit applies to the compressed body and to the decompressed body.
 
-    media: media type of the body.
+    content_type: media type of the body.
     path: path of the request.
     """
-    if media != JSON:
-        return Limit(settings.max_body_bytes, "max_body_bytes", "Send fewer rows a batch.")
-    if path not in ARROW_PATHS:
-        return Limit(settings.max_json_bytes, "max_json_bytes", "Send less a request.")
+    if content_type != JSON:
+        return SizeLimit(settings.max_body_bytes, "max_body_bytes", "Send fewer rows a batch.")
+    if path not in ROWS_PATHS:
+        return SizeLimit(settings.max_json_bytes, "max_json_bytes", "Send less a request.")
 
     arrow = (
         f"as an Arrow stream ({ARROW_STREAM}), of which {settings.max_body_bytes:,} bytes are taken (max_body_bytes)"
     )
-    return Limit(settings.max_json_bytes, "max_json_bytes", f"Send the rows {arrow}, or fewer of them.")
+    return SizeLimit(settings.max_json_bytes, "max_json_bytes", f"Send the rows {arrow}, or fewer of them.")
 
 
-def _check_form(scope: Scope, headers: Headers) -> _BodyType:
+def _accepted_content_type(scope: Scope, headers: Headers) -> _BodyType:
     """Return the media type and the content encoding of a request body.
 
     The encoding of an uncompressed body is "identity". Raises ServiceError
@@ -349,15 +357,18 @@ def _check_form(scope: Scope, headers: Headers) -> _BodyType:
     """
     media = media_type(headers.get("content-type", ""))
     packing = ", ".join(headers.getlist("content-encoding")).strip().lower() or "identity"
-    accepted = (JSON, *(SAVED if scope["method"] == "PUT" else ARROW if scope["path"] in ARROW_PATHS else ()))
+    accepted = (
+        JSON,
+        *(SAVED_MODEL_TYPES if scope["method"] == "PUT" else ARROW_TYPES if scope["path"] in ROWS_PATHS else ()),
+    )
 
-    if media not in accepted or packing not in ("identity", *PACKINGS):
-        encodings = " or ".join(PACKINGS)
+    if media not in accepted or packing not in ("identity", *CONTENT_ENCODINGS):
+        encodings = " or ".join(CONTENT_ENCODINGS)
         raise ServiceError(
             "unsupported_media_type",
             f"The body is {media or 'of no stated type'}, encoding {packing}; send {' or '.join(accepted)}, as it is or "
             f"with Content-Encoding {encodings}.",
-            {"Accept-Encoding": ", ".join(PACKINGS)},
+            {"Accept-Encoding": ", ".join(CONTENT_ENCODINGS)},
         )
     return _BodyType(media, packing)
 
@@ -369,9 +380,9 @@ def _content_length(headers: Headers) -> int:
     return int(declared)
 
 
-def _too_large(limit: Limit, size: str) -> ServiceError:
+def _too_large_error(limit: SizeLimit, size_text: str) -> ServiceError:
     return ServiceError(
         "body_too_large",
-        f"The body has {size} bytes; at most {limit.bytes:,} are taken ({limit.setting}). {limit.advice}",
+        f"The body has {size_text} bytes; at most {limit.bytes:,} are taken ({limit.setting}). {limit.advice}",
         limit=limit.bytes,
     )

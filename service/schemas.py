@@ -13,13 +13,13 @@ from pydantic.json_schema import models_json_schema
 
 import stream_dr
 from service import auth
-from service.request_bodies import ARROW_STREAM, JSON, OCTETS
+from service.request_bodies import ARROW_STREAM, JSON, OCTET_STREAM
 
 JsonDict = dict[str, Any]
 """JSON object."""
 
 Label = str | int | bool
-PUBLISH = stream_dr.PublishPolicy()
+DEFAULT_PUBLISH = stream_dr.PublishPolicy()
 """Default publish policy."""
 
 TargetKind = Literal["none", "class", "multilabel", "continuous"]
@@ -143,7 +143,7 @@ class FiguresQuery(Query):
 
     @field_validator("dimensions", mode="before")
     @classmethod
-    def _parse_number(cls, value: object) -> object:
+    def _digits_to_int(cls, value: object) -> object:
         """Convert a text of digits to an int, and return other values unchanged.
 
         All values of a query are texts, but pydantic accepts only an int for Literal[2, 3].
@@ -163,7 +163,7 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
 
     @model_validator(mode="before")
     @classmethod
-    def _check_one_key(cls, value: object) -> object:
+    def _require_one_key(cls, value: object) -> object:
         """Raise ValueError unless exactly one of `positions` and `ids` has a value."""
         # pydantic's own messages would name only one of the two keys.
         if isinstance(value, dict) and value.keys() <= cls.model_fields.keys() and sum(map(bool, value.values())) == 1:
@@ -195,15 +195,17 @@ class Policy(BaseModel, extra="forbid", strict=True):
     models whose policy would publish the model within a minute.
     """
 
-    rows: int | None = Field(default=PUBLISH.rows, ge=1, lt=2**63, description="publish after this many new rows")
+    rows: int | None = Field(
+        default=DEFAULT_PUBLISH.rows, ge=1, lt=2**63, description="publish after this many new rows"
+    )
     seconds: float | None = Field(
-        default=PUBLISH.seconds,
+        default=DEFAULT_PUBLISH.seconds,
         gt=0,
         le=1e9,
         allow_inf_nan=False,
         description="publish this many seconds after new rows",
     )
-    idle: bool = Field(default=PUBLISH.idle, description="publish whenever all batches of the log are learned")
+    idle: bool = Field(default=DEFAULT_PUBLISH.idle, description="publish whenever all batches of the log are learned")
 
 
 class RefinePolicy(BaseModel, extra="forbid", strict=True):
@@ -295,7 +297,7 @@ class Failure(BaseModel):
 
     @field_validator("message")
     @classmethod
-    def _hide_internal(cls, message: str, info: ValidationInfo) -> str:
+    def _hide_internal_message(cls, message: str, info: ValidationInfo) -> str:
         """Replace the message of an error whose code is "internal".
 
         The message of an unexpected error was not written for clients.
@@ -414,7 +416,7 @@ class Overview(BaseModel):
     models: dict[str, ModelOverview]
 
     @classmethod
-    def of(cls, directory: stream_dr.Directory) -> Self:
+    def from_directory(cls, directory: stream_dr.Directory) -> Self:
         """Return the overview of a directory's current state."""
         position = directory.position
         models = {name: ModelOverview(**model.describe(position)) for name, model in directory.models.items()}
@@ -430,8 +432,8 @@ class Health(BaseModel):
     )
 
 
-_BY = {"model": "lda", "version": 3, "position": 812, "solution": "exact"}
-_MODEL = {
+_PROJECTION_EXAMPLE = {"model": "lda", "version": 3, "position": 812, "solution": "exact"}
+_MODEL_EXAMPLE = {
     "name": "lda",
     "estimator": "lda",
     "params": {"gamma": 1.0},
@@ -460,19 +462,21 @@ _MODEL = {
     "publish_failure": None,
 }
 
-_OVERVIEW = {name: _MODEL[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version")}
+_OVERVIEW_EXAMPLE = {
+    name: _MODEL_EXAMPLE[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version")
+}
 
 EXAMPLES: dict[str, JsonDict] = {
     "Rows": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
     "Receipt": {"position": 812, "rows": 2, "duplicate": False},
     "Unlearn": {"positions": [812]},
     "Refine": {"tol": 1e-6, "max_passes": 20},
-    "Projected": {**_BY, "z": [[0.5], [-1.2]]},
-    "Predicted": {**_BY, "predicted": ["b"], "classes": ["a", "b"], "probabilities": [[0.2, 0.8]]},
-    "ModelState": _MODEL,
-    "Models": {"models": {"lda": _MODEL}},
+    "Projected": {**_PROJECTION_EXAMPLE, "z": [[0.5], [-1.2]]},
+    "Predicted": {**_PROJECTION_EXAMPLE, "predicted": ["b"], "classes": ["a", "b"], "probabilities": [[0.2, 0.8]]},
+    "ModelState": _MODEL_EXAMPLE,
+    "Models": {"models": {"lda": _MODEL_EXAMPLE}},
     "Exported": {
-        **_BY,
+        **_PROJECTION_EXAMPLE,
         "newest": 3,
         "rows": 9000,
         "kind": "linear",
@@ -506,7 +510,7 @@ EXAMPLES: dict[str, JsonDict] = {
     "Overview": {
         "position": 812,
         "rows": 9000,
-        "models": {"lda": {**_OVERVIEW, "components": 1, "solution": "exact"}},
+        "models": {"lda": {**_OVERVIEW_EXAMPLE, "components": 1, "solution": "exact"}},
     },
     "Health": {"status": "ready"},
     "Problem": {
@@ -519,20 +523,22 @@ EXAMPLES: dict[str, JsonDict] = {
 }
 """Example of each schema, by the name of the schema's class."""
 
-_REF = "#/components/schemas/{model}"
+_REF_TEMPLATE = "#/components/schemas/{model}"
 
 
 def _schema_ref(kind: type[BaseModel]) -> dict[str, str]:
-    return {"$ref": _REF.format(model=kind.__name__)}
+    return {"$ref": _REF_TEMPLATE.format(model=kind.__name__)}
 
 
-def binary_body(description: str) -> JsonDict:
+def binary_body_schema(description: str) -> JsonDict:
     """Return the OpenAPI description of a binary body."""
     return {"schema": {"type": "string", "format": "binary", "description": description}}
 
 
-_STREAM = binary_body(f"an Arrow IPC stream (also accepted as {ARROW_STREAM})")
-ROWS_BODY = {"requestBody": {"required": False, "content": {JSON: {"schema": _schema_ref(Rows)}, OCTETS: _STREAM}}}
+_ARROW_BODY = binary_body_schema(f"an Arrow IPC stream (also accepted as {ARROW_STREAM})")
+ROWS_BODY = {
+    "requestBody": {"required": False, "content": {JSON: {"schema": _schema_ref(Rows)}, OCTET_STREAM: _ARROW_BODY}}
+}
 """OpenAPI description of a body of rows.
 
 An Arrow stream is declared as bytes, because client generators do not know the media type of
@@ -540,27 +546,27 @@ Arrow. The body is required but declared as optional. For a required body of sev
 openapi-python-client generates a module that cannot be imported.
 """
 
-Answers = dict[int | str, JsonDict]
+ResponsesByStatus = dict[int | str, JsonDict]
 """OpenAPI descriptions of a route's responses, by status."""
 
 
-def problems(*statuses: int) -> Answers:
+def problems(*statuses: int) -> ResponsesByStatus:
     """Return the OpenAPI descriptions of error responses with these statuses."""
     content = {"application/problem+json": {"schema": _schema_ref(Problem)}}
     return {s: {"description": "an error; see its `code`", "content": content} for s in statuses}
 
 
-ANY = problems(401, 403, 422, 429, 500, 503)
+COMMON_PROBLEMS = problems(401, 403, 422, 429, 500, 503)
 """Error responses that every route can return."""
 
-BODY = problems(400, 408, 413, 415)
+BODY_PROBLEMS = problems(400, 408, 413, 415)
 """Error responses that routes with a request body can return in addition."""
 
-MODEL = problems(404, 409)
+MODEL_PROBLEMS = problems(404, 409)
 """Error responses that routes that use a model can return in addition."""
 
 
-def _constants_to_enums(schemas: JsonDict) -> None:
+def _replace_const_by_enum(schemas: JsonDict) -> None:
     """Replace {"const": x} by {"enum": [x]} in the alternatives ("anyOf") of fields.
 
     With "const", clients that openapi-python-client generates would reject all other alternatives.
@@ -573,7 +579,7 @@ def _constants_to_enums(schemas: JsonDict) -> None:
             alternative["enum"] = [alternative.pop("const")]
 
 
-def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
+def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
     """Return the OpenAPI document of an application.
 
     The document is built at the first call. FastAPI generates most of the document. This function
@@ -583,19 +589,20 @@ def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
     - an example of each schema,
     - the summary of each operation, which is the first paragraph of its description.
 
-    guarded: True if the service has tokens. The document then marks the operations that need one.
+    needs_token: True if the service has tokens. The document then marks the operations that need
+        one.
     """
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         components = document["components"]
         components["schemas"] |= models_json_schema(
-            [(kind, "validation") for kind in (Problem, Rows, Overview)], ref_template=_REF
+            [(kind, "validation") for kind in (Problem, Rows, Overview)], ref_template=_REF_TEMPLATE
         )[1]["$defs"]
         for name, example in EXAMPLES.items():
             components["schemas"][name]["examples"] = [example]
 
-        _constants_to_enums(components["schemas"])
-        if guarded:
+        _replace_const_by_enum(components["schemas"])
+        if needs_token:
             meaning = (
                 "Requests that read need the read token or the write token. Requests that write need the write token."
             )
@@ -605,7 +612,7 @@ def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
         for path, methods in document["paths"].items():
             for method, operation in methods.items():
                 operation["summary"] = " ".join(operation["description"].partition("\n\n")[0].split())
-                if guarded and auth.needed_right(method.upper(), path) is not None:
+                if needs_token and auth.needed_right(method.upper(), path) is not None:
                     operation["security"] = [{"token": []}]
         app.openapi_schema = document
     return app.openapi_schema

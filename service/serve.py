@@ -73,16 +73,16 @@ def serve(
         Another process writes to the directory.
     """
     settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
-    auth.check_host(settings)
-    check_one_worker()
-    raise_file_limit(settings)
+    auth.refuse_unguarded_host(settings)
+    refuse_several_workers()
+    increase_file_limit(settings)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
-    listening = bound_socket(settings)
+    listening = bind_socket(settings)
     try:
-        with _one_blas_thread(), open_directory(settings) as directory:
+        with _limit_blas_threads(), open_directory(settings) as directory:
             prepare(directory)
-            return _run(settings, directory, listening, on_ready)
+            return _run_application(settings, directory, listening, on_ready)
     finally:
         listening.close()
 
@@ -96,17 +96,17 @@ def serve_command(**overrides: Any) -> int:
         return serve(**overrides)
     except ValidationError as e:
         messages = "; ".join(f"{'.'.join(map(str, w['loc'])) or 'settings'}: {w['msg']}" for w in e.errors())
-        return _print_refusal("settings", f"{messages} (docs/settings.md)")
+        return _print_startup_error("settings", f"{messages} (docs/settings.md)")
     except (ValueError, OSError) as e:
-        return _print_refusal(getattr(e, "code", "settings" if isinstance(e, ValueError) else "io"), str(e))
+        return _print_startup_error(getattr(e, "code", "settings" if isinstance(e, ValueError) else "io"), str(e))
 
 
-def _print_refusal(code: str, message: str) -> int:
+def _print_startup_error(code: str, message: str) -> int:
     print(f"error ({code}): {message}", file=sys.stderr, flush=True)
     return 1
 
 
-def check_one_worker() -> None:
+def refuse_several_workers() -> None:
     """Raise ValueError if WEB_CONCURRENCY asks for more than one process."""
     workers = os.environ.get("WEB_CONCURRENCY", "1")
     if workers != "1":
@@ -116,7 +116,7 @@ def check_one_worker() -> None:
         )
 
 
-def raise_file_limit(settings: Settings) -> None:
+def increase_file_limit(settings: Settings) -> None:
     """Raise this process's limit of open files to the system's maximum.
 
     Raises ValueError if the maximum is less than `max_connections` + FILES.
@@ -137,7 +137,7 @@ def raise_file_limit(settings: Settings) -> None:
         )
 
 
-class Serving:
+class ServiceServer:
     """uvicorn server of the application.
 
     The signals SIGINT and SIGTERM have the effect of a call of `stop`.
@@ -150,11 +150,11 @@ class Serving:
         Called on the event loop when all functions are compiled.
     """
 
-    def __init__(self, app: FastAPI, settings: Settings, ready: Callable[[], None]) -> None:
+    def __init__(self, app: FastAPI, settings: Settings, on_ready: Callable[[], None]) -> None:
         self._settings = settings
         self._shared = app.state.shared
-        self._ready = ready
-        self._server = uvicorn.Server(_configuration(app, settings))
+        self._ready = on_ready
+        self._server = uvicorn.Server(_uvicorn_config(app, settings))
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -194,7 +194,7 @@ class Serving:
 
         # Compile functions while requests are answered. If `started` is still false after serving,
         # the application could not start, so cancel the compilation.
-        warming_up = asyncio.create_task(self._warm_up())
+        warming_up = asyncio.create_task(self._warm_up_then_ready())
         try:
             await serving
         finally:
@@ -212,7 +212,7 @@ class Serving:
         for task in self._server.server_state.tasks:
             task.cancel()
 
-    async def _warm_up(self) -> None:
+    async def _warm_up_then_ready(self) -> None:
         """Compile the functions of all estimators, then call `ready`.
 
         Requests are answered in the meantime.
@@ -230,7 +230,7 @@ class Serving:
             raise
 
 
-def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
+def _uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """Return uvicorn's configuration for the settings."""
     return uvicorn.Config(
         app,
@@ -250,7 +250,7 @@ def _configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
     )
 
 
-def _run(
+def _run_application(
     settings: Settings,
     directory: stream_dr.Directory,
     listening: socket.socket,
@@ -279,9 +279,9 @@ def _run(
     ready = (
         (lambda: on_ready(address)) if on_ready else (lambda: print(f"serving {address}", file=sys.stderr, flush=True))
     )
-    warn_of_ignored(settings, directory)
+    warn_of_ignored_settings(settings, directory)
 
-    serving = Serving(app, settings, ready)
+    serving = ServiceServer(app, settings, ready)
     serving.run(listening)
     if not serving.started:
         return 3
@@ -301,10 +301,11 @@ def open_directory(settings: Settings) -> stream_dr.Directory:
     )
 
 
-def warn_of_ignored(settings: Settings, directory: stream_dr.Directory) -> None:
+def warn_of_ignored_settings(settings: Settings, directory: stream_dr.Directory) -> None:
     """Log a warning for each setting that the service ignores.
 
-    The settings `target_kind` and `n_features` are ignored if the existing stream has other values.
+    The settings `target_kind` and `n_features` are ignored if the existing stream has other
+    values.
     """
     schema_values = {
         "target_kind": directory.schema.target_kind,
@@ -316,7 +317,7 @@ def warn_of_ignored(settings: Settings, directory: stream_dr.Directory) -> None:
             log.warning("%s=%s is passed over: the stream in %s has %s", name, setting, settings.dir, actual)
 
 
-def bound_socket(settings: Settings) -> socket.socket:
+def bind_socket(settings: Settings) -> socket.socket:
     """Return a socket bound to the address of the settings. Raises OSError."""
     host = settings.host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -332,7 +333,7 @@ def bound_socket(settings: Settings) -> socket.socket:
     return listening
 
 
-def _one_blas_thread() -> AbstractContextManager[object]:
+def _limit_blas_threads() -> AbstractContextManager[object]:
     from threadpoolctl import threadpool_limits
 
     limits: AbstractContextManager[object] = threadpool_limits(1)

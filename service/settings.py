@@ -27,7 +27,7 @@ from pydantic_settings import (
 
 import stream_dr
 
-RUN = stream_dr.RunSettings()
+ENGINE_DEFAULTS = stream_dr.RunSettings()
 """Default settings of the library's engine. The service has the same defaults."""
 
 PREFIX = "STREAM_DR_"
@@ -40,8 +40,8 @@ Seconds = Annotated[float, Field(le=1e9, allow_inf_nan=False)]
 """Time in seconds, at most 30 years."""
 
 
-def _setting(default: Any, unit: str, meaning: str, **bounds: Any) -> Any:
-    return Field(default, description=meaning, json_schema_extra={"unit": unit}, **bounds)
+def _setting(default: Any, unit: str, description: str, **bounds: Any) -> Any:
+    return Field(default, description=description, json_schema_extra={"unit": unit}, **bounds)
 
 
 class Settings(BaseSettings):
@@ -111,39 +111,42 @@ class Settings(BaseSettings):
         le=10**6,
     )
     publish_rows: Count | None = _setting(
-        RUN.publish.rows,
+        ENGINE_DEFAULTS.publish.rows,
         "rows",
         "number of rows after which a projection is published. Solving takes at most a twentieth of the time",
         ge=1,
     )
     publish_seconds: Seconds = _setting(
-        RUN.publish.seconds, "seconds", "time after which new rows are published, even if they are few", gt=0
+        ENGINE_DEFAULTS.publish.seconds,
+        "seconds",
+        "time after which new rows are published, even if they are few",
+        gt=0,
     )
     publish_idle: bool = _setting(
-        RUN.publish.idle,
+        ENGINE_DEFAULTS.publish.idle,
         "yes or no",
         "publish also whenever every batch is learned. If no, only after publish_rows or publish_seconds",
     )
     snapshot_rows: Count | None = _setting(
-        RUN.snapshot_rows,
+        ENGINE_DEFAULTS.snapshot_rows,
         "rows",
         "number of rows after which a model is snapshotted. If unset, only after snapshot_seconds",
         ge=1,
     )
     snapshot_seconds: Seconds = _setting(
-        RUN.snapshot_seconds,
+        ENGINE_DEFAULTS.snapshot_seconds,
         "seconds",
         "time after which a changed model is snapshotted. Its first projection is snapshotted at once",
         gt=0,
     )
     retain_rows: Count | None = _setting(
-        RUN.retain_rows,
+        ENGINE_DEFAULTS.retain_rows,
         "rows",
         "number of newest rows to keep in the log, once every model and snapshot is past the older ones. If unset, all",
         ge=0,
     )
     test_then_train: bool = _setting(
-        RUN.test_then_train,
+        ENGINE_DEFAULTS.test_then_train,
         "yes or no",
         "test models on rows before they learn them, for the dashboard. Takes at most a fiftieth of the time",
     )
@@ -190,7 +193,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}FILE names {file}, which is not TOML: {e}.") from e
 
     @model_validator(mode="after")
-    def _check_tokens(self) -> "Settings":
+    def _check_tokens_and_origins(self) -> "Settings":
         if self.read_token is not None and self.write_token is None:
             raise ValueError("read_token is set without write_token: anybody could write; set write_token too.")
         if "*" in self.cors_origins and self.write_token is None:
@@ -200,7 +203,7 @@ class Settings(BaseSettings):
             token = getattr(self, name)
             if token is None:
                 continue
-            if not _fits_header(token.get_secret_value()):
+            if not _is_header_safe(token.get_secret_value()):
                 raise ValueError(
                     f"{name} could not be presented in a header. Choose one of printable ASCII characters that neither "
                     "begins nor ends with a space."
@@ -211,7 +214,7 @@ class Settings(BaseSettings):
 
     @field_validator("cors_origins")
     @classmethod
-    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_origin_syntax(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
         for origin in origins:
             if not re.fullmatch(r"\*|https?://[^/\sA-Z]+", origin):
                 raise ValueError(
@@ -230,7 +233,7 @@ class Settings(BaseSettings):
             return False
 
 
-def _fits_header(token: str) -> bool:
+def _is_header_safe(token: str) -> bool:
     """Return True if a header can carry the token unchanged."""
     return token.isascii() and token.isprintable() and token == token.strip()
 

@@ -45,41 +45,49 @@ class Ingest:
         self._limits = limits
         self._parsing = parsing
 
-    async def append(self, body: bytes, media: BodyFormat, key: str | None) -> stream_dr.Receipt:
+    async def append(self, body: bytes, body_format: BodyFormat, idempotency_key: str | None) -> stream_dr.Receipt:
         """Append a batch to the log, and return the receipt.
 
         The receipt is returned when the batch is on disk.
 
         body: the rows, in Arrow or JSON format.
-        media: "arrow" or "json".
-        key: idempotency key or None.
+        body_format: "arrow" or "json".
+        idempotency_key: idempotency key or None.
 
         Raises a StreamDRError if the batch is refused.
         """
         loop = asyncio.get_running_loop()
-        return await asyncio.wrap_future(await loop.run_in_executor(self._parsing, self._submit, body, media, key))
+        return await asyncio.wrap_future(
+            await loop.run_in_executor(self._parsing, self._parse_and_submit, body, body_format, idempotency_key)
+        )
 
-    async def check(self, body: bytes, media: BodyFormat, key: str | None) -> stream_dr.DryRunReceipt:
+    async def check(self, body: bytes, body_format: BodyFormat, idempotency_key: str | None) -> stream_dr.DryRunReceipt:
         """Return the receipt that a batch would get, without appending the batch.
 
         The parameters are the parameters of `append`. Raises a StreamDRError if the batch would be
         refused.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._parsing, self._check, body, media, key)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._parsing, self._parse_and_check, body, body_format, idempotency_key
+        )
 
-    def _submit(self, body: bytes, media: BodyFormat, key: str | None) -> "Future[stream_dr.Receipt]":
+    def _parse_and_submit(
+        self, body: bytes, body_format: BodyFormat, idempotency_key: str | None
+    ) -> "Future[stream_dr.Receipt]":
         try:
-            return self._running.submit(stream_dr.rows_draft(body, media, key, self._limits))
+            return self._running.submit(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits))
         except stream_dr.errors.StreamDRError as e:
             # Remove the traceback from the error. The frames of the traceback refer to the body,
             # so the body would stay in memory.
             raise stream_dr.errors.without_frames(e) from None
 
-    def _check(self, body: bytes, media: BodyFormat, key: str | None) -> stream_dr.DryRunReceipt:
-        return self._running.check(stream_dr.rows_draft(body, media, key, self._limits))
+    def _parse_and_check(
+        self, body: bytes, body_format: BodyFormat, idempotency_key: str | None
+    ) -> stream_dr.DryRunReceipt:
+        return self._running.check(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits))
 
 
-class WarmUp:
+class NumbaWarmUp:
     """Compilation of the numba functions of all estimators.
 
     Attributes
@@ -103,12 +111,12 @@ class WarmUp:
                 break
             line = f"compiling for {kind.__name__}, {number} of {len(kinds)}: once on this machine"
             self.reason = f"The service starts, {line}."
-            await asyncio.to_thread(stream_dr.warm_up, [kind()], functools.partial(_log_line, line))
+            await asyncio.to_thread(stream_dr.warm_up, [kind()], functools.partial(_log_compiling, line))
         self.reason = None
 
 
-def _log_line(line: str, _: str) -> None:
-    log.info(line)
+def _log_compiling(message: str, _: str) -> None:
+    log.info(message)
 
 
 @dataclass(frozen=True)
@@ -148,20 +156,20 @@ class AppState:
     metrics: Metrics
     memory: BodyMemory
     stopping: asyncio.Event
-    warm_up: WarmUp
+    warm_up: NumbaWarmUp
     queries: Executor
     slow: Executor
     figures: Callable[[], stream_dr.LiveFigures]
 
-    async def finishes(self, awaitable: Awaitable[object], seconds: float) -> bool:
+    async def finish_or_cancel(self, awaitable: Awaitable[object], timeout_seconds: float) -> bool:
         """Wait for `awaitable`, and return True if it ends in time.
 
-        If `seconds` pass or the service stops first, cancel `awaitable` and return False.
+        If `timeout_seconds` pass or the service stops first, cancel `awaitable` and return False.
         """
         work = asyncio.ensure_future(awaitable)
         stop = asyncio.create_task(self.stopping.wait())
         try:
-            await asyncio.wait((work, stop), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, stop), timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
             return work.done() and not work.cancelled()
         finally:
             work.cancel()
@@ -177,7 +185,7 @@ Service = Annotated[AppState, Depends(_app_state)]
 """Type of a route's parameter that receives the state of the application."""
 
 
-async def check_parameters_unique(request: Request) -> None:
+async def refuse_repeated_parameters(request: Request) -> None:
     """Raise ServiceError `invalid_request` if a query parameter is repeated."""
     if len(request.query_params) < len(request.query_params.multi_items()):
         raise ServiceError("invalid_request", "A parameter is given more than once.")

@@ -132,9 +132,9 @@ def _run(app: typer.Typer, arguments: list[str]) -> int:
 
 
 def _print_error(code: str, message: str) -> int:
-    from stream_dr.commands.output import printable
+    from stream_dr.commands.output import escape_controls
 
-    print(printable(f"error ({code}): {message}"), file=sys.stderr, flush=True)
+    print(escape_controls(f"error ({code}): {message}"), file=sys.stderr, flush=True)
     return 1
 
 

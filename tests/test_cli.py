@@ -18,7 +18,7 @@ import typer
 
 import stream_dr
 from stream_dr.cli import COMMANDS, main, make_app
-from stream_dr.commands.specs import parse_spec, parse_value
+from stream_dr.commands.specs import parse_model_spec, parse_param_value
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from tests.support.batches import dense, shards, sparse
 
@@ -357,14 +357,14 @@ def test_a_process_of_its_own(tmp_path: Path, folder: Path, module: str) -> None
     ],
 )
 def test_values(text: str, value: object) -> None:
-    assert parse_value(text) == value
-    assert type(parse_value(text)) is type(value)
+    assert parse_param_value(text) == value
+    assert type(parse_param_value(text)) is type(value)
 
 
 def test_specs() -> None:
-    assert parse_spec("a=lda") == ("a", "lda", {})
-    assert parse_spec("a=hsl:laplacian=star,gamma=1") == ("a", "hsl", {"laplacian": "star", "gamma": 1})
-    assert parse_spec("a=lda:priors=[0.2,0.8],gamma=1") == ("a", "lda", {"priors": [0.2, 0.8], "gamma": 1})
+    assert parse_model_spec("a=lda") == ("a", "lda", {})
+    assert parse_model_spec("a=hsl:laplacian=star,gamma=1") == ("a", "hsl", {"laplacian": "star", "gamma": 1})
+    assert parse_model_spec("a=lda:priors=[0.2,0.8],gamma=1") == ("a", "lda", {"priors": [0.2, 0.8], "gamma": 1})
 
 
 def test_a_model_goes_on_from_a_saved_estimator(

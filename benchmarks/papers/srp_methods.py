@@ -55,14 +55,14 @@ def _srp(kernel: Kernel) -> Method:
     )
 
 
-def _linear(rows: Rows, gamma: float, seed: int) -> None:
+def _linear_projection_array(rows: Rows, gamma: float, seed: int) -> None:
     return None
 
 
 METHODS: dict[str, Method] = {
-    "PCA": _pca(_linear),
-    "SPCA": _spca(_linear),
-    "SRP": _srp(_linear),
+    "PCA": _pca(_linear_projection_array),
+    "SPCA": _spca(_linear_projection_array),
+    "SRP": _srp(_linear_projection_array),
     "kernel PCA, exact": _pca(_exact),
     "KSPCA, exact": _spca(_exact),
     "KSRP, exact": _srp(_exact),

@@ -11,14 +11,14 @@ from service.schemas import JobId, JsonDict, Name
 from service.shared import Service
 
 router = APIRouter(tags=["jobs"])
-STARTED: JsonDict = {
+JOB_ROUTE_ARGUMENTS: JsonDict = {
     "status_code": 202,
     "response_model": schemas.JobState,
-    "responses": schemas.BODY | schemas.MODEL,
+    "responses": schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS,
 }
 
 
-@router.post("/models/{name}/refine", **STARTED)
+@router.post("/models/{name}/refine", **JOB_ROUTE_ARGUMENTS)
 def refine(shared: Service, response: Response, name: Name, options: schemas.Refine | None = None) -> JsonDict:
     """Solve a model exactly by passes over the log.
 
@@ -27,13 +27,13 @@ def refine(shared: Service, response: Response, name: Name, options: schemas.Ref
     If the model is being refined already, the response has the running job.
     """
     options = options or schemas.Refine()
-    return _accepted(response, shared.running.refine(name, options.tol, options.max_passes))
+    return _respond_with_job(response, shared.running.refine(name, options.tol, options.max_passes))
 
 
-@router.post("/models/{name}/snapshot", **STARTED)
+@router.post("/models/{name}/snapshot", **JOB_ROUTE_ARGUMENTS)
 def snapshot(shared: Service, response: Response, name: Name) -> JsonDict:
     """Write a snapshot of a model to disk, in the background."""
-    return _accepted(response, shared.running.snapshot(name))
+    return _respond_with_job(response, shared.running.snapshot(name))
 
 
 @router.get("/jobs/{id}", response_model=schemas.JobState, responses=schemas.problems(404))
@@ -54,6 +54,6 @@ def cancel_job(shared: Service, id: JobId) -> JsonDict:
     return job.describe()
 
 
-def _accepted(response: Response, job: stream_dr.Job) -> JsonDict:
+def _respond_with_job(response: Response, job: stream_dr.Job) -> JsonDict:
     response.headers["Location"] = f"/jobs/{job.id}"
     return job.describe()

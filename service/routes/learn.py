@@ -11,12 +11,12 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 import stream_dr
 from service import schemas
-from service.request_bodies import rows_medium
+from service.request_bodies import rows_format
 from service.schemas import Key
 from service.shared import AppState, Service
 
 router = APIRouter(tags=["learn"])
-ANSWERS: schemas.Answers = {
+RECEIPT_RESPONSES: schemas.ResponsesByStatus = {
     200: {"description": "durable, and published if the request waited"},
     202: {"model": schemas.Receipt, "description": "durable, but not published by every model; `reason` says why"},
 }
@@ -26,7 +26,7 @@ ANSWERS: schemas.Answers = {
     "/partial_fit",
     response_model_exclude_unset=True,
     openapi_extra=schemas.ROWS_BODY,
-    responses=ANSWERS | schemas.BODY | schemas.problems(409, 507),
+    responses=RECEIPT_RESPONSES | schemas.BODY_PROBLEMS | schemas.problems(409, 507),
 )
 async def partial_fit(
     request: Request,
@@ -39,10 +39,10 @@ async def partial_fit(
 
     A batch that is sent again with the same Idempotency-Key is not learned twice.
     """
-    medium = rows_medium(request)
+    medium = rows_format(request)
     body = b"".join([piece async for piece in request.stream()])
     if query.check:
-        return _to_schema(await shared.ingest.check(body, medium, key), position=None)
+        return _receipt_response(await shared.ingest.check(body, medium, key), position=None)
 
     receipt = await shared.ingest.append(body, medium, key)
     shared.metrics.count_batch(receipt)
@@ -53,7 +53,7 @@ async def partial_fit(
     "/unlearn",
     response_model_exclude_unset=True,
     openapi_extra={"requestBody": {"required": True}},
-    responses=ANSWERS | schemas.BODY | schemas.problems(409, 507),
+    responses=RECEIPT_RESPONSES | schemas.BODY_PROBLEMS | schemas.problems(409, 507),
 )
 async def unlearn(
     response: Response,
@@ -72,7 +72,7 @@ async def unlearn(
     return await _respond_with_receipt(shared, await asyncio.wrap_future(appended), query.wait is not None, response)
 
 
-def _to_schema(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
+def _receipt_response(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
     # FastAPI sends only the fields that are set here.
     answer = schemas.Receipt(position=position, rows=receipt.rows, duplicate=receipt.duplicate)
     if receipt.columns_missing:
@@ -90,11 +90,11 @@ async def _respond_with_receipt(
         and the response has the reason.
     response: response whose status is set.
     """
-    answer = _to_schema(receipt, receipt.position)
+    answer = _receipt_response(receipt, receipt.position)
     if wait:
-        applied = asyncio.wrap_future(shared.running.applied(receipt.position))
-        ended = await shared.finishes(applied, shared.settings.wait_timeout)
-        reason = applied.result() if ended else "models had not published it in time (wait_timeout)"
+        future_until_all_include = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
+        ended = await shared.finish_or_cancel(future_until_all_include, shared.settings.wait_timeout)
+        reason = future_until_all_include.result() if ended else "models had not published it in time (wait_timeout)"
         answer.lag = shared.running.lag if reason else 0
         if reason:
             answer.reason = reason

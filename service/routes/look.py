@@ -23,13 +23,13 @@ from service.shared import Service
 
 router = APIRouter(tags=["stream"])
 PAGES = Path(__file__).parent.parent / "dashboard"
-JOBS = 10
+MAX_JOBS = 10
 """Number of newest jobs that the page shows."""
 
-MOST_LABELS = 50
+MAX_LABELS = 50
 """Maximum number of labels of a model that the page shows with their numbers of rows."""
 
-POLICY = {
+PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
     "connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Frame-Options": "DENY",
@@ -43,17 +43,21 @@ Scripts may come from the service's files only. 'unsafe-eval' is needed because 
 plots compile functions from strings.
 """
 
-PAGE: schemas.Answers = {200: {"content": {"text/html": {"schema": {"type": "string"}, "example": "<!doctype html>"}}}}
-FIGURES: schemas.Answers = {200: {"content": {JSON: {"schema": {"type": "object", "additionalProperties": True}}}}}
+PAGE_RESPONSES: schemas.ResponsesByStatus = {
+    200: {"content": {"text/html": {"schema": {"type": "string"}, "example": "<!doctype html>"}}}
+}
+FIGURES_RESPONSES: schemas.ResponsesByStatus = {
+    200: {"content": {JSON: {"schema": {"type": "object", "additionalProperties": True}}}}
+}
 
 
-@router.get("/", response_class=FileResponse, responses=PAGE)
+@router.get("/", response_class=FileResponse, responses=PAGE_RESPONSES)
 def dashboard() -> Response:
     """Return the page of the dashboard."""
-    return FileResponse(PAGES / "index.html", media_type="text/html", headers=POLICY)
+    return FileResponse(PAGES / "index.html", media_type="text/html", headers=PAGE_HEADERS)
 
 
-@router.get("/figures", response_class=Response, responses=FIGURES)
+@router.get("/figures", response_class=Response, responses=FIGURES_RESPONSES)
 async def figures(request: Request, shared: Service, query: Annotated[schemas.FiguresQuery, Query()]) -> Response:
     """Return the data of the dashboard.
 
@@ -88,7 +92,7 @@ def install(app: FastAPI) -> None:
     assert plotly is not None
     assert plotly.submodule_search_locations is not None
     script = Path(plotly.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
-    parameters = estimator_forms()
+    parameters = describe_estimators()
 
     @app.get("/dashboard/plotly.js", include_in_schema=False)
     def plotly_script() -> Response:
@@ -101,7 +105,7 @@ def install(app: FastAPI) -> None:
     app.mount("/dashboard", StaticFiles(directory=PAGES))
 
 
-def estimator_forms() -> JsonDict:
+def describe_estimators() -> JsonDict:
     """Return a description of each estimator, by the estimator's key.
 
     A description has these fields:
@@ -111,26 +115,26 @@ def estimator_forms() -> JsonDict:
     - `params`: list of {"name", "kind", "choices", "default"}. The kind is "integer", "number",
       "boolean", "choice", or "json" for any other type.
     """
-    return {key: _estimator_form(kind) for key, kind in stream_dr.ESTIMATORS.items()}
+    return {key: _describe_estimator(kind) for key, kind in stream_dr.ESTIMATORS.items()}
 
 
-def _estimator_form(kind: type) -> JsonDict:
-    about = (kind.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
+def _describe_estimator(estimator_class: type) -> JsonDict:
+    about = (estimator_class.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
     params = [
-        {"name": name, "default": default} | _field_kind(hint)
-        for name, hint, default in stream_dr.parameter_types(kind)
+        {"name": name, "default": default} | _form_field_kind(hint)
+        for name, hint, default in stream_dr.parameter_types(estimator_class)
     ]
-    return {"about": about, "refines": getattr(kind, "refined_by", None) is not None, "params": params}
+    return {"about": about, "refines": getattr(estimator_class, "refined_by", None) is not None, "params": params}
 
 
-def _field_kind(hint: Any) -> JsonDict:
+def _form_field_kind(type_hint: Any) -> JsonDict:
     """Return the fields "kind" and "choices" of a parameter in the page's forms.
 
-    hint: type hint of the parameter. Only a parameter with a Literal has "choices".
+    type_hint: type hint of the parameter. Only a parameter with a Literal has "choices".
     """
-    if get_origin(hint) is Literal:
-        return {"kind": "choice", "choices": list(get_args(hint))}
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if get_origin(type_hint) is Literal:
+        return {"kind": "choice", "choices": list(get_args(type_hint))}
+    kinds = get_args(type_hint) if get_origin(type_hint) in (Union, UnionType) else (type_hint,)
     plain = [kind for kind in kinds if kind is not type(None)]
     if plain == [bool]:
         return {"kind": "boolean"}
@@ -139,7 +143,7 @@ def _field_kind(hint: Any) -> JsonDict:
     return {"kind": "number" if plain and set(plain) <= {int, float} else "json"}
 
 
-def report(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDict:
+def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDict:
     """Return the status of the stream, models, jobs and engine for the page."""
     position = directory.position
     schema = directory.schema
@@ -147,20 +151,20 @@ def report(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDi
     models = {}
     for name, model in directory.models.items():
         state = schemas.ModelState(**model.describe(position)).model_dump(exclude={"eigenvalues"})
-        models[name] = state | _label_counts(state) | {"refines": running.refinable(model)}
+        models[name] = state | _label_counts(state) | {"refines": running.can_refine(model)}
         models[name] |= {key: value for key, value in running.scores(model).items() if key != "curve"}
 
     stream = {"position": position, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
     return {
         "stream": stream | {"target_kind": schema.target_kind, "labels": len(schema.labels)},
         "models": models,
-        "jobs": [job.describe() for job in running.jobs[-JOBS:]],
+        "jobs": [job.describe() for job in running.jobs[-MAX_JOBS:]],
         "health": running.health(),
         "figures_of_engine": running.figures(),
     }
 
 
-def _label_counts(state: JsonDict) -> JsonDict:
+def _label_counts(model_state: JsonDict) -> JsonDict:
     """Return three fields that the page shows in place of longer fields.
 
     - `class_rows`: pairs [label, number of rows] of the classes, most frequent first.
@@ -169,13 +173,13 @@ def _label_counts(state: JsonDict) -> JsonDict:
 
     `class_rows` and `classes_waiting` are empty if the model's method does not count rows.
 
-    state: status of the model, a dict with the fields of ModelState.
+    model_state: status of the model, a dict with the fields of ModelState.
     """
-    rows = dict(zip(state["classes"], state["class_rows"] or (), strict=False))
+    rows = dict(zip(model_state["classes"], model_state["class_rows"] or (), strict=False))
     learned = sorted(rows.items(), key=lambda item: -item[1])
-    waiting = [(label, rows[label]) for label in state["classes_waiting"] if label in rows]
+    waiting = [(label, rows[label]) for label in model_state["classes_waiting"] if label in rows]
 
     # The page requests this response every two seconds, so limit the length of the lists.
     pairs_by_key = {"class_rows": learned, "classes_waiting": waiting}
-    counts = {key: [[str(label), n] for label, n in pairs[:MOST_LABELS]] for key, pairs in pairs_by_key.items()}
-    return counts | {"classes": len(state["classes"])}
+    counts = {key: [[str(label), n] for label, n in pairs[:MAX_LABELS]] for key, pairs in pairs_by_key.items()}
+    return counts | {"classes": len(model_state["classes"])}

@@ -23,17 +23,25 @@ from starlette.types import Scope
 import stream_dr
 from service import schemas
 from service.problems import ServiceError
-from service.request_bodies import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, media_type, preferred_media
+from service.request_bodies import (
+    ARROW_STREAM,
+    JSON,
+    OCTET_STREAM,
+    SAFETENSORS,
+    SAVED_MODEL_TYPES,
+    media_type,
+    negotiate_media_type,
+)
 from service.schemas import JsonDict, Name
 from service.shared import AppState, Service
 from stream_dr import errors
 
 router = APIRouter(tags=["models"])
-CREATED: schemas.Answers = {
+PUT_RESPONSES: schemas.ResponsesByStatus = {
     200: {"model": schemas.ModelState, "description": "exists already, with the same spec"},
     201: {"description": "created; catches up in the background"},
 }
-LATE: schemas.Answers = {202: {"model": schemas.ModelState, "description": "still being solved"}}
+PUBLISH_RESPONSES: schemas.ResponsesByStatus = {202: {"model": schemas.ModelState, "description": "still being solved"}}
 REFUSALS = (
     errors.TargetKindMismatch,
     errors.InvalidWeights,
@@ -43,12 +51,14 @@ REFUSALS = (
 )
 """Errors of a model that cannot learn the stream."""
 
-_FILE = {OCTETS: schemas.binary_body("the safetensors file of a saved estimator")}
-FILE: schemas.Answers = {200: {"content": _FILE, "description": "a safetensors file"}}
-PROJECTION: schemas.Answers = {
+_FILE = {OCTET_STREAM: schemas.binary_body_schema("the safetensors file of a saved estimator")}
+EXPORT_RESPONSES: schemas.ResponsesByStatus = {200: {"content": _FILE, "description": "a safetensors file"}}
+PROJECTION_RESPONSES: schemas.ResponsesByStatus = {
     200: {
         "model": schemas.Exported,
-        "content": {media: schemas.binary_body("arrays of the projection") for media in (ARROW_STREAM, SAFETENSORS)},
+        "content": {
+            media: schemas.binary_body_schema("arrays of the projection") for media in (ARROW_STREAM, SAFETENSORS)
+        },
         "description": "JSON, an Arrow stream of one row, or a safetensors file, as the Accept header asks",
     }
 }
@@ -60,7 +70,7 @@ def models(shared: Service) -> dict[str, dict[str, JsonDict]]:
     return {"models": {name: _describe_model(shared, model) for name, model in shared.directory.models.items()}}
 
 
-@router.get("/models/{name}", response_model=schemas.ModelState, responses=schemas.MODEL)
+@router.get("/models/{name}", response_model=schemas.ModelState, responses=schemas.MODEL_PROBLEMS)
 def model(shared: Service, name: Name) -> JsonDict:
     """Return the state of a model.
 
@@ -69,13 +79,15 @@ def model(shared: Service, name: Name) -> JsonDict:
     return _describe_model(shared, shared.directory.model(name))
 
 
-@router.delete("/models/{name}", status_code=204, responses=schemas.MODEL)
+@router.delete("/models/{name}", status_code=204, responses=schemas.MODEL_PROBLEMS)
 def delete_model(shared: Service, name: Name) -> None:
     """Delete a model and its snapshots. The log stays."""
     shared.running.remove_model(name)
 
 
-@router.post("/models/{name}/publish", response_model=schemas.ModelState, responses=LATE | schemas.MODEL)
+@router.post(
+    "/models/{name}/publish", response_model=schemas.ModelState, responses=PUBLISH_RESPONSES | schemas.MODEL_PROBLEMS
+)
 async def publish(shared: Service, response: Response, name: Name) -> JsonDict:
     """Publish a model as it is now, whatever its policy.
 
@@ -90,7 +102,9 @@ async def publish(shared: Service, response: Response, name: Name) -> JsonDict:
     return _describe_model(shared, shared.directory.model(name))
 
 
-@router.get("/models/{name}/projection", responses=PROJECTION | schemas.MODEL | schemas.problems(406))
+@router.get(
+    "/models/{name}/projection", responses=PROJECTION_RESPONSES | schemas.MODEL_PROBLEMS | schemas.problems(406)
+)
 def projection(
     request: Request, shared: Service, name: Name, query: Annotated[schemas.VersionQuery, Query()]
 ) -> Response:
@@ -98,14 +112,14 @@ def projection(
 
     The arrays of an older version include the map from this version to the newest one.
     """
-    accept = preferred_media(request, (JSON, ARROW_STREAM, SAFETENSORS))
+    accept = negotiate_media_type(request, (JSON, ARROW_STREAM, SAFETENSORS))
     exported = stream_dr.export_projection(shared.directory.model(name), query.version)
     if accept == JSON:
         return Response(orjson.dumps(exported.to_json(), option=orjson.OPT_SERIALIZE_NUMPY), media_type=JSON)
     return Response(exported.to_arrow() if accept == ARROW_STREAM else exported.to_safetensors(), media_type=accept)
 
 
-@router.get("/models/{name}/export", response_class=Response, responses=FILE | schemas.MODEL)
+@router.get("/models/{name}/export", response_class=Response, responses=EXPORT_RESPONSES | schemas.MODEL_PROBLEMS)
 def export(shared: Service, name: Name) -> Response:
     """Return a model as the file of a saved estimator.
 
@@ -114,7 +128,7 @@ def export(shared: Service, name: Name) -> Response:
     """
     content = stream_dr.export_model(shared.directory.model(name))
     return Response(
-        content, media_type=OCTETS, headers={"Content-Disposition": f'attachment; filename="{name}.safetensors"'}
+        content, media_type=OCTET_STREAM, headers={"Content-Disposition": f'attachment; filename="{name}.safetensors"'}
     )
 
 
@@ -127,7 +141,7 @@ class _SavedRoute(APIRoute):
         The next route with the same path matches requests of other media types.
         """
         header = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
-        return super().matches(scope) if media_type(header) in SAVED else (Match.NONE, {})
+        return super().matches(scope) if media_type(header) in SAVED_MODEL_TYPES else (Match.NONE, {})
 
 
 saved_router = APIRouter(route_class=_SavedRoute)
@@ -137,17 +151,19 @@ saved_router = APIRouter(route_class=_SavedRoute)
 async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> JsonDict:
     """Create a model that continues to learn from the state of a saved estimator."""
     content = b"".join([piece async for piece in request.stream()])
-    return await asyncio.get_running_loop().run_in_executor(shared.slow, _add_saved, shared, response, name, content)
+    return await asyncio.get_running_loop().run_in_executor(
+        shared.slow, _add_saved_model, shared, response, name, content
+    )
 
 
-def _add_saved(shared: AppState, response: Response, name: str, content: bytes) -> JsonDict:
+def _add_saved_model(shared: AppState, response: Response, name: str, content: bytes) -> JsonDict:
     try:
         estimator = stream_dr.load(content, shared.directory.limits.max_state_bytes)
     except (errors.DamagedFile, errors.ForeignFile, errors.UnknownFormat) as e:
         raise ServiceError("malformed_input", str(e), reason=e.code) from None
 
     with _refusals_as_conflict():
-        return _describe_added(shared, response, *shared.running.add_saved(name, estimator))
+        return _respond_to_put(shared, response, *shared.running.add_saved(name, estimator))
 
 
 @contextmanager
@@ -163,8 +179,8 @@ def _refusals_as_conflict() -> Iterator[None]:
         raise ServiceError("model_refuses_stream", str(e), reason=e.code) from e
 
 
-def _describe_added(shared: AppState, response: Response, model: stream_dr.Model, new: bool) -> JsonDict:
-    response.status_code = 201 if new else 200
+def _respond_to_put(shared: AppState, response: Response, model: stream_dr.Model, is_new: bool) -> JsonDict:
+    response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/models/{model.name}"
     return _describe_model(shared, model)
 
@@ -173,18 +189,18 @@ def _describe_model(shared: AppState, model: stream_dr.Model) -> JsonDict:
     return model.describe(shared.directory.position)
 
 
-def put_router() -> APIRouter:
+def make_put_router() -> APIRouter:
     """Return the router of the route that creates models."""
     # Build the router here and not at the import, because users may register estimators later.
     routes = APIRouter(tags=["models"])
-    examples: Any = {key: {"value": _example_body(key)} for key in stream_dr.ESTIMATORS}
-    spec: Any = functools.reduce(operator.or_, map(_body_schema, stream_dr.ESTIMATORS))
+    examples: Any = {key: {"value": _example_put_body(key)} for key in stream_dr.ESTIMATORS}
+    spec: Any = functools.reduce(operator.or_, map(_put_body_schema, stream_dr.ESTIMATORS))
 
     @routes.put(
         "/models/{name}",
         status_code=201,
         response_model=schemas.ModelState,
-        responses=CREATED | schemas.BODY | schemas.MODEL | schemas.problems(507),
+        responses=PUT_RESPONSES | schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS | schemas.problems(507),
         openapi_extra={"requestBody": {"required": False, "content": _FILE}},
     )
     def put_model(
@@ -209,31 +225,34 @@ def put_router() -> APIRouter:
 
         with _refusals_as_conflict():
             model, new = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)
-        return _describe_added(shared, response, model, new)
+        return _respond_to_put(shared, response, model, new)
 
     return routes
 
 
-def _example_body(key: str) -> JsonDict:
+def _example_put_body(estimator_key: str) -> JsonDict:
     """Return an example body that creates a model with default parameters.
 
     Parameters whose default is None are omitted.
 
-    key: key of the estimator.
+    estimator_key: key of the estimator.
     """
-    defaults = {name: default for name, _, default in stream_dr.parameter_types(stream_dr.ESTIMATORS[key])}
-    return {"estimator": key, "params": {name: value for name, value in defaults.items() if value is not None}}
+    defaults = {name: default for name, _, default in stream_dr.parameter_types(stream_dr.ESTIMATORS[estimator_key])}
+    return {
+        "estimator": estimator_key,
+        "params": {name: value for name, value in defaults.items() if value is not None},
+    }
 
 
-def _body_schema(key: str) -> type[BaseModel]:
+def _put_body_schema(estimator_key: str) -> type[BaseModel]:
     """Return the schema of a body that creates a model.
 
-    key: key of the model's estimator.
+    estimator_key: key of the model's estimator.
     """
     # The type is Any, because the type checker finds no overload of `create_model` for fields
     # whose names are known only at run time.
     make: Any = create_model
-    kind = stream_dr.ESTIMATORS[key]
+    kind = stream_dr.ESTIMATORS[estimator_key]
     fields = {name: (hint, default) for name, hint, default in stream_dr.parameter_types(kind)}
     strict = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True, protected_namespaces=())
     params: Any = make(f"{kind.__name__}Parameters", __config__=strict, **fields)
@@ -244,7 +263,7 @@ def _body_schema(key: str) -> type[BaseModel]:
         f"{kind.__name__}Model",
         __config__=ConfigDict(extra="forbid", strict=True, populate_by_name=True),
         __doc__=summary,
-        estimator=(Literal[key], ...),
+        estimator=(Literal[estimator_key], ...),
         params=(params, Field(default_factory=params)),
         start=(
             int | Literal["start", "now"],

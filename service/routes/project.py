@@ -15,19 +15,19 @@ from pydantic import BaseModel
 import stream_dr
 from service import schemas
 from service.problems import ServiceError
-from service.request_bodies import ARROW_STREAM, JSON, preferred_media, rows_medium
+from service.request_bodies import ARROW_STREAM, JSON, negotiate_media_type, rows_format
 from service.schemas import JsonDict
 from service.shared import AppState, Service
 
 router = APIRouter(tags=["project"])
 
-NUMBER_BYTES = {JSON: 120, ARROW_STREAM: 40}
+BYTES_PER_NUMBER = {JSON: 120, ARROW_STREAM: 40}
 """Memory for each number in a response, in bytes, by media type of the response.
 
 All copies of the response that exist until it is sent are included.
 """
 
-ANSWER_BYTES = 32 << 20
+BASE_RESPONSE_BYTES = 32 << 20
 """Bytes that a response may take in addition to 32 times the bytes of the request's rows."""
 
 
@@ -45,120 +45,126 @@ RowsQuery = Callable[[AppState, stream_dr.Model, stream_dr.Block], RowsResult]
 """Function that returns a model's result for a block of rows."""
 
 
-def _rows_route_options(model: type[BaseModel]) -> JsonDict:
+def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
     """Return FastAPI's arguments for a route whose requests hold many rows.
 
-    model: schema of the response in JSON.
+    response_schema: schema of the response in JSON.
     """
-    rows: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.binary_body("an Arrow stream")}}}
+    rows: schemas.ResponsesByStatus = {
+        200: {"model": response_schema, "content": {ARROW_STREAM: schemas.binary_body_schema("an Arrow stream")}}
+    }
     return {
         "openapi_extra": schemas.ROWS_BODY,
-        "responses": rows | schemas.BODY | schemas.MODEL | schemas.problems(406),
+        "responses": rows | schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS | schemas.problems(406),
     }
 
 
-@router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL)
+@router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL_PROBLEMS)
 async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Query()]) -> schemas.Projected:
     """Project one row of the query.
 
     Example of a dense row: ?model=lda&x=0.1,0.2. Example of a sparse row:
     ?model=lda&indices=3,17&values=0.5,1.2.
     """
-    fields = _project_block(shared, _model(shared, query.model), _row_of_query(query)).to_json()
+    fields = _project_block(shared, _named_or_only_model(shared, query.model), _parse_query_row(query)).to_json()
     return schemas.Projected(**{name: value for name, value in fields.items() if name not in ("id", "unseen") or value})
 
 
-@router.post("/transform", **_rows_route_options(schemas.Projected))
+@router.post("/transform", **_rows_route_arguments(schemas.Projected))
 async def transform(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Project many rows, in the formats of /partial_fit.
 
     Targets in the batch are ignored. A batch without rows gives a response without rows.
     """
-    return await _respond_to_rows(request, shared, query.model, _project_block, _projected_width)
+    return await _respond_to_rows(request, shared, query.model, _project_block, _numbers_per_projection)
 
 
-@router.post("/predict", **_rows_route_options(schemas.Predicted))
+@router.post("/predict", **_rows_route_arguments(schemas.Predicted))
 async def predict(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Predict the targets of many rows.
 
     The methods lda, class_means, cca, opls and plsda can predict.
     """
-    return await _respond_to_rows(request, shared, query.model, _predict_block, _predicted_width)
+    return await _respond_to_rows(request, shared, query.model, _predict_block, _numbers_per_prediction)
 
 
 async def _respond_to_rows(
     request: Request,
     shared: AppState,
-    name: str | None,
-    query: RowsQuery,
-    width: Callable[[stream_dr.Model], int],
+    model_name: str | None,
+    compute: RowsQuery,
+    numbers_per_row: Callable[[stream_dr.Model], int],
 ) -> Response:
     """Return the response to a request with rows, computed in a thread.
 
     Parameters
     ----------
-    name : str or None
+    model_name : str or None
         Name of the model. None means the only model of the directory.
-    query : callable
+    compute : callable
         Function that returns the model's result for a block of rows.
-    width : callable
+    numbers_per_row : callable
         Function that returns how many numbers the response has for each row.
     """
-    medium = rows_medium(request)
-    accept = preferred_media(request, (JSON, ARROW_STREAM))
-    model = _model(shared, name)
+    medium = rows_format(request)
+    accept = negotiate_media_type(request, (JSON, ARROW_STREAM))
+    model = _named_or_only_model(shared, model_name)
     body = b"".join([piece async for piece in request.stream()])
 
     def compute_response() -> Response:
         block = stream_dr.parse_rows(body, medium, shared.limits)
-        _check_response_size(block.rows, width(model), accept, max(len(body), block.nbytes // 8))
-        result = query(shared, model, block)
+        _refuse_large_response(block.rows, numbers_per_row(model), accept, max(len(body), block.nbytes // 8))
+        result = compute(shared, model, block)
         content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())
         return Response(content, media_type=accept)
 
     return await asyncio.get_running_loop().run_in_executor(shared.queries, compute_response)
 
 
-def _model(shared: AppState, name: str | None) -> stream_dr.Model:
-    """Return the model with this name, or the only model if `name` is None.
+def _named_or_only_model(shared: AppState, model_name: str | None) -> stream_dr.Model:
+    """Return the model with this name, or the only model if `model_name` is None.
 
-    Raises UnknownModel. Raises ServiceError `invalid_request` if `name` is None and the directory
-    does not have exactly one model.
+    Raises UnknownModel. Raises ServiceError `invalid_request` if `model_name` is None and the
+    directory does not have exactly one model.
     """
     names = sorted(shared.directory.models)
-    if name is None and len(names) != 1:
+    if model_name is None and len(names) != 1:
         raise ServiceError(
             "invalid_request", f"No model is named; there are: {', '.join(names) or 'none'}. Give model=NAME."
         )
-    return shared.directory.model(names[0] if name is None else name)
+    return shared.directory.model(names[0] if model_name is None else model_name)
 
 
-def _check_response_size(rows: int, width: int, accept: str, row_bytes: int) -> None:
+def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str, row_bytes: int) -> None:
     """Raise LimitExceeded if a response would take too much memory.
 
     The limit grows with the size of the rows in the request.
 
-    rows: number of rows.
-    width: how many numbers the response has for each row.
-    accept: media type of the response.
+    n_rows: number of rows.
+    numbers_per_row: how many numbers the response has for each row.
+    content_type: media type of the response.
     row_bytes: number of bytes of all rows in the request.
     """
-    limit = (32 * row_bytes + ANSWER_BYTES) // (width * NUMBER_BYTES[accept]) if width else rows
-    if rows > limit:
+    limit = (
+        (32 * row_bytes + BASE_RESPONSE_BYTES) // (numbers_per_row * BYTES_PER_NUMBER[content_type])
+        if numbers_per_row
+        else n_rows
+    )
+    if n_rows > limit:
         raise stream_dr.errors.LimitExceeded(
-            f"{rows} rows of {row_bytes} bytes would be answered with {width} numbers each; so many bytes are "
-            f"answered with {limit} such rows as {accept}. Send at most {limit} rows a request.",
-            needed=rows,
+            f"{n_rows} rows of {row_bytes} bytes would be answered with {numbers_per_row} numbers each; so many bytes are "
+            f"answered with {limit} such rows as {content_type}. Send at most {limit} rows a request.",
+            needed=n_rows,
             limit=limit,
         )
 
 
-def _projected_width(model: stream_dr.Model) -> int:
+def _numbers_per_projection(model: stream_dr.Model) -> int:
     """Return how many numbers a projected row has, 0 if no projection is published."""
     return model.published.projection.n_components if model.published else 0
 
 
-def _predicted_width(model: stream_dr.Model) -> int:
+def _numbers_per_prediction(model: stream_dr.Model) -> int:
     """Return how many numbers the prediction of a row has, as an upper bound.
 
     There is one number for each class or target. A prediction may also have all labels as text.
@@ -178,7 +184,7 @@ def _predict_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Bl
     return stream_dr.predict(model, block, shared.directory.schema)
 
 
-def _row_of_query(query: schemas.OneRowQuery) -> stream_dr.Block:
+def _parse_query_row(query: schemas.OneRowQuery) -> stream_dr.Block:
     """Return the row that a query holds, as a block of one row.
 
     Raises ServiceError `invalid_request`, NotFinite, InvalidRows or InvalidIndex.
@@ -188,15 +194,17 @@ def _row_of_query(query: schemas.OneRowQuery) -> stream_dr.Block:
             "invalid_request", "Give either x=0.1,0.2 (a dense row) or indices=3,17&values=0.5,1.2 (a sparse one)."
         )
     if query.x is not None:
-        return stream_dr.one_row(_parse_numbers("x", query.x, float))
+        return stream_dr.one_row(_split_numbers("x", query.x, float))
     return stream_dr.one_row(
-        _parse_numbers("values", query.values or "", float), _parse_numbers("indices", query.indices or "", int)
+        _split_numbers("values", query.values or "", float), _split_numbers("indices", query.indices or "", int)
     )
 
 
-def _parse_numbers(name: str, text: str, kind: type[int] | type[float]) -> list[Any]:
+def _split_numbers(parameter: str, text: str, number_type: type[int] | type[float]) -> list[Any]:
     try:
-        return list(map(kind, text.split(","))) if text.strip() else []
+        return list(map(number_type, text.split(","))) if text.strip() else []
     except ValueError:
-        kinds = "integers" if kind is int else "numbers"
-        raise ServiceError("invalid_request", f"{name}={text!r} is not a list of {kinds} parted by commas.") from None
+        kinds = "integers" if number_type is int else "numbers"
+        raise ServiceError(
+            "invalid_request", f"{parameter}={text!r} is not a list of {kinds} parted by commas."
+        ) from None

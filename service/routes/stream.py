@@ -14,26 +14,26 @@ from service.schemas import JsonDict
 from service.shared import AppState, Service
 
 router = APIRouter(tags=["stream"])
-BEAT = 0.2
+MIN_EVENT_INTERVAL = 0.2
 """Minimum time between two server-sent events of /events, in seconds."""
 
-CATCHING_UP = 1.0
+MAX_LEARNING_INTERVAL = 1.0
 """Maximum time between two events while a model is behind the log, in seconds."""
 
-SILENCE = 15.0
+KEEP_ALIVE_INTERVAL = 15.0
 """Time without a change after which /events sends a comment, in seconds."""
 
-EVENT = f"event: overview\ndata: {json.dumps(schemas.EXAMPLES['Overview'])}\n\n"
-METRIC = "# TYPE stream_dr_position gauge\nstream_dr_position 812.0\n"
+EVENT_EXAMPLE = f"event: overview\ndata: {json.dumps(schemas.EXAMPLES['Overview'])}\n\n"
+METRICS_EXAMPLE = "# TYPE stream_dr_position gauge\nstream_dr_position 812.0\n"
 
 
-def _text_response(media: str, example: str) -> schemas.Answers:
+def _text_response_schema(content_type: str, example: str) -> schemas.ResponsesByStatus:
     """Return the OpenAPI description of a text response.
 
-    media: media type of the text.
+    content_type: media type of the text.
     example: example of the text.
     """
-    return {200: {"content": {media: {"schema": {"type": "string"}, "example": example}}}}
+    return {200: {"content": {content_type: {"schema": {"type": "string"}, "example": example}}}}
 
 
 @router.get("/stream", response_model=schemas.StreamState)
@@ -44,7 +44,9 @@ def stream(shared: Service) -> JsonDict:
     return state | directory.schema.describe()
 
 
-@router.get("/events", response_class=StreamingResponse, responses=_text_response("text/event-stream", EVENT))
+@router.get(
+    "/events", response_class=StreamingResponse, responses=_text_response_schema("text/event-stream", EVENT_EXAMPLE)
+)
 async def events(shared: Service) -> Response:
     """Send the position, the number of rows and the status of each model when they change.
 
@@ -56,10 +58,12 @@ async def events(shared: Service) -> Response:
             "overloaded", "Too many /events connections are open; try again later.", {"Retry-After": "5"}
         )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_changes(shared), 200, headers, "text/event-stream")
+    return StreamingResponse(_overview_events(shared), 200, headers, "text/event-stream")
 
 
-@router.get("/metrics", response_class=PlainTextResponse, responses=_text_response("text/plain", METRIC))
+@router.get(
+    "/metrics", response_class=PlainTextResponse, responses=_text_response_schema("text/plain", METRICS_EXAMPLE)
+)
 def metrics(request: Request, shared: Service) -> Response:
     """Return the metrics for Prometheus.
 
@@ -102,7 +106,7 @@ def readyz(shared: Service) -> schemas.Health:
     return schemas.Health(status="ready", detail="; ".join(details) or None)
 
 
-async def _changes(shared: AppState) -> AsyncIterator[str]:
+async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
     """Yield a server-sent event when the overview of the directory changes.
 
     If nothing changes for SILENCE seconds, yield a comment, so that the connection stays open.
@@ -115,20 +119,20 @@ async def _changes(shared: AppState) -> AsyncIterator[str]:
         if not changed.is_set():
             loop.call_soon_threadsafe(changed.set)
 
-    stop_listening = shared.running.listen(on_change)
-    shared.metrics.listeners += 1
+    stop_listening = app_state.running.listen(on_change)
+    app_state.metrics.listeners += 1
     previous = None
 
     try:
-        while not shared.stopping.is_set():
+        while not app_state.stopping.is_set():
             changed.clear()
-            overview = schemas.Overview.of(shared.directory)
+            overview = schemas.Overview.from_directory(app_state.directory)
             yield ": alive\n\n" if overview == previous else f"event: overview\ndata: {overview.model_dump_json()}\n\n"
             previous = overview
 
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(MIN_EVENT_INTERVAL)
             learning = any(model.lag and model.state != "failed" for model in overview.models.values())
-            await shared.finishes(changed.wait(), CATCHING_UP if learning else SILENCE)
+            await app_state.finish_or_cancel(changed.wait(), MAX_LEARNING_INTERVAL if learning else KEEP_ALIVE_INTERVAL)
     finally:
-        shared.metrics.listeners -= 1
+        app_state.metrics.listeners -= 1
         stop_listening()

@@ -54,7 +54,7 @@ FIRST_CODE.flags.writeable = False
 """Array (1,) of the code 0, for a row whose label is the first and only one."""
 
 
-class Layout:
+class RowLayout:
     """Columns of a row's features, and the order that sorts the row's values by column.
 
     river passes a row as a dict of names and values. Names without a column are left out.
@@ -71,33 +71,33 @@ class Layout:
         The columns of these names, ascending.
     """
 
-    def __init__(self, names: tuple[Hashable, ...], column_of: dict[Hashable, int]) -> None:
-        columns = np.array([column_of.get(name, -1) for name in names], dtype=np.int32)
+    def __init__(self, feature_names: tuple[Hashable, ...], column_by_name: dict[Hashable, int]) -> None:
+        columns = np.array([column_by_name.get(name, -1) for name in feature_names], dtype=np.int32)
         known = np.flatnonzero(columns >= 0)
-        self.names = names
-        self.width = len(column_of)
+        self.names = feature_names
+        self.width = len(column_by_name)
         self.order = known[np.argsort(columns[known])]
         self.columns = columns[self.order]
 
         # `rows` copies this row for each single row. A copy is faster than scipy's constructor,
         # because the constructor checks its arrays.
-        self._row = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
-        self._row.has_canonical_format = True
+        self._convert_dict = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
+        self._convert_dict.has_canonical_format = True
 
-    def rows(self, values: np.ndarray) -> sp.csr_matrix:
+    def rows(self, feature_values: np.ndarray) -> sp.csr_matrix:
         """Return one or several rows as CSR rows of `width` columns.
 
-        values: (features,) or (rows, features), in the order of the attribute `names`. Features
-            without a column are omitted.
+        feature_values: (features,) or (rows, features), in the order of the attribute `names`.
+            Features without a column are omitted.
         """
-        values = values[..., self.order]
-        if values.ndim == 1:
-            row = copy(self._row)
-            row.data = values
+        feature_values = feature_values[..., self.order]
+        if feature_values.ndim == 1:
+            row = copy(self._convert_dict)
+            row.data = feature_values
             return row
 
-        n, k = values.shape
-        parts = (values.ravel(), np.tile(self.columns, n), np.arange(n + 1, dtype=np.int32) * k)
+        n, k = feature_values.shape
+        parts = (feature_values.ravel(), np.tile(self.columns, n), np.arange(n + 1, dtype=np.int32) * k)
         return sp.csr_matrix(parts, shape=(n, self.width))
 
 
@@ -134,19 +134,19 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.prefix = prefix
 
         self.learner: Estimator = clone(estimator)
-        self._by_name = bool(self.learner.columns_by_name())
+        self._columns_by_name = bool(self.learner.columns_by_name())
         self._columns: dict[Hashable, int] = {}
-        self._last = Layout((), {})
+        self._last_layout = RowLayout((), {})
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn one row, a dict of numbers by feature name."""
-        self.learner.partial_fit(self._row(x, grow=True))
-        self._name_columns()
+        self.learner.partial_fit(self._convert_dict(x, add_new_names=True))
+        self._store_column_names()
 
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame, in order."""
-        self.learner.partial_fit(self._rows(X, grow=True))
-        self._name_columns()
+        self.learner.partial_fit(self._rows(X, add_new_names=True))
+        self._store_column_names()
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Project one row to a dict of components such as {"lda0": …}.
@@ -154,8 +154,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         Names that were never learned contribute nothing. Returns {} before the first row is
         learned.
         """
-        projected = self._project(self._row(x, grow=False))[0]
-        return dict(zip(self._names(len(projected)), projected.tolist(), strict=True))
+        projected = self._project_or_no_components(self._convert_dict(x, add_new_names=False))[0]
+        return dict(zip(self._component_names(len(projected)), projected.tolist(), strict=True))
 
     def transform_many(self, X: Frame) -> Frame:
         """Project the rows of a data frame.
@@ -163,97 +163,101 @@ class RiverTransformer(base.MiniBatchTransformer):
         The result is a data frame of the same kind with the columns lda0, lda1 and so on. The
         index of a pandas data frame is preserved.
         """
-        projected = self._project(self._rows(X, grow=False))
-        columns = dict(zip(self._names(projected.shape[1]), projected.T, strict=True))
+        projected = self._project_or_no_components(self._rows(X, add_new_names=False))
+        columns = dict(zip(self._component_names(projected.shape[1]), projected.T, strict=True))
 
         # Build a data frame of the class of X.
         frame: Any = X
         frame_type: Any = type(X)
-        return cast(Frame, frame_type(columns, index=frame.index) if _is_pandas(X) else frame_type(columns))
+        return cast(Frame, frame_type(columns, index=frame.index) if _is_pandas_frame(X) else frame_type(columns))
 
-    def _names(self, components: int) -> list[Hashable]:
+    def _component_names(self, n_components: int) -> list[Hashable]:
         """Return the names of the components.
 
         A name is the prefix and the number of the component, such as "lda0". For an estimator that
         selects features, the names of the selected features are returned.
         """
         learner = self.learner
-        if not components or not isinstance(learner, InformationGain) or learner.feature_map is not None:
+        if not n_components or not isinstance(learner, InformationGain) or learner.feature_map is not None:
             prefix = type(learner).__name__.lower() if self.prefix is None else self.prefix
-            return [f"{prefix}{i}" for i in range(components)]
+            return [f"{prefix}{i}" for i in range(n_components)]
         names = list(self._columns)
         return [names[j] for j in learner.columns_]
 
-    def _name_columns(self) -> None:
+    def _store_column_names(self) -> None:
         """Store the names of the columns in the learner.
 
         `merge` compares these names with the names of another learner.
         """
         fitted = self.learner.fitted_
-        if not self._by_name and len(fitted.names or ()) != len(self._columns):
+        if not self._columns_by_name and len(fitted.names or ()) != len(self._columns):
             fitted.names = tuple(map(str, self._columns))
 
-    def _project(self, rows: Rows) -> np.ndarray:
+    def _project_or_no_components(self, rows: Rows) -> np.ndarray:
         """Return the projected rows (rows, components).
 
         If nothing has been learned yet, there are no components.
         """
-        empty = np.empty((len(rows) if self._by_name else rows.shape[0], 0))
-        if not self._by_name and rows.shape[1] == 0:
+        empty = np.empty((len(rows) if self._columns_by_name else rows.shape[0], 0))
+        if not self._columns_by_name and rows.shape[1] == 0:
             return empty
         try:
             # Set width_stated=False, because a later row may have new names and more columns.
-            block = rows if self._by_name else Block(rows, width_stated=False)
+            block = rows if self._columns_by_name else Block(rows, width_stated=False)
             return np.asarray(self.learner.project(self.learner.projection(), block))
         except NotFitted:
             return empty
 
-    def _row(self, x: Mapping[Hashable, Any], grow: bool) -> Rows:
+    def _convert_dict(self, features: Mapping[Hashable, Any], add_new_names: bool) -> Rows:
         """Return one row as CSR (1, columns so far).
 
         For an estimator that identifies columns by name, return a list with the dict.
 
-        grow: if true, new names get columns.
+        add_new_names: if true, new names get columns.
         """
-        if self._by_name:
-            return [x]
+        if self._columns_by_name:
+            return [features]
         try:
-            values = np.fromiter(x.values(), dtype=np.float64, count=len(x))
+            values = np.fromiter(features.values(), dtype=np.float64, count=len(features))
         except (TypeError, ValueError) as e:
             raise InvalidRows(f"a feature's value is not a number ({e}); encode it before this step.") from e
-        return self._layout_of(tuple(x), grow).rows(values)
+        return self._layout_of_names(tuple(features), add_new_names).rows(values)
 
-    def _rows(self, X: Any, grow: bool) -> Rows:
+    def _rows(self, data_frame: Any, add_new_names: bool) -> Rows:
         """Return a data frame as CSR (rows, columns so far).
 
         For an estimator that identifies columns by name, return a list of dicts.
 
-        grow: if true, new names get columns.
+        add_new_names: if true, new names get columns.
         """
-        if self._by_name:
-            return X.to_dict("records") if _is_pandas(X) else X.to_dicts()
+        if self._columns_by_name:
+            return data_frame.to_dict("records") if _is_pandas_frame(data_frame) else data_frame.to_dicts()
         try:
-            values = np.asarray(X.to_numpy(), dtype=np.float64)
+            values = np.asarray(data_frame.to_numpy(), dtype=np.float64)
         except (TypeError, ValueError) as e:
             raise InvalidRows(f"a column is not numeric ({e}); encode it before this step.") from e
-        return self._layout_of(tuple(X.columns), grow).rows(values)
+        return self._layout_of_names(tuple(data_frame.columns), add_new_names).rows(values)
 
-    def _layout_of(self, names: tuple[Hashable, ...], grow: bool) -> Layout:
+    def _layout_of_names(self, names: tuple[Hashable, ...], add_new_names: bool) -> RowLayout:
         """Return the columns of the features of a row, as a Layout.
 
         names: names of the row's features.
-        grow: if true, each new name gets a column. If false, new names have no column.
+        add_new_names: if true, each new name gets a column. If false, new names have no column.
         """
         # Most rows have the same names as the row before, so the last layout is reused.
-        last = self._last
-        if last.names != names or last.width != len(self._columns) or (grow and len(last.columns) < len(names)):
-            if grow:
+        last = self._last_layout
+        if (
+            last.names != names
+            or last.width != len(self._columns)
+            or (add_new_names and len(last.columns) < len(names))
+        ):
+            if add_new_names:
                 # A random feature map depends on the order of the columns. The new names are
                 # sorted, so that the order in the dict has no effect on the result.
                 for name in sorted(names, key=str):
                     self._columns.setdefault(name, len(self._columns))
-            last = Layout(names, self._columns)
-            self._last = last
+            last = RowLayout(names, self._columns)
+            self._last_layout = last
         return last
 
     @classmethod
@@ -276,13 +280,15 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
 
     def learn_one(self, x: Mapping[Hashable, Any], y: RiverTarget) -> None:  # type: ignore[override]
         """Learn one row, a dict of numbers by feature name, with its target."""
-        self.learner.partial_fit(self._row(x, grow=True), targets_of_one_row(y, self.learner.target_kinds))
-        self._name_columns()
+        self.learner.partial_fit(
+            self._convert_dict(x, add_new_names=True), convert_one_river_target(y, self.learner.target_kinds)
+        )
+        self._store_column_names()
 
     def learn_many(self, X: Any, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
         """Learn the rows of a data frame with their targets (rows,), in order."""
-        self.learner.partial_fit(self._rows(X, grow=True), [estimator_target(v) for v in y])
-        self._name_columns()
+        self.learner.partial_fit(self._rows(X, add_new_names=True), [convert_river_target(v) for v in y])
+        self._store_column_names()
 
 
 def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransformer:
@@ -315,31 +321,31 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
     return (RiverSupervisedTransformer if estimator.target_kinds else RiverTransformer)(estimator, prefix)
 
 
-def targets_of_one_row(y: RiverTarget, kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
+def convert_one_river_target(river_target: RiverTarget, target_kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
     """Return the targets of one row in the form that estimators learn.
 
-    y: target as river passes it.
-    kinds: kinds of targets that the estimator takes.
+    river_target: target as river passes it.
+    target_kinds: kinds of targets that the estimator takes.
     """
     # Skip the parsing of a plain label. Parsing would take half of the time of learning a row.
-    if isinstance(y, str | int) and type(y) in (str, int, bool) and kinds == ("class",):
-        return Targets("class", (y,), FIRST_CODE)
-    return [estimator_target(y)]
+    if isinstance(river_target, str | int) and type(river_target) in (str, int, bool) and target_kinds == ("class",):
+        return Targets("class", (river_target,), FIRST_CODE)
+    return [convert_river_target(river_target)]
 
 
-def estimator_target(y: RiverTarget) -> RowTarget:
+def convert_river_target(river_target: RiverTarget) -> RowTarget:
     """Convert river's target of one row to the form that estimators learn.
 
     A dict of bools becomes the list of labels that are True. A dict of numbers becomes a list of
     numbers. Any other target is returned unchanged.
     """
-    if not isinstance(y, Mapping):
-        return y
-    if all(isinstance(v, bool | np.bool_) for v in y.values()):
-        return [label for label, present in y.items() if present]
-    return [float(v) for v in y.values()]
+    if not isinstance(river_target, Mapping):
+        return river_target
+    if all(isinstance(v, bool | np.bool_) for v in river_target.values()):
+        return [label for label, present in river_target.items() if present]
+    return [float(v) for v in river_target.values()]
 
 
-def _is_pandas(X: object) -> bool:
+def _is_pandas_frame(data_frame: object) -> bool:
     """Return True for a pandas data frame, which has an index."""
-    return hasattr(X, "index")
+    return hasattr(data_frame, "index")

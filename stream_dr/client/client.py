@@ -35,20 +35,20 @@ from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import read_arrow
 from stream_dr.client.connection import Connection, checked_header, error_class
 from stream_dr.client.remote_rows import (
-    array_in_only_row,
+    array_of_only_row,
     arrow_stream_bytes,
     as_list,
     checked_ids,
-    is_unicode,
-    metadata_of,
-    rows_and_names,
+    is_valid_unicode,
+    read_metadata,
+    sendable_rows_and_names,
 )
 from stream_dr.client.responses import (
     Acknowledgement,
     JobStatus,
     ModelStatus,
     ServedProjection,
-    StreamFigures,
+    StreamEventStatus,
     StreamStatus,
 )
 from stream_dr.client.served_array import ServedArray
@@ -186,7 +186,7 @@ class Client:
         query = {"wait": "applied"} if wait else {}
         return cast(
             Acknowledgement,
-            self._service.send("POST", "/unlearn", params=query, **_json_request(content, headers)).json(),
+            self._service.send("POST", "/unlearn", params=query, **_json_request_arguments(content, headers)).json(),
         )
 
     def transform(self, X: Any, model: str | None = None) -> ServedArray:
@@ -201,7 +201,7 @@ class Client:
         z = np.zeros((len(column), 0))
         if pa.types.is_fixed_size_list(column.type):
             z = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
-        return ServedArray.of(z, metadata_of(table))
+        return ServedArray.from_response(z, read_metadata(table))
 
     def predict(self, X: Any, model: str | None = None) -> ServedArray:
         """Predict the targets of rows X (rows, features).
@@ -217,7 +217,7 @@ class Client:
 
         Raises CannotPredict if the model's method predicts no targets.
         """
-        response = self._predict(X, model)
+        response = self._request_predictions(X, model)
         predicted = response["predicted"]
         if not response["classes"]:
             values = np.asarray(predicted, dtype=np.float64)
@@ -225,7 +225,7 @@ class Client:
             values = np.fromiter(predicted, dtype=object, count=len(predicted))
         else:
             values = label_array(predicted)
-        return ServedArray.of(values, response)
+        return ServedArray.from_response(values, response)
 
     def predict_proba(self, X: Any, model: str | None = None) -> tuple[ServedArray, np.ndarray]:
         """Return the probability of each class for rows X, and the classes.
@@ -237,7 +237,7 @@ class Client:
 
         Raises CannotPredict if the model's method has no probabilities.
         """
-        response = self._predict(X, model)
+        response = self._request_predictions(X, model)
         if response.get("probabilities") is None:
             raise errors.CannotPredict(
                 f"model {response['model']!r}, whose solution is {response['solution']}, predicts without probabilities of "
@@ -245,15 +245,15 @@ class Client:
             )
         classes = label_array(response["classes"])
         probabilities = np.array(response["probabilities"], dtype=np.float64).reshape(-1, len(classes))
-        return ServedArray.of(probabilities, response), classes
+        return ServedArray.from_response(probabilities, response), classes
 
     def models(self) -> dict[str, ModelStatus]:
         """Return the status of every model, by the model's name."""
-        return dict(self._get("/models")["models"])
+        return dict(self._get_json("/models")["models"])
 
     def model(self, name: str) -> ModelStatus:
         """Return the status of a model. Raises UnknownModel."""
-        return cast(ModelStatus, self._get(_model_path(name)))
+        return cast(ModelStatus, self._get_json(_model_path(name)))
 
     def put_model(
         self,
@@ -295,11 +295,15 @@ class Client:
         """
         spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
         if isinstance(estimator, str):
-            return cast(ModelStatus, self._service.send("PUT", _model_path(name), **_json_request(spec)).json())
+            return cast(
+                ModelStatus, self._service.send("PUT", _model_path(name), **_json_request_arguments(spec)).json()
+            )
         if params or start != "start" or publish is not None or refine is not None:
             raise errors.InvalidParameter("a saved estimator has parameters, and goes on from now; give nothing else.")
         headers = {"Content-Type": "application/octet-stream"}
-        response = self._service.send("PUT", _model_path(name), content=_saved_bytes(estimator), headers=headers)
+        response = self._service.send(
+            "PUT", _model_path(name), content=_saved_estimator_bytes(estimator), headers=headers
+        )
         return cast(ModelStatus, response.json())
 
     def delete_model(self, name: str) -> None:
@@ -318,7 +322,8 @@ class Client:
 
         An older version has two further arrays, "map" (p, q) and "offset" (q,). p is the number of
         components of the older version, and q the number of components of the newest version. The
-        two arrays convert rows z that the older version has projected: z_newest ≈ z @ map + offset.
+        two arrays convert rows z that the older version has projected: z_newest ≈ z @ map +
+        offset.
 
         version: number of the version, one of `model(name)["versions"]`. None means the newest
             version.
@@ -328,8 +333,8 @@ class Client:
         query = {} if version is None else {"version": version}
         answer = self._service.send("GET", f"{_model_path(name)}/projection", params=query, headers={"Accept": _ARROW})
         table = pa.ipc.open_stream(answer.content).read_all()
-        arrays = {name: array_in_only_row(table.column(name).chunk(0)) for name in table.column_names}
-        return cast(ServedProjection, metadata_of(table) | arrays)
+        arrays = {name: array_of_only_row(table.column(name).chunk(0)) for name in table.column_names}
+        return cast(ServedProjection, read_metadata(table) | arrays)
 
     def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
         """Return a copy of a model's current state, as a fitted estimator.
@@ -366,7 +371,9 @@ class Client:
             function is called only if `wait` is true.
         """
         parameters = {"tol": tol, "max_passes": max_passes}
-        job: JobStatus = self._service.send("POST", f"{_model_path(name)}/refine", **_json_request(parameters)).json()
+        job: JobStatus = self._service.send(
+            "POST", f"{_model_path(name)}/refine", **_json_request_arguments(parameters)
+        ).json()
         return self.wait_job(job["id"], progress=progress) if wait else job
 
     def snapshot(self, name: str, wait: bool = False) -> JobStatus:
@@ -379,7 +386,7 @@ class Client:
 
     def job(self, id: str) -> JobStatus:
         """Return the status of a job. Raises UnknownJob."""
-        return cast(JobStatus, self._get(f"/jobs/{_url_segment('job', id)}"))
+        return cast(JobStatus, self._get_json(f"/jobs/{_quoted_url_segment('job', id)}"))
 
     def wait_job(self, id: str, timeout: float | None = None, progress: JobCallback | None = None) -> JobStatus:
         """Wait until a job is done or cancelled, and return its status.
@@ -414,18 +421,18 @@ class Client:
 
         The job may run for some time before it stops. Raises UnknownJob.
         """
-        return cast(JobStatus, self._service.send("DELETE", f"/jobs/{_url_segment('job', id)}").json())
+        return cast(JobStatus, self._service.send("DELETE", f"/jobs/{_quoted_url_segment('job', id)}").json())
 
     def stream(self) -> StreamStatus:
         """Return the status of the stream, such as its position, columns and labels."""
-        return cast(StreamStatus, self._get("/stream"))
+        return cast(StreamStatus, self._get_json("/stream"))
 
-    def events(self) -> Iterator[StreamFigures]:
+    def events(self) -> Iterator[StreamEventStatus]:
         """Yield the status of the stream and its models, now and after each change.
 
         The iterator ends when the service stops. Raises RemoteError if the connection is lost.
         """
-        with self._service.lines("/events") as event_stream:
+        with self._service.stream_lines("/events") as event_stream:
             for line in event_stream:
                 if line.startswith("data:"):
                     yield orjson.loads(line.removeprefix("data:"))
@@ -437,7 +444,7 @@ class Client:
     def livez(self) -> bool:
         """Return True if the service's process answers."""
         try:
-            return self._service.get_once("/livez").is_success
+            return self._service.get_without_retries("/livez").is_success
         except errors.RemoteError:
             return False
 
@@ -446,7 +453,7 @@ class Client:
 
         Raises RemoteError if the service does not answer.
         """
-        return self._service.get_once("/readyz").is_success
+        return self._service.get_without_retries("/readyz").is_success
 
     def close(self) -> None:
         """Close the HTTP connections to the service."""
@@ -458,24 +465,24 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _get(self, path: str) -> JsonDict:
+    def _get_json(self, path: str) -> JsonDict:
         return dict(self._service.send("GET", path).json())
 
-    def _encode_batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target: str) -> bytes:
+    def _encode_batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target_kind: str) -> bytes:
         """Return the bytes of a request body with rows, their targets and ids.
 
         block: rows, with targets or None, and weights or None.
         ids: id of each row, or None.
-        target: kind of the targets, as in `partial_fit`.
+        target_kind: kind of the targets, as in `partial_fit`.
         """
-        rows, names = rows_and_names(block.X)
+        rows, names = sendable_rows_and_names(block.X)
         weights = as_weights(block.weights, rows.shape[0])
-        targets = None if block.y is None else self._targets(block.y, rows.shape[0], target)
+        targets = None if block.y is None else self._parse_targets(block.y, rows.shape[0], target_kind)
         return arrow_stream_bytes(
             Block(rows, targets, weights, None if ids is None else checked_ids(ids, rows.shape[0]), names)
         )
 
-    def _predict(self, X: Any, model: str | None) -> JsonDict:
+    def _request_predictions(self, X: Any, model: str | None) -> JsonDict:
         return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
 
     def _post_rows(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
@@ -483,34 +490,34 @@ class Client:
 
         accept: media type of the response.
         """
-        rows, names = rows_and_names(X)
+        rows, names = sendable_rows_and_names(X)
         headers = {"Content-Type": _ARROW, "Accept": accept}
-        query = {"model": model or self._only_model()}
+        query = {"model": model or self._only_model_name()}
         body = arrow_stream_bytes(Block(rows, names=names))
         return self._service.send("POST", path, params=query, content=body, headers=headers).content
 
-    def _targets(self, y: Any, rows: int, target: str) -> Targets:
+    def _parse_targets(self, y: Any, n_rows: int, target_kind: str) -> Targets:
         """Convert targets y to the stream's kind of targets.
 
-        If the stream has no kind yet, the kind is `target`. If `target` is "auto", the values of y
-        decide. Values that could have two kinds then raise an error.
+        If the stream has no kind yet, the kind is `target_kind`. If `target_kind` is "auto", the
+        values of y decide. Values that could have two kinds then raise an error.
 
-        rows: number of rows.
+        n_rows: number of rows.
         """
-        stream_kind = self._target_kind()
-        targets = parse_targets(y, rows, KINDS, target, stream_kind)
-        if stream_kind is None and target == "auto":
+        stream_kind = self._stream_target_kind()
+        targets = parse_targets(y, n_rows, KINDS, target_kind, stream_kind)
+        if stream_kind is None and target_kind == "auto":
             check_targets_unambiguous(y, targets)
         return targets
 
-    def _target_kind(self) -> str | None:
+    def _stream_target_kind(self) -> str | None:
         """Return the stream's kind of targets, or None without targets."""
         # The stream's kind of targets never changes, so request it from the service only once.
         if self._known_target_kind is None:
             self._known_target_kind = self.stream()["target_kind"]
         return self._known_target_kind
 
-    def _only_model(self) -> str:
+    def _only_model_name(self) -> str:
         """Return the name of the only model.
 
         Raises UnknownModel if the service does not have exactly one model.
@@ -521,19 +528,19 @@ class Client:
         return names[0]
 
 
-def _saved_bytes(estimator: "os.PathLike[str] | Estimator") -> bytes:
+def _saved_estimator_bytes(estimator: "os.PathLike[str] | Estimator") -> bytes:
     """Return a saved estimator as bytes.
 
     estimator: path of the file of a saved estimator, or a fitted estimator, which is saved first.
     """
     if isinstance(estimator, os.PathLike):
         return Path(estimator).read_bytes()
-    from stream_dr.models.saved import saved_bytes
+    from stream_dr.models.saved import saved_file_bytes
 
-    return saved_bytes(estimator)
+    return saved_file_bytes(estimator)
 
 
-def _json_request(content: object, headers: dict[str, str] | None = None) -> JsonDict:
+def _json_request_arguments(content: object, headers: dict[str, str] | None = None) -> JsonDict:
     """Return httpx's arguments for a request whose body is JSON.
 
     content: content of the body, of JSON types, numpy numbers and numpy arrays.
@@ -549,16 +556,16 @@ def _json_request(content: object, headers: dict[str, str] | None = None) -> Jso
 
 
 def _model_path(name: str) -> str:
-    return f"/models/{_url_segment('model', name)}"
+    return f"/models/{_quoted_url_segment('model', name)}"
 
 
-def _url_segment(kind: str, name: str) -> str:
+def _quoted_url_segment(kind: str, name: str) -> str:
     """Return a name, quoted as a segment of a URL's path.
 
     kind: kind of the named object, such as "model", for the error message.
 
     Raises InvalidParameter if the name cannot be a segment of a path.
     """
-    if not isinstance(name, str) or name in ("", ".", "..") or not is_unicode(name):
+    if not isinstance(name, str) or name in ("", ".", "..") or not is_valid_unicode(name):
         raise errors.InvalidParameter(f"no {kind} can be called {name!r}; say which {kind}.")
     return quote(name, safe="")

@@ -17,7 +17,7 @@ import httpx
 
 from stream_dr import errors
 
-_RETRY_STATUS = (429, 502, 503, 504)
+_RETRIED_STATUSES = (429, 502, 503, 504)
 """Status codes of responses after which the request is sent again."""
 
 
@@ -50,8 +50,8 @@ class Connection:
         path: path of the URL.
         request: further arguments of `httpx.Client.request`.
 
-        Raises the error that the response describes, as `error_of` returns it. Raises RemoteError
-        if the service does not answer.
+        Raises the error that the response describes, as `error_from_response` returns it. Raises
+        RemoteError if the service does not answer.
         """
         for attempt in range(self._retries + 1):
             last = attempt == self._retries
@@ -67,18 +67,19 @@ class Connection:
                 continue
 
             # Try again after a status that may be temporary, unless this was the last attempt.
-            if response.status_code not in _RETRY_STATUS or last:
+            if response.status_code not in _RETRIED_STATUSES or last:
                 break
-            time.sleep(max(_pause_seconds(attempt), _retry_after(response)))
+            time.sleep(max(_pause_seconds(attempt), _retry_after_seconds(response)))
 
         if response.is_success:
             return response
-        raise error_of(response)
+        raise error_from_response(response)
 
-    def get_once(self, path: str) -> httpx.Response:
+    def get_without_retries(self, path: str) -> httpx.Response:
         """Send a GET request without retries, and return the response.
 
-        A response whose status is an error is returned, too. Raises RemoteError if the service does not answer.
+        A response whose status is an error is returned, too. Raises RemoteError if the service
+        does not answer.
         """
         try:
             return self._http.get(path)
@@ -86,7 +87,7 @@ class Connection:
             raise errors.RemoteError(f"{self._http.base_url} did not answer ({type(e).__name__}: {e}).") from e
 
     @contextmanager
-    def lines(self, path: str) -> Iterator[Iterator[str]]:
+    def stream_lines(self, path: str) -> Iterator[Iterator[str]]:
         """Send a GET request and yield an iterator over the lines of the response.
 
         The iterator yields each line as soon as the line arrives. Use this method in a
@@ -98,13 +99,13 @@ class Connection:
             with self._http.stream("GET", path) as response:
                 if not response.is_success:
                     response.read()
-                    raise error_of(response)
+                    raise error_from_response(response)
                 yield response.iter_lines()
         except httpx.TransportError as e:
             raise errors.RemoteError(f"{self._http.base_url} broke off ({type(e).__name__}: {e}).") from e
 
 
-def error_of(response: httpx.Response) -> errors.StreamDRError:
+def error_from_response(response: httpx.Response) -> errors.StreamDRError:
     """Return the error that a response describes.
 
     The error's class is the class of `stream_dr.errors` that has the code in the field `code`. If
@@ -122,23 +123,23 @@ def error_of(response: httpx.Response) -> errors.StreamDRError:
 
     # Codes that only the service uses have no class in `stream_dr.errors`.
     details = {name: value for name, value in problem.items() if name not in ("type", "title")}
-    class_code = code if code in _CLASSES else str(details.get("reason"))
-    if class_code not in _CLASSES:
+    class_code = code if code in _ERROR_CLASSES else str(details.get("reason"))
+    if class_code not in _ERROR_CLASSES:
         return errors.RemoteError(f"{detail} ({code})", code=code, **details)
-    return _CLASSES[class_code](detail, **details)
+    return _ERROR_CLASSES[class_code](detail, **details)
 
 
 def error_class(code: str) -> type[errors.StreamDRError]:
     """Return the error class with this code, or RemoteError if there is none."""
-    return _CLASSES.get(code, errors.RemoteError)
+    return _ERROR_CLASSES.get(code, errors.RemoteError)
 
 
-_CLASSES: dict[str, type[errors.StreamDRError]] = {}
+_ERROR_CLASSES: dict[str, type[errors.StreamDRError]] = {}
 for _kind in vars(errors).values():
     if isinstance(_kind, type) and issubclass(_kind, errors.StreamDRError):
-        _CLASSES.setdefault(_kind.code, _kind)
+        _ERROR_CLASSES.setdefault(_kind.code, _kind)
 # The service uses this code for an invalid parameter of a request.
-_CLASSES["invalid_request"] = errors.InvalidParameter
+_ERROR_CLASSES["invalid_request"] = errors.InvalidParameter
 
 
 def checked_header(name: str, value: str) -> str:
@@ -155,7 +156,7 @@ def checked_header(name: str, value: str) -> str:
     return value
 
 
-def _retry_after(response: httpx.Response) -> float:
+def _retry_after_seconds(response: httpx.Response) -> float:
     """Return the number of seconds in the header Retry-After of a response.
 
     The result is 0 if there is no such header, or if the header has no number.

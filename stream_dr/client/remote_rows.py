@@ -16,7 +16,7 @@ from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.table_rows import raw_rows
 
 
-def rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
+def sendable_rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     """Convert rows for sending, and return rows and column names.
 
     Rows of numbers become an array. Texts, and tables that have other values than numbers, are
@@ -37,23 +37,23 @@ def arrow_stream_bytes(block: Block) -> bytes:
     return bytes(write_arrow([arrow_from_block(block)]))
 
 
-def checked_ids(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
+def checked_ids(ids: Sequence[str] | Sequence[int], n_rows: int) -> Ids:
     """Return the ids as a list, if they are valid.
 
     Valid ids are a string for each row, or a 64-bit integer for each row. Raises InvalidRows for
     other ids.
 
-    rows: number of rows.
+    n_rows: number of rows.
     """
     values = as_list("ids", ids)
-    if len(values) != rows:
-        raise errors.InvalidRows(f"{len(values)} ids are given for {rows} rows; give one a row.")
+    if len(values) != n_rows:
+        raise errors.InvalidRows(f"{len(values)} ids are given for {n_rows} rows; give one a row.")
     if values and all(isinstance(id, int | np.integer) and -(2**63) <= id < 2**63 for id in values):
         return [int(id) for id in values]
 
     # If not all ids are integers of 64 bits, all ids must be strings.
     for row, id in enumerate(values):
-        if not isinstance(id, str) or not is_unicode(id):
+        if not isinstance(id, str) or not is_valid_unicode(id):
             raise errors.InvalidRows(
                 f"the id of row {row} is {id!r}; ids are strings of Unicode characters, or integers of 64 bits.",
                 row=row,
@@ -73,7 +73,7 @@ def as_list(name: str, values: Any) -> list[Any]:
     return list(values)
 
 
-def is_unicode(text: str) -> bool:
+def is_valid_unicode(text: str) -> bool:
     """Return True if a text can be encoded in UTF-8.
 
     A text with half of a surrogate pair cannot be encoded.
@@ -81,20 +81,20 @@ def is_unicode(text: str) -> bool:
     return all(not "\ud800" <= character <= "\udfff" for character in text)
 
 
-def metadata_of(table: pa.Table) -> JsonDict:
+def read_metadata(table: pa.Table) -> JsonDict:
     """Return the metadata of an Arrow table as a dict.
 
-    The fields in `_NUMBERS` have numbers or None as values. Other fields have strings.
+    The fields in `_NUMBER_FIELDS` have numbers or None as values. Other fields have strings.
     """
     texts = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
-    return {name: orjson.loads(value) if name in _NUMBERS else value for name, value in texts.items()}
+    return {name: orjson.loads(value) if name in _NUMBER_FIELDS else value for name, value in texts.items()}
 
 
-_NUMBERS = ("version", "newest", "position", "rows", "refined_at", "residual", "map_residual", "unseen")
+_NUMBER_FIELDS = ("version", "newest", "position", "rows", "refined_at", "residual", "map_residual", "unseen")
 """Fields of the metadata whose values are numbers."""
 
 
-def array_in_only_row(column: pa.Array) -> np.ndarray:
+def array_of_only_row(column: pa.Array) -> np.ndarray:
     """Return the only value of an Arrow column, which is an array."""
     # The service sends an array as a tensor, or as a list if the array is empty.
     if isinstance(column, pa.FixedShapeTensorArray):

@@ -154,7 +154,7 @@ class StreamStatus(TypedDict):
     allowed_labels: list[Label]
 
 
-class ModelFigures(TypedDict):
+class ModelEventStatus(TypedDict):
     """Status of one model in an event of `Client.events`.
 
     lag: number of events in the log that the model has not learned yet.
@@ -171,7 +171,7 @@ class ModelFigures(TypedDict):
     solution: str | None
 
 
-class StreamFigures(TypedDict):
+class StreamEventStatus(TypedDict):
     """Status of the stream and all models in an event of `Client.events`.
 
     position: log position of the last event.
@@ -181,4 +181,4 @@ class StreamFigures(TypedDict):
 
     position: int
     rows: int
-    models: dict[str, ModelFigures]
+    models: dict[str, ModelEventStatus]

@@ -45,7 +45,7 @@ class ServedArray(np.ndarray):
     unseen: int = 0
 
     @classmethod
-    def of(cls, values: Any, response: JsonDict) -> Self:
+    def from_response(cls, values: Any, response: JsonDict) -> Self:
         """Return `values` as an array, with fields of a response as attributes.
 
         If `values` is an array, the result shares its memory.

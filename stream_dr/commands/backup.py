@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, say
+from stream_dr.commands.output import ProgressBar, say
 
 
 def backup(
@@ -26,6 +26,6 @@ def backup(
     """
     from stream_dr.directory.backup import backup as copy
 
-    with Bar("copying", None, "bytes") as bar:
+    with ProgressBar("copying", None, "bytes") as bar:
         copy(directory, out, bar.show)
     say(f"{out} is a copy of {directory}.")

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, print_result
-from stream_dr.commands.reading import ReadAs, reads_files
+from stream_dr.commands.output import ProgressBar, print_result
+from stream_dr.commands.reading import ReadOptions, add_file_options
 from stream_dr.shards.manifest import Manifest
 
 Sources = Annotated[
@@ -15,11 +15,11 @@ Sources = Annotated[
 ]
 
 
-@reads_files
+@add_file_options
 def convert(
     sources: Sources,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")],
-    read_as: ReadAs,
+    read_as: ReadOptions,
     rows_per_shard: Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")] = 100_000,
     rows_per_batch: Annotated[
         int, typer.Option(min=1, help="Number of rows of a batch. A replay logs each batch as one event.")
@@ -38,7 +38,7 @@ def convert(
     """
     from stream_dr.datasets.convert import convert as run
 
-    with Bar("convert", None) as bar:
+    with ProgressBar("convert", None) as bar:
         manifest = run(
             list(sources),
             read_as.format,
@@ -48,10 +48,10 @@ def convert(
             rows_per_batch=rows_per_batch,
             progress=lambda rows: bar.show(rows, rows),
         )
-    print_result(summary(str(out), manifest))
+    print_result(describe_shards(str(out), manifest))
 
 
-def summary(folder: str, manifest: Manifest) -> str:
+def describe_shards(folder: str, manifest: Manifest) -> str:
     """Return one line of text that describes a folder of shards.
 
     folder: path of the folder.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stream_dr.commands.output import Bar, print_result, say
+from stream_dr.commands.output import ProgressBar, print_result, say
 
 HOST = "127.0.0.1"
 
@@ -44,7 +44,7 @@ def demo(
         f"{len(data.y_held_out):,} others are asked for"
     )
 
-    with Bar("replay", len(data.y)) as bar:
+    with ProgressBar("replay", len(data.y)) as bar:
         rates = steps.replay_shards(
             dir,
             shards[: steps.REPLAYED],
@@ -58,7 +58,7 @@ def demo(
 
     def run_client(address: str) -> None:
         try:
-            _use_service(address, dir, shards[steps.REPLAYED :], data, rates, exit)
+            _run_client_steps(address, dir, shards[steps.REPLAYED :], data, rates, exit)
         except Exception as e:
             errors.append(e)
         if exit or errors:
@@ -73,15 +73,17 @@ def demo(
     raise typer.Exit(status)
 
 
-def _use_service(address: str, dir: Path, shards: list[Path], data: Any, rates: dict[str, float], exit: bool) -> None:
+def _run_client_steps(
+    address: str, dir: Path, shards: list[Path], data: Any, replay_rates: dict[str, float], exit_at_end: bool
+) -> None:
     """Post shards to the service, print the tables of results, and write the report.
 
     address: address of the service.
     dir: directory of the demo.
     shards: shards to post.
     data: the generated documents.
-    rates: rows per second of each model in the replay, by the model's name.
-    exit: True if the service stops afterwards. If False, commands to try are printed.
+    replay_rates: rows per second of each model in the replay, by the model's name.
+    exit_at_end: True if the service stops afterwards. If False, commands to try are printed.
     """
     from stream_dr import demo as steps
 
@@ -96,22 +98,24 @@ def _use_service(address: str, dir: Path, shards: list[Path], data: Any, rates: 
     )
 
     dense_gb = 8e-9 * len(data.y) * data.X.shape[1]
-    _print_table(
+    _print_score_table(
         "The topic of a document: that of the nearest one learned",
-        steps.score_lines(address, data, rates),
+        steps.score_lines(address, data, replay_rates),
         f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB",
     )
     digits = steps.digits_table(dir / "digits")
-    _print_table("A handwritten digit: that of the nearest class mean", digits, "of 359 others, of 64 numbers each")
+    _print_score_table(
+        "A handwritten digit: that of the nearest class mean", digits, "of 359 others, of 64 numbers each"
+    )
 
     print_result(f"\nEverything there is to see is in {steps.report(address, dir)}")
-    if not exit:
+    if not exit_at_end:
         print_result(f"\nServing until Ctrl-C. Look at {address}/ or try:\n")
         for line in steps.curl_lines(address, first):
             print_result(line)
 
 
-def _print_table(title: str, lines: list[Any], caption: str) -> None:
+def _print_score_table(title: str, lines: list[Any], caption: str) -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from stream_dr.commands.learn import report_files
-from stream_dr.commands.output import Bar, print_result, say
-from stream_dr.commands.reading import ReadAs, first_table, reads_tables
-from stream_dr.commands.specs import SkipDamaged, Sources, Specs, parse_specs, path_or_uri, through_map
+from stream_dr.commands.learn import print_column_kinds
+from stream_dr.commands.output import ProgressBar, print_result, say
+from stream_dr.commands.reading import ReadOptions, add_table_options, first_table_block
+from stream_dr.commands.specs import ModelSpecs, SkipDamaged, Sources, add_feature_maps, parse_model_specs, path_or_uri
 
 if TYPE_CHECKING:
     from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score
 
 
-class Paths(NamedTuple):
+class EvaluationPaths(NamedTuple):
     """Files and shards of an evaluation.
 
     Attributes
@@ -71,10 +71,10 @@ EvaluationScheduler = Annotated[
 ]
 
 
-@reads_tables
+@add_table_options
 def evaluate(
     sources: Sources,
-    read_as: ReadAs,
+    read_as: ReadOptions,
     models: EvaluatedModels = None,
     probes: Annotated[str, typer.Option(help="Classifiers, separated by commas.")] = "mean,knn,linear",
     full: Annotated[bool, typer.Option("--full", help="Also classify the rows without a projection.")] = False,
@@ -111,7 +111,7 @@ def evaluate(
     """
     from stream_dr.evaluation.test_then_train import EvaluateSettings
 
-    specs = parse_specs(models)
+    specs = parse_model_specs(models)
     if not specs and not full:
         raise typer.BadParameter("name at least one model with --models NAME=KEY, or --full.", param_hint="--models")
 
@@ -120,17 +120,21 @@ def evaluate(
     settings.check()
     read_as.check([*sources, *(test or [])])
 
-    run = _evaluate_here if scheduler is None else partial(_evaluate_on_workers, scheduler)
-    with _curve_writer(curve) as write_point:
-        scores = run(read_as, Paths(sources, test, shuffle, skip_damaged), specs, settings, write_point)
+    run = _evaluate_in_process if scheduler is None else partial(_evaluate_on_workers, scheduler)
+    with _csv_point_writer(curve) as write_point:
+        scores = run(read_as, EvaluationPaths(sources, test, shuffle, skip_damaged), specs, settings, write_point)
 
-    _warn_of_runs(scores[-1].figures, shuffle)
+    _warn_if_labels_sorted(scores[-1].figures, shuffle)
     _warn_if_untested(scores, first)
     _print_scores(scores, as_json)
 
 
-def _evaluate_here(
-    read_as: ReadAs, paths: Paths, specs: Specs, settings: "EvaluateSettings", curve: "Callable[[Point], object] | None"
+def _evaluate_in_process(
+    read_as: ReadOptions,
+    paths: EvaluationPaths,
+    specs: ModelSpecs,
+    settings: "EvaluateSettings",
+    on_point: "Callable[[Point], object] | None",
 ) -> list["Score"]:
     from stream_dr.estimators import make
     from stream_dr.evaluation.test_then_train import Shuffled, evaluate
@@ -138,32 +142,32 @@ def _evaluate_here(
 
     # If the rows are tables, each model gets a feature map, which encodes columns as numbers.
     files = read_as.files([*paths.sources, *(paths.test or [])])
-    if (first := first_table(files)) is not None:
-        feature_map = read_as.map_of(files)
-        specs = through_map(specs, first, feature_map, read_as.table())
+    if (first := first_table_block(files)) is not None:
+        feature_map = read_as.default_map_spec(files)
+        specs = add_feature_maps(specs, first, feature_map, read_as.table())
         read_as = read_as.with_options(raw=True)
-        report_files(files, feature_map)
+        print_column_kinds(files, feature_map)
 
     models = {name: make(key, params) for name, key, params in specs}
-    source = read_as.open_all(paths.sources, paths.skip_damaged)
-    test = read_as.open_all(paths.test, paths.skip_damaged) if paths.test else None
+    source = read_as.open_as_one_source(paths.sources, paths.skip_damaged)
+    test = read_as.open_as_one_source(paths.test, paths.skip_damaged) if paths.test else None
 
     # Compile the models' numba functions first. Otherwise the progress bar would count the time of
     # the compilation.
     warm_up(models.values(), say, json=False)
     total = getattr(source, "rows", 0)
-    with Bar("evaluate", total) as bar:
+    with ProgressBar("evaluate", total) as bar:
         stream = Shuffled(source, settings.seed) if paths.shuffle else source
-        return evaluate(stream, models, settings, lambda done: bar.show(done, total), test, curve)
+        return evaluate(stream, models, settings, lambda done: bar.show(done, total), test, on_point)
 
 
 def _evaluate_on_workers(
     scheduler: str,
-    read_as: ReadAs,
-    paths: Paths,
-    specs: Specs,
+    read_as: ReadOptions,
+    paths: EvaluationPaths,
+    specs: ModelSpecs,
     settings: "EvaluateSettings",
-    curve: "Callable[[Point], object] | None",
+    on_point: "Callable[[Point], object] | None",
 ) -> list["Score"]:
     from stream_dr.distributed.evaluate import Evaluation, evaluate_on
     from stream_dr.models.entry import Spec
@@ -171,7 +175,7 @@ def _evaluate_on_workers(
     shards = read_as.shards(paths.sources, paths.skip_damaged)
     test = read_as.shards(paths.test, paths.skip_damaged) if paths.test else None
     models = {name: Spec(key, params) for name, key, params in specs}
-    return evaluate_on(scheduler, Evaluation(shards, test, paths.shuffle), models, settings, curve)
+    return evaluate_on(scheduler, Evaluation(shards, test, paths.shuffle), models, settings, on_point)
 
 
 def _print_scores(scores: list["Score"], as_json: bool) -> None:
@@ -190,61 +194,66 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
         )
 
 
-def _warn_if_untested(scores: list["Score"], first: int) -> None:
+def _warn_if_untested(scores: list["Score"], first_rows: int) -> None:
     if not any(s.figures["rows"] for s in scores):
         say(
-            f"warning (nothing_tested): all rows came in batches that --first={first} learns before the "
+            f"warning (nothing_tested): all rows came in batches that --first={first_rows} learns before the "
             "first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
         )
 
 
-def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
+def _warn_if_labels_sorted(baseline_scores: dict[str, float], shuffled: bool) -> None:
     """Print a warning if rows seem to be sorted by label.
 
     Rows seem to be sorted if the label changes from one row to the next less than a tenth as often
     as in random order.
 
-    figures: scores of the baseline "no change", which predicts the label of the previous row.
+    baseline_scores: scores of the baseline "no change", which predicts the label of the previous
+        row.
     shuffled: True if the rows were used in random order. Then no warning is printed.
     """
-    if not shuffled and "unchanged" in figures and 1 - figures["unchanged"] < 0.1 * (1 - figures["by_chance"]):
+    if (
+        not shuffled
+        and "unchanged" in baseline_scores
+        and 1 - baseline_scores["unchanged"] < 0.1 * (1 - baseline_scores["by_chance"])
+    ):
         say(
-            f"warning (labels_sorted): {figures['unchanged']:.1%} of rows have the label of the row before, and "
-            f"{figures['by_chance']:.1%} would in random order. Figures are of rows unlike those learned; "
+            f"warning (labels_sorted): {baseline_scores['unchanged']:.1%} of rows have the label of the row before, and "
+            f"{baseline_scores['by_chance']:.1%} would in random order. Figures are of rows unlike those learned; "
             "--shuffle tests them in random order."
         )
 
 
 @contextmanager
-def _curve_writer(path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
+def _csv_point_writer(csv_path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
     """Yield a function that collects points of learning curves for a CSV file.
 
     The file is written at the end of the with-block.
 
-    path: path of the CSV file. If None, None is yielded and no file is written.
+    csv_path: path of the CSV file. If None, None is yielded and no file is written.
     """
-    if path is None:
+    if csv_path is None:
         yield None
         return
 
     from stream_dr.disk import write_atomically
     from stream_dr.evaluation.test_then_train import Point
 
-    if not path.parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {path.parent}; make it first.", param_hint="--curve")
+    if not csv_path.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {csv_path.parent}; make it first.", param_hint="--curve")
 
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(Point._fields)
     yield lines.writerow
-    write_atomically(path, lambda file: file.write(text.getvalue().encode()))
+    write_atomically(csv_path, lambda file: file.write(text.getvalue().encode()))
 
 
-def _nan_as_none(figures: dict[str, float]) -> dict[str, float | None]:
+def _nan_as_none(scores: dict[str, float]) -> dict[str, float | None]:
     """Return scores in which None replaces NaN, because JSON has no NaN.
 
     A score is NaN if no rows were tested.
 
-    figures: scores by name.
+    scores: scores by name.
     """
-    return {name: None if math.isnan(value) else value for name, value in figures.items()}
+    return {name: None if math.isnan(value) else value for name, value in scores.items()}

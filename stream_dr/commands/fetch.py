@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.convert import summary
-from stream_dr.commands.output import Bar, print_result
+from stream_dr.commands.convert import describe_shards
+from stream_dr.commands.output import ProgressBar, print_result
 
 
 def fetch(
@@ -27,7 +27,7 @@ def fetch(
     """
     from stream_dr.datasets.fetch import fetch as run
 
-    with Bar("fetch", None) as bar:
+    with ProgressBar("fetch", None) as bar:
         manifests = run(name, out, progress=lambda rows: bar.show(rows, rows))
     for folder, manifest in manifests.items():
-        print_result(summary(folder, manifest))
+        print_result(describe_shards(folder, manifest))

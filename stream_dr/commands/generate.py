@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.convert import summary
-from stream_dr.commands.output import Bar, print_result
+from stream_dr.commands.convert import describe_shards
+from stream_dr.commands.output import ProgressBar, print_result
 
 
 def generate(
@@ -35,6 +35,6 @@ def generate(
     if kind != "rcv1-like":
         raise InvalidParameter(f"there is no generator {kind!r}; there is rcv1-like.")
 
-    with Bar("generate", rows) as bar:
+    with ProgressBar("generate", rows) as bar:
         manifest = write_rcv1_like_shards(out, rows, targets, seed, rows_per_shard, lambda done: bar.show(done, rows))
-    print_result(summary(str(out), manifest))
+    print_result(describe_shards(str(out), manifest))

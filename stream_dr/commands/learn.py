@@ -11,20 +11,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stream_dr.aliases import JsonDict
-from stream_dr.commands.output import Bar, say
-from stream_dr.commands.reading import AsClasses, ReadAs, first_table, reads_tables, refuse_ids_as_labels
-from stream_dr.commands.replaying import replay_into
+from stream_dr.commands.output import ProgressBar, say
+from stream_dr.commands.reading import (
+    AsClasses,
+    ReadOptions,
+    add_table_options,
+    first_table_block,
+    refuse_ids_as_labels,
+)
+from stream_dr.commands.replaying import replay_and_report
 from stream_dr.commands.specs import (
     AnyDir,
     Models,
+    ModelSpecs,
     NamedSpec,
     Sources,
-    Specs,
-    check_specs,
+    add_feature_maps,
+    check_model_specs,
+    format_spec,
     has_models,
-    parse_specs,
-    spec_text,
-    through_map,
+    parse_model_specs,
 )
 from stream_dr.errors import SchemaMismatch
 
@@ -42,11 +48,11 @@ Out = Annotated[
 StoredName = Annotated[str | None, typer.Option(help="Name to store a single file under. Default: the file's name.")]
 
 
-@reads_tables
+@add_table_options
 def learn(
     ctx: typer.Context,
     sources: Sources,
-    read_as: ReadAs,
+    read_as: ReadOptions,
     dir: AnyDir = None,
     model: Models = None,
     check: Annotated[
@@ -61,8 +67,8 @@ def learn(
 ) -> None:
     """Learn the rows of files with the models of a directory.
 
-    The command prints how it reads each column. It stores the rows as shards in the directory, and
-    the models learn the shards. After an interruption, the same command continues where it stopped.
+    The command prints how it reads each column, stores the rows as shards in the directory, and
+    lets the models learn them. If it was interrupted, the same command continues where it stopped.
 
     A feature map encodes a table's columns as numbers. A table of numbers needs no feature map. A
     table that has only prose gets feature_map=text. A table with words, dates or missing values
@@ -84,48 +90,49 @@ def learn(
     """
     from stream_dr.running.replay import ReplaySettings
 
-    _check_places(dir, check, out)
-    specs = parse_specs(model)
-    _check_name(name, sources, read_as)
+    _check_dir_and_out(dir, check, out)
+    specs = parse_model_specs(model)
+    _check_stored_name(name, sources, read_as)
     read_as.check(sources)
     if not as_classes:
-        read_as = _with_continuous_labels(read_as, sources)
+        read_as = _fractional_label_as_target(read_as, sources)
 
     files = read_as.files(sources)
-    feature_map = read_as.map_of(files)
-    report_files(files, feature_map)
-    _suggest_id_column(read_as, files)
+    feature_map = read_as.default_map_spec(files)
+    print_column_kinds(files, feature_map)
+    _print_id_column_hint(read_as, files)
     if not as_classes:
         refuse_ids_as_labels(files, ctx.obj)
 
     if dir is not None and not check:
         if not specs and not has_models(dir):
-            specs = [_default_model(sources, files, feature_map)]
-        settings = ReplaySettings(loops, test=True)
-        learn_files(dir, sources, files, specs, read_as, settings, name, out, refine=not model)
+            specs = [_choose_default_model(sources, files, feature_map)]
+        replay_settings = ReplaySettings(loops, test=True)
+        store_and_learn_files(dir, sources, files, specs, read_as, replay_settings, name, out, refine=not model)
 
 
-def _check_places(dir: Path | None, check: bool, out: Path | None) -> None:
+def _check_dir_and_out(dir: Path | None, check_only: bool, out: Path | None) -> None:
     """Raise an error if the directory or the output file cannot be used.
 
-    dir: path of the directory whose models will learn. None is allowed only if `check` is True.
-    check: True if nothing will be learned.
+    dir: path of the directory whose models will learn. None is allowed only if `check_only` is
+        True.
+    check_only: True if nothing will be learned.
     out: file for the projected rows, or None.
     """
     from stream_dr.running.projected_file import check_output_path
 
-    if dir is None and not check:
+    if dir is None and not check_only:
         raise typer.BadParameter("say which directory learns the rows.", param_hint="--dir")
     if out is not None:
         check_output_path(out)
 
 
-def _check_name(name: str | None, sources: list[Path], read_as: ReadAs) -> None:
-    if name is not None and (len(sources) != 1 or read_as.takes_shards(sources[0])):
+def _check_stored_name(name: str | None, sources: list[Path], read_as: ReadOptions) -> None:
+    if name is not None and (len(sources) != 1 or read_as.reads_as_shards(sources[0])):
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
 
 
-def _with_continuous_labels(read_as: ReadAs, sources: list[Path]) -> ReadAs:
+def _fractional_label_as_target(read_as: ReadOptions, sources: list[Path]) -> ReadOptions:
     """Return options that read a label column with fractions as numeric targets.
 
     If the label column has fractions, a message is printed. Otherwise `read_as` is returned.
@@ -137,19 +144,19 @@ def _with_continuous_labels(read_as: ReadAs, sources: list[Path]) -> ReadAs:
     return numbers
 
 
-def _suggest_id_column(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None:
-    if (column := read_as.likely_id(files)) is not None:
+def _print_id_column_hint(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
+    if (column := read_as.likely_id_column(files)) is not None:
         say(
             f"note: {column} looks like an id. With --id {shlex.quote(column)} its rows can be unlearned by it; else not."
         )
 
 
-def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: JsonDict) -> NamedSpec:
+def _choose_default_model(sources: list[Path], files: dict[Path, "FileSource"], map_spec: JsonDict) -> NamedSpec:
     """Choose a model that suits the first rows, and print the choice on stderr.
 
     sources: files and shards to learn.
     files: the opened files among `sources`.
-    table: parameters of the feature map that encodes the columns of the files.
+    map_spec: parameters of the feature map that encodes the columns of the files.
     """
     from stream_dr.evaluation.comparison import default_method
     from stream_dr.feature_maps.column_report import suggest_map_spec
@@ -159,26 +166,26 @@ def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: 
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
     from_shards = first.table and not files
-    table = suggest_map_spec(first.X, table) if from_shards else table
-    key, params = default_method(first, table)
+    map_spec = suggest_map_spec(first.X, map_spec) if from_shards else map_spec
+    key, params = default_method(first, map_spec)
     if from_shards:
-        # `learn_files` adds a feature map only if there are files, so add the feature map for shards
-        # here.
-        params = {**params, "feature_map": table}
+        # `store_and_learn_files` adds a feature map only if there are files, so add the feature
+        # map for shards here.
+        params = {**params, "feature_map": map_spec}
 
     why = "`stream-dr suggest` compares it with others."
     if first.y is None:
         why = "The rows have no targets. Name their column with --label or --targets to predict it."
-    say(f"no --model is named: --model {spec_text(key, key, params)} is taken. {why}")
+    say(f"no --model is named: --model {format_spec(key, key, params)} is taken. {why}")
     return NamedSpec(key, key, params)
 
 
-def learn_files(
+def store_and_learn_files(
     dir: Path,
     sources: list[Path],
     files: dict[Path, "FileSource"],
-    specs: Specs,
-    read_as: ReadAs,
+    specs: ModelSpecs,
+    read_as: ReadOptions,
     settings: "ReplaySettings",
     name: str | None = None,
     out: Path | None = None,
@@ -209,39 +216,41 @@ def learn_files(
     """
     from stream_dr.shards.dataset import open_dataset
 
-    if (first := first_table(files)) is not None:
-        specs = through_map(specs, first, read_as.map_of(files), read_as.table())
-    check_specs(specs)
-    with _new_folder(dir):
+    if (first := first_table_block(files)) is not None:
+        specs = add_feature_maps(specs, first, read_as.default_map_spec(files), read_as.table())
+    check_model_specs(specs)
+    with _create_folder_or_undo(dir):
         shards = _store_as_shards(dir, files, name)
         dataset = open_dataset([shards.get(path, path) for path in sources], settings.skip_damaged)
-        replay_into(dir, dataset, specs, settings, out, refine=refine)
+        replay_and_report(dir, dataset, specs, settings, out, refine=refine)
 
 
-def report_files(files: dict[Path, "FileSource"], spec: JsonDict, hints: bool = True) -> None:
+def print_column_kinds(files: dict[Path, "FileSource"], map_spec: JsonDict, with_hints: bool = True) -> None:
     """Print the inferred kind of each column of the files, such as number or date.
 
     files: opened files by path.
-    spec: parameters of the feature map that encodes the columns of tables.
-    hints: True to print the command options that would change the kinds, too.
+    map_spec: parameters of the feature map that encodes the columns of tables.
+    with_hints: True to print the command options that would change the kinds, too.
 
     Raises SchemaMismatch if a file has columns that cannot be learned. The error lists these
     columns.
     """
     for path, source in files.items():
-        _report_columns(path, source, spec, hints)
+        _print_columns_of_file(path, source, map_spec, with_hints)
 
 
-def _report_columns(path: Path, source: "FileSource", spec: JsonDict, hints: bool) -> None:
+def _print_columns_of_file(path: Path, source: "FileSource", map_spec: JsonDict, with_hints: bool) -> None:
     from stream_dr.feature_maps.column_report import describe
 
-    # `source.first` is None if the file has no rows. Then `source.blocks` raises the error that says
-    # so.
+    # `source.first` is None if the file has no rows. Then `source.blocks` raises the error that
+    # says so.
     first = source.first or next(source.blocks())
 
     if source.raw:
-        report = describe(first.X, spec)
-        lines = {c.name: " ".join(map(_as_command_option, c.options)) for c in report.columns if hints and c.options}
+        report = describe(first.X, map_spec)
+        lines = {
+            c.name: " ".join(map(_to_command_option, c.options)) for c in report.columns if with_hints and c.options
+        }
         columns = tuple(c._replace(options=(lines[c.name],) if c.name in lines else ()) for c in report.columns)
         say(
             f"{path} ({source.format}), by its first {first.rows} rows:\n{report._replace(columns=columns, problems=())}"
@@ -256,15 +265,15 @@ def _report_columns(path: Path, source: "FileSource", spec: JsonDict, hints: boo
     say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
 
 
-def _as_command_option(option: str) -> str:
+def _to_command_option(map_option: str) -> str:
     """Convert an option of a feature map to an option of the command line.
 
     For example, as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes
     --drop age.
 
-    option: the option as NAME=JSON.
+    map_option: the option as NAME=JSON.
     """
-    name, _, text = option.partition("=")
+    name, _, text = map_option.partition("=")
     value = json.loads(text)
     words = [f"{column}={kind}" for column, kind in value.items()] if isinstance(value, dict) else value
     return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(words[0] if isinstance(words, list) else str(words))}"
@@ -279,18 +288,18 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 
     Returns the folder of each file's shards, by the file's path.
     """
-    from stream_dr.directory.learned_sources import keep_as_shards
+    from stream_dr.directory.learned_sources import convert_to_own_shards
     from stream_dr.disk import DirectoryLock
 
     folders = {}
-    with DirectoryLock(dir), Bar("read", None) as bar:
+    with DirectoryLock(dir), ProgressBar("read", None) as bar:
         for path, source in files.items():
-            folders[path] = keep_as_shards(dir, source, name, lambda rows: bar.show(rows, rows))
+            folders[path] = convert_to_own_shards(dir, source, name, lambda rows: bar.show(rows, rows))
     return folders
 
 
 @contextmanager
-def _new_folder(dir: Path) -> Iterator[None]:
+def _create_folder_or_undo(dir: Path) -> Iterator[None]:
     """Create the folder `dir`, and remove it if the with-block fails.
 
     The folder stays if it existed before, or if it has a log when the with-block fails.

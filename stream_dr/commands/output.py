@@ -9,37 +9,37 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 stderr = Console(stderr=True)
 
-_CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_CONTROL_ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 """Python's escape of each control character, such as \\x1b, by the character's code.
 
 Newline and tab are not included.
 """
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Replace control characters by Python's escapes, such as \\x1b.
 
     Names of columns, labels and files may contain control characters. A terminal would execute
     these characters.
     """
-    return text.translate(_CONTROLS)
+    return text.translate(_CONTROL_ESCAPES)
 
 
 def say(message: str) -> None:
     """Print a message on stderr."""
-    stderr.print(printable(message), highlight=False, markup=False, soft_wrap=True)
+    stderr.print(escape_controls(message), highlight=False, markup=False, soft_wrap=True)
 
 
 def print_result(text: str) -> None:
     """Print a line of a command's result on stdout."""
-    print(printable(text), flush=True)
+    print(escape_controls(text), flush=True)
 
 
-LINES = 60.0
+MAX_LINE_INTERVAL = 60.0
 """Maximum number of seconds between two lines of progress, if stderr is not a terminal."""
 
 
-class Bar:
+class ProgressBar:
     """Progress of work, shown on stderr.
 
     The progress has the number of rows done, the rows per second and a note. If the total is
@@ -72,9 +72,9 @@ class Bar:
         )
         self._task: TaskID = self._progress.add_task("", total=total or 1, rate=0.0, note="")
         self._unit = unit
-        self._begin(title)
+        self._restart(title)
 
-    def _begin(self, title: str) -> None:
+    def _restart(self, title: str) -> None:
         """Start the progress of other work, from zero.
 
         title: name of the work.
@@ -82,27 +82,27 @@ class Bar:
         self._title = title
         self._started = time.monotonic()
         self._next_line = 1.0
-        self._progress.reset(self._task, description=printable(title))
+        self._progress.reset(self._task, description=escape_controls(title))
 
-    def show(self, done: int, total: int, note: str = "", title: str | None = None) -> None:
-        """Show that `done` of `total` rows are done.
+    def show(self, n_done: int, total: int, note: str = "", title: str | None = None) -> None:
+        """Show that `n_done` of `total` rows are done.
 
-        done: number of rows done so far.
-        total: total number of rows. If the total is not known, pass the value of `done`.
+        n_done: number of rows done so far.
+        total: total number of rows. If the total is not known, pass the value of `n_done`.
         note: text to show after the numbers.
         title: name of the work. A new name starts the progress from zero. None keeps the name.
         """
         if title is not None and title != self._title:
-            self._begin(title)
+            self._restart(title)
 
         elapsed = time.monotonic() - self._started
-        rate = done / elapsed if elapsed > 0 else 0.0
+        rate = n_done / elapsed if elapsed > 0 else 0.0
         if stderr.is_terminal:
-            note = printable(note)
-            self._progress.update(self._task, completed=done, total=max(total, done, 1), rate=rate, note=note)
+            note = escape_controls(note)
+            self._progress.update(self._task, completed=n_done, total=max(total, n_done, 1), rate=rate, note=note)
         elif elapsed >= self._next_line:
-            self._next_line = elapsed + min(elapsed, LINES)
-            say(_progress_line(self._title, self._unit, done, total, rate, note))
+            self._next_line = elapsed + min(elapsed, MAX_LINE_INTERVAL)
+            say(_progress_line(self._title, self._unit, n_done, total, rate, note))
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -113,15 +113,15 @@ class Bar:
         sys.stderr.flush()
 
 
-def _progress_line(title: str, unit: str, done: int, total: int, rate: float, note: str) -> str:
+def _progress_line(title: str, unit: str, n_done: int, total: int, per_second: float, note: str) -> str:
     """Return a line of text that shows the progress of work.
 
     Example: "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
 
-    rate: number of rows per second.
+    per_second: number of rows per second.
     """
-    parts = [f"{done:,} {unit}", f"{rate:,.0f} {unit}/s"]
-    if total > done:
-        parts[0] = f"{done:,} of {total:,} {unit} ({100 * done // total} %)"
-        parts += [f"{(total - done) / rate:,.0f} s left"] if rate else []
+    parts = [f"{n_done:,} {unit}", f"{per_second:,.0f} {unit}/s"]
+    if total > n_done:
+        parts[0] = f"{n_done:,} of {total:,} {unit} ({100 * n_done // total} %)"
+        parts += [f"{(total - n_done) / per_second:,.0f} s left"] if per_second else []
     return f"{title}: {', '.join([*parts, note] if note else parts)}"

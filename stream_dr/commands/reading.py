@@ -40,7 +40,7 @@ AsClasses = Annotated[
 ]
 
 
-class ReadAs(NamedTuple):
+class ReadOptions(NamedTuple):
     """Options that say how the files of a command are read.
 
     Attributes
@@ -66,7 +66,7 @@ class ReadAs(NamedTuple):
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
-    def map_of(self, files: dict[Path, "FileSource"]) -> JsonDict:
+    def default_map_spec(self, files: dict[Path, "FileSource"]) -> JsonDict:
         """Return the parameters of a feature map that suits these files.
 
         The feature map is `text` if all columns are prose, and `table` otherwise.
@@ -75,10 +75,10 @@ class ReadAs(NamedTuple):
         """
         from stream_dr.feature_maps.column_report import suggest_map_spec
 
-        rows = first_table(files)
+        rows = first_table_block(files)
         return self.table() if rows is None else suggest_map_spec(rows.X, self.table())
 
-    def takes_shards(self, path: Path) -> bool:
+    def reads_as_shards(self, path: Path) -> bool:
         """Return True if a path is to be read as shards, not as a file of another format.
 
         - A folder or a manifest of shards, and the URI of shards, are always read as shards.
@@ -99,10 +99,10 @@ class ReadAs(NamedTuple):
         No row is read.
         """
         for path in sources:
-            if not self.takes_shards(path):
+            if not self.reads_as_shards(path):
                 # Opening a file reads its first rows only to decide the option `raw` (read columns
                 # as a table or as numbers). So set `raw` here.
-                self.with_options(raw=True).file([path])
+                self.with_options(raw=True).open_files_as_one([path])
 
     def files(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:
         """Open the sources that are not shards, and return the opened files by path.
@@ -111,12 +111,12 @@ class ReadAs(NamedTuple):
         command has options of a feature map. Otherwise all files are read as rows of numbers.
         """
         table = self.with_options(raw=len(self.table()) > 1 or None)
-        opened = {path: table.file([path]) for path in sources if not self.takes_shards(path)}
+        opened = {path: table.open_files_as_one([path]) for path in sources if not self.reads_as_shards(path)}
         if any(source.raw for source in opened.values()):
-            return {path: table.with_options(raw=True).file([path]) for path in opened}
+            return {path: table.with_options(raw=True).open_files_as_one([path]) for path in opened}
         return opened
 
-    def file(self, sources: Sequence[Path]) -> "FileSource":
+    def open_files_as_one(self, sources: Sequence[Path]) -> "FileSource":
         """Open several files as one source, which yields the rows of one file after the other."""
         from stream_dr.datasets.sources import open_source
 
@@ -129,32 +129,32 @@ class ReadAs(NamedTuple):
         """
         label = self.options.label
         numbers = self.with_options(label=None, targets=label)
-        return numbers if label is not None and any(map(numbers.has_fractions, sources)) else self
+        return numbers if label is not None and any(map(numbers.has_fractional_targets, sources)) else self
 
-    def has_fractions(self, path: Path) -> bool:
+    def has_fractional_targets(self, path: Path) -> bool:
         """Return True if the first targets of a file are numbers and some have a fraction."""
         # Reading words as numeric targets raises an error, and words have no fractions. Any other
         # error of the file is raised again when its rows are learned.
         try:
-            first = None if self.takes_shards(path) else self.file([path]).first
+            first = None if self.reads_as_shards(path) else self.open_files_as_one([path]).first
         except StreamDRError:
             return False
         values = None if first is None or first.y is None else first.y.values
         return values is not None and any(not value.is_integer() for value in values.ravel().tolist())
 
-    def likely_id(self, files: dict[Path, "FileSource"]) -> str | None:
+    def likely_id_column(self, files: dict[Path, "FileSource"]) -> str | None:
         """Return the name of a column of the first file that looks like ids.
 
         None if no column looks like ids, or if the options already name the column of ids.
 
         files: opened files by path.
         """
-        from stream_dr.feature_maps.taken_for import likely_id
+        from stream_dr.feature_maps.taken_for import likely_id_column
 
         first = next(iter(files.values())).first if files and self.options.id is None else None
-        return None if first is None or first.names is None else likely_id(first.X, first.names)
+        return None if first is None or first.names is None else likely_id_column(first.X, first.names)
 
-    def open_all(self, sources: Sequence[Path], skip_damaged: bool = False) -> Source:
+    def open_as_one_source(self, sources: Sequence[Path], skip_damaged: bool = False) -> Source:
         """Open shards and files of any formats as one source.
 
         The source yields the rows of one path after the other.
@@ -166,18 +166,18 @@ class ReadAs(NamedTuple):
             [files[path] if path in files else self.shards([path], skip_damaged) for path in sources]
         )
 
-    def open(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset | FileSource":
+    def open_shards_or_files(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset | FileSource":
         """Open shards or files as one source.
 
         The paths must be either all shards or all files of other formats.
         """
-        if all(map(self.takes_shards, sources)):
+        if all(map(self.reads_as_shards, sources)):
             return self.shards(sources, skip_damaged)
-        return self.file(sources)
+        return self.open_files_as_one(sources)
 
-    def check_shards(self, sources: Sequence[Path]) -> None:
+    def refuse_other_than_shards(self, sources: Sequence[Path]) -> None:
         """Raise typer.BadParameter if one of the sources is not a shard or a folder of shards."""
-        if files := [str(path) for path in sources if not self.takes_shards(path)]:
+        if files := [str(path) for path in sources if not self.reads_as_shards(path)]:
             raise typer.BadParameter(
                 f"workers read shards alone, and {', '.join(files)} hold none; make some with convert.",
                 param_hint="SRC",
@@ -192,20 +192,20 @@ class ReadAs(NamedTuple):
         """
         from stream_dr.shards.dataset import open_dataset
 
-        self.check_shards(sources)
+        self.refuse_other_than_shards(sources)
         dataset = open_dataset(list(sources), skip_damaged=skip_damaged)
         for text in dataset.skipped:
             say(f"skipped: {text}")
         return dataset
 
 
-def refuse_ids_as_labels(files: dict[Path, "FileSource"], words: list[str]) -> None:
+def refuse_ids_as_labels(files: dict[Path, "FileSource"], command_words: list[str]) -> None:
     """Raise typer.BadParameter if the labels of a file look like numbers or ids.
 
     The error proposes other commands.
 
     files: opened files by path.
-    words: words of the command line. The proposed commands are made of these words.
+    command_words: words of the command line. The proposed commands are made of these words.
     """
     from stream_dr.targets.kind import look_like_numbers
 
@@ -215,19 +215,19 @@ def refuse_ids_as_labels(files: dict[Path, "FileSource"], words: list[str]) -> N
         if first is None or first.y is None or not look_like_numbers(first.y):
             continue
 
-        numbers = ["--targets" + word[7:] if word.split("=")[0] == "--label" else word for word in words]
+        numbers = ["--targets" + word[7:] if word.split("=")[0] == "--label" else word for word in command_words]
         other = f"numbers to predict: stream-dr {shlex.join(numbers)}"
         if isinstance(first.y.labels[0], str):
             id_options = f"--id {column} --label COLUMN …"
-            other = f"ids, and another column holds the classes: stream-dr {words[0]} {path} {id_options}"
+            other = f"ids, and another column holds the classes: stream-dr {command_words[0]} {path} {id_options}"
         raise typer.BadParameter(
             f"{column} has {len(first.y.labels)} values in the first {first.rows} rows of {path}. Are they\n  {other}\n"
-            f"  classes: stream-dr {shlex.join([*words, '--as-classes'])}",
+            f"  classes: stream-dr {shlex.join([*command_words, '--as-classes'])}",
             param_hint="--label",
         )
 
 
-def first_table(files: dict[Path, "FileSource"]) -> "Block | None":
+def first_table_block(files: dict[Path, "FileSource"]) -> "Block | None":
     """Return the first rows of the first file that is read as a table.
 
     None if all files are read as numbers.
@@ -238,9 +238,9 @@ def first_table(files: dict[Path, "FileSource"]) -> "Block | None":
     return None if source is None else source.first or next(source.blocks(), None)
 
 
-# The functions `_file_options` and `_table_options` are never called. `_with_options` copies their
-# parameters to commands.
-def _file_options(
+# The functions `_declare_file_options` and `_declare_table_options` are never called.
+# `_add_options` copies their parameters to commands.
+def _declare_file_options(
     format: Annotated[
         str | None,
         typer.Option(
@@ -298,10 +298,10 @@ def _file_options(
         str | None, typer.Option(help="mat: variable with the row numbers to read, such as trainIdx.")
     ] = None,
 ) -> None:
-    """Declare options, which `_with_options` copies to commands that read files."""
+    """Declare options, which `_add_options` copies to commands that read files."""
 
 
-def _table_options(
+def _declare_table_options(
     one_hot: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Tables: column whose categories are never hashed. May be repeated."),
@@ -321,26 +321,26 @@ def _table_options(
     ] = None,
     impute: Annotated[str, typer.Option(help="Tables: value of missing numbers. It is mean or a number.")] = "mean",
 ) -> None:
-    """Declare options, which `_with_options` copies to commands that encode tables."""
+    """Declare options, which `_add_options` copies to commands that encode tables."""
 
 
-def reads_files(command: Callable[..., None]) -> Callable[..., None]:
+def add_file_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with the options that say how files are read.
 
     `command` receives these options as the argument `read_as`.
     """
-    return _with_options(command, _file_options)
+    return _add_options(command, _declare_file_options)
 
 
-def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
+def add_table_options(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command with options for reading files and for feature maps.
 
     `command` receives these options as the argument `read_as`.
     """
-    return _with_options(command, _file_options, _table_options)
+    return _add_options(command, _declare_file_options, _declare_table_options)
 
 
-def _with_options(command: Callable[..., None], *options: Callable[..., None]) -> Callable[..., None]:
+def _add_options(command: Callable[..., None], *options: Callable[..., None]) -> Callable[..., None]:
     """Return a command that has further parameters, which become options.
 
     The returned command passes the values of these parameters to `command` as `read_as`.
@@ -357,11 +357,12 @@ def _with_options(command: Callable[..., None], *options: Callable[..., None]) -
         map_options = _pop_map_options(options)
         texts = options.pop("text", None) or ()
         options["drop"] = ",".join(options["drop"] or ()) or None
-        options["kinds"] = (*map(_parse_kind, options.pop("as_") or ()), *((name, "text") for name in texts))
+        options["kinds"] = (*map(_parse_column_kind, options.pop("as_") or ()), *((name, "text") for name in texts))
         options["delimiter"] = options["delimiter"].replace("\\t", "\t")
-        read_as = ReadAs(options.pop("format"), Options(**options), map_options)
+        read_as = ReadOptions(options.pop("format"), Options(**options), map_options)
 
-        # Make a feature map now, so that an invalid option raises its error before the command runs.
+        # Make a feature map now, so that an invalid option raises its error before the command
+        # runs.
         feature_map(read_as.table())
         command(**arguments, read_as=read_as)
 
@@ -389,14 +390,14 @@ def _pop_map_options(options: JsonDict) -> JsonDict:
         raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
 
 
-def _parse_kind(text: str) -> tuple[str, str]:
+def _parse_column_kind(option: str) -> tuple[str, str]:
     """Split an option COLUMN=KIND, and return the column and the kind.
 
     Kinds are "number", "date" and others. Raises typer.BadParameter if the kind is unknown.
     """
     from stream_dr.feature_maps.taken_for import AS
 
-    column, sign, kind = text.rpartition("=")
+    column, sign, kind = option.rpartition("=")
     if not sign or kind not in AS:
-        raise typer.BadParameter(f"{text!r}; give COLUMN=KIND, of {', '.join(AS)}.", param_hint="--as")
+        raise typer.BadParameter(f"{option!r}; give COLUMN=KIND, of {', '.join(AS)}.", param_hint="--as")
     return column, kind

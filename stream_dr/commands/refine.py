@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stream_dr.aliases import JsonDict
-from stream_dr.commands.output import Bar, print_result, say
+from stream_dr.commands.output import ProgressBar, print_result, say
 
 if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
@@ -40,11 +40,11 @@ def refine(
     from stream_dr.directory.directory import Directory
 
     with Directory(directory) as opened:
-        refine_and_say(opened, opened.model(model), tol, max_passes, workers, scheduler)
+        refine_and_print(opened, opened.model(model), tol, max_passes, workers, scheduler)
 
 
-def refine_and_say(
-    opened: "Directory",
+def refine_and_print(
+    directory: "Directory",
     model: "Model",
     tol: float,
     max_passes: int,
@@ -53,16 +53,17 @@ def refine_and_say(
 ) -> None:
     """Refine a model with a progress bar, and print the result.
 
-    opened: opened directory of the model.
+    directory: opened directory of the model.
     tol: relative residual, and angle between passes in radians, at which the passes end.
     max_passes: maximum number of passes.
     workers: number of threads.
-    scheduler: address of a Dask cluster that runs the passes. If None, the passes run in this process.
+    scheduler: address of a Dask cluster that runs the passes. If None, the passes run in this
+        process.
 
     Raises the errors of `refine_model`.
     """
     from stream_dr.distributed.distributed_refine import refine_on
-    from stream_dr.estimators.fitting.refining import not_converged_warning
+    from stream_dr.estimators.fitting.refining import not_converged_message
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up
 
@@ -70,7 +71,7 @@ def refine_and_say(
     # the compilation.
     warm_up([model.estimator], say, json=False)
     last: JsonDict = {}
-    with Bar("refine", None) as bar:
+    with ProgressBar("refine", None) as bar:
 
         def show_pass(progress: JsonDict) -> None:
             last.update(progress)
@@ -85,12 +86,12 @@ def refine_and_say(
                 )
 
         if scheduler is None:
-            published = refine_model(opened, model, tol, max_passes, show_pass, workers)
+            published = refine_model(directory, model, tol, max_passes, show_pass, workers)
         else:
-            published = refine_on(scheduler, opened, model, tol, max_passes, show_pass)
+            published = refine_on(scheduler, directory, model, tol, max_passes, show_pass)
 
     if not last.get("converged", True):
-        say(f"warning (not_converged): {not_converged_warning(last['pass'], last['residual'], last['angle'], tol)}")
+        say(f"warning (not_converged): {not_converged_message(last['pass'], last['residual'], last['angle'], tol)}")
     if last.get("exact"):
         print_result(f"{model.name}: exact already, from one pass; nothing was changed")
         return

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stream_dr.commands.learn import learn_files, report_files
+from stream_dr.commands.learn import print_column_kinds, store_and_learn_files
 from stream_dr.commands.output import say
-from stream_dr.commands.reading import ReadAs, reads_files
-from stream_dr.commands.replaying import replay_into
-from stream_dr.commands.specs import Dir, Models, SkipDamaged, Sources, Specs, has_models, parse_specs
+from stream_dr.commands.reading import ReadOptions, add_file_options
+from stream_dr.commands.replaying import replay_and_report
+from stream_dr.commands.specs import Dir, Models, ModelSpecs, SkipDamaged, Sources, has_models, parse_model_specs
 
 if TYPE_CHECKING:
     from stream_dr.distributed.parts import PlanRunner
@@ -26,11 +26,11 @@ Again = Annotated[
 ]
 
 
-@reads_files
+@add_file_options
 def replay(
     sources: Sources,
     dir: Dir,
-    read_as: ReadAs,
+    read_as: ReadOptions,
     model: Models = None,
     snapshot_rows: Annotated[
         int | None, typer.Option(min=1, help="Write snapshots after this many rows, in addition to once a minute.")
@@ -66,31 +66,33 @@ def replay(
     from stream_dr.running.replay import ReplaySettings
     from stream_dr.shards.dataset import open_dataset
 
-    specs = parse_specs(model)
+    specs = parse_model_specs(model)
     if workers is not None or scheduler is not None:
-        read_as.check_shards(sources)
+        read_as.refuse_other_than_shards(sources)
     read_as.check(sources)
 
-    dataset = open_dataset(sources, skip_damaged=skip_damaged) if all(map(read_as.takes_shards, sources)) else None
+    dataset = open_dataset(sources, skip_damaged=skip_damaged) if all(map(read_as.reads_as_shards, sources)) else None
     if not specs and not has_models(dir):
         raise typer.BadParameter(f"{dir} has no model yet; name one with --model NAME=KEY.", param_hint="--model")
 
     run = RunSettings(snapshot_rows=snapshot_rows)
     settings = ReplaySettings(loops, again, shuffle_shards, skip_damaged, run, test=True)
     if dataset is None:
-        _learn_files(read_as, dir, sources, specs, settings)
+        _learn_as_files(read_as, dir, sources, specs, settings)
         return
-    replay_into(dir, dataset, specs, settings, None, _plan_runner(workers, scheduler))
+    replay_and_report(dir, dataset, specs, settings, None, _plan_runner(workers, scheduler))
 
 
-def _learn_files(read_as: ReadAs, dir: Path, sources: list[Path], specs: Specs, settings: "ReplaySettings") -> None:
+def _learn_as_files(
+    read_as: ReadOptions, dir: Path, sources: list[Path], specs: ModelSpecs, settings: "ReplaySettings"
+) -> None:
     files = read_as.files(sources)
     say(
         f"note: {', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does, which has more "
         "options for a table's columns."
     )
-    report_files(files, read_as.map_of(files), hints=False)
-    learn_files(dir, sources, files, specs, read_as, settings)
+    print_column_kinds(files, read_as.default_map_spec(files), with_hints=False)
+    store_and_learn_files(dir, sources, files, specs, read_as, settings)
 
 
 def _plan_runner(workers: int | None, scheduler: str | None) -> "PlanRunner | None":

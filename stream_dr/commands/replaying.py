@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stream_dr.aliases import JsonDict
-from stream_dr.commands.output import Bar, print_result, say
-from stream_dr.commands.refine import refine_and_say
-from stream_dr.commands.specs import Specs, add_model
+from stream_dr.commands.output import ProgressBar, print_result, say
+from stream_dr.commands.refine import refine_and_print
+from stream_dr.commands.specs import ModelSpecs, add_model
 from stream_dr.errors import CannotRefine, InvalidParameter, NeedsRefine, StreamDRError
 from stream_dr.shards.uri import RemotePath
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from stream_dr.running.replay import ReplayReport, ReplaySettings
     from stream_dr.shards.dataset import Dataset
 
-_REFINE: JsonDict = {"tol": 1e-3, "max_passes": 20}
+_REFINE_OPTIONS: JsonDict = {"tol": 1e-3, "max_passes": 20}
 """Options with which `learn` refines models: tolerance and maximum number of passes."""
 
 ALLOWED_LABELS = "STREAM_DR_ALLOWED_LABELS"
 """Environment variable with the labels that batches may have."""
 
 
-def replay_into(
+def replay_and_report(
     dir: Path,
     dataset: "Dataset",
-    specs: Specs,
+    specs: ModelSpecs,
     settings: "ReplaySettings",
     out: Path | None = None,
-    parts: "PlanRunner | None" = None,
+    plan_runner: "PlanRunner | None" = None,
     refine: bool = False,
 ) -> None:
     """Let a directory's models learn shards, and print a report.
@@ -55,7 +55,7 @@ def replay_into(
         Number of passes, tests and so on.
     out : Path or None
         File for the rows, projected by the first model in `specs`, or else in the directory.
-    parts : PlanRunner or None
+    plan_runner : PlanRunner or None
         Function that runs tasks in parallel, in threads or on a cluster. None: the batches are
         learned one after the other.
     refine : bool
@@ -67,21 +67,26 @@ def replay_into(
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
-    opened = Directory(dir, n_features=dataset.n_features, allowed_labels=_allowed_labels())
-    with opened as directory, _with_new_models(directory, specs):
+    opened = Directory(dir, n_features=dataset.n_features, allowed_labels=_labels_from_environment())
+    with opened as directory, _add_models_or_undo(directory, specs):
         # Compile numba functions first. Otherwise the progress bar would count this time.
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
-        with Bar("replay", dataset.rows) as bar:
+        with ProgressBar("replay", dataset.rows) as bar:
 
             def show_replay(p: Progress) -> None:
-                bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates(directory)}", p.phase)
+                bar.show(
+                    p.rows,
+                    p.total_rows,
+                    f"{p.shards} of {p.total_shards} shards{_learning_rates_text(directory)}",
+                    p.phase,
+                )
 
-            run_replay = run if parts is None else partial(replay_in_parts, parts)
+            run_replay = run if plan_runner is None else partial(replay_in_parts, plan_runner)
             report = run_replay(directory, dataset, settings, show_replay)
 
-        _print_report(directory, report)
+        _print_replay_report(directory, report)
         if settings.test and report.rows:
-            _say_tests(directory)
+            _print_test_scores(directory)
         if refine:
             _refine_where_it_helps(directory, dataset)
         if out is not None:
@@ -92,12 +97,12 @@ def replay_into(
 def _project_into(out: Path, directory: "Directory", model: "Model", dataset: "Dataset") -> None:
     from stream_dr.running.query import project
 
-    with Bar("transform", dataset.rows) as bar:
+    with ProgressBar("transform", dataset.rows) as bar:
         rows = project(directory, model, dataset, out, lambda n: bar.show(n, dataset.rows))
     print_result(f"{rows} rows projected by {model.name} written to {out}")
 
 
-def _print_report(directory: "Directory", report: "ReplayReport") -> None:
+def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None:
     for text in report.skipped:
         say(f"skipped: {text}")
     if report.columns_missing:
@@ -113,7 +118,7 @@ def _print_report(directory: "Directory", report: "ReplayReport") -> None:
             say(f"note: {name} has no component yet: {model.estimator.limit}.")
 
 
-def _say_tests(directory: "Directory") -> None:
+def _print_test_scores(directory: "Directory") -> None:
     """Print each model's score on rows that the model had not learned yet."""
     tested = directory.records.last_tested()
     for name, model in directory.models.items():
@@ -144,7 +149,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
     - If shards are in an object store, no model is refined. A message shows the command that
       refines the model.
     """
-    from stream_dr.running.refine import publish_unrefined
+    from stream_dr.running.refine import undo_refine_and_snapshot
 
     for name, model in directory.models.items():
         # A refined solution is approximate, too, if the model has learned rows since the refine.
@@ -159,9 +164,9 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
 
         try:
             if unsolved or not hasattr(model.estimator, "predict") or _refining_helps(directory, model):
-                refine_and_say(directory, model, **_REFINE)
+                refine_and_print(directory, model, **_REFINE_OPTIONS)
             elif solution == "refined":
-                publish_unrefined(directory, model)
+                undo_refine_and_snapshot(directory, model)
         except CannotRefine as e:
             say(f"note: {name} is not refined: {e}")
 
@@ -173,7 +178,7 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     """
     from stream_dr.running.refine import held_out_scores
 
-    before, after = held_out_scores(directory, model, **_REFINE)
+    before, after = held_out_scores(directory, model, **_REFINE_OPTIONS)
     helps = after > before
     say(
         f"{model.name}: every tenth row, held out, is predicted with a score of {before:.3f} from the diagonal, of "
@@ -182,7 +187,7 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     return helps
 
 
-def _rates(directory: "Directory") -> str:
+def _learning_rates_text(directory: "Directory") -> str:
     """Return a text for the progress bar: rows per second that each model learns."""
     rates = [
         (m.name, m.learning_time.rows / m.learning_time.seconds)
@@ -192,7 +197,7 @@ def _rates(directory: "Directory") -> str:
     return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)
 
 
-def _allowed_labels() -> list[Any] | None:
+def _labels_from_environment() -> list[Any] | None:
     """Return the labels in the environment variable STREAM_DR_ALLOWED_LABELS.
 
     None if the variable is not set. The service reads the variable, too. Raises InvalidParameter
@@ -211,7 +216,7 @@ def _allowed_labels() -> list[Any] | None:
 
 
 @contextmanager
-def _with_new_models(directory: "Directory", specs: Specs) -> Iterator[None]:
+def _add_models_or_undo(directory: "Directory", specs: ModelSpecs) -> Iterator[None]:
     """Add models to a directory, and remove them if the with-block fails.
 
     The with-block fails if it raises a StreamDRError. Even then, a model stays in these cases:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, print_result
+from stream_dr.commands.output import ProgressBar, print_result
 
 
 def report(
@@ -29,6 +29,6 @@ def report(
     if out.suffix != ".html":
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; a report is a file in .html.")
     check_folder(out)
-    with Directory(directory, writable=False) as opened, Bar("report", len(opened.models), "models") as bar:
+    with Directory(directory, writable=False) as opened, ProgressBar("report", len(opened.models), "models") as bar:
         write_report(opened, out, rows, bar.show)
     print_result(f"report written to {out}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, say
+from stream_dr.commands.output import ProgressBar, say
 
 
 def restore(
@@ -23,7 +23,7 @@ def restore(
     from stream_dr.directory.backup import backup as copy
     from stream_dr.directory.verify import verify_shards
 
-    with Bar("copying", None, "bytes") as bar:
+    with ProgressBar("copying", None, "bytes") as bar:
         copy(out, directory, bar.show)
     for finding in verify_shards(directory):
         if finding.error is not None:

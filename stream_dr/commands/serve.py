@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stream_dr.commands.specs import Models, add_model, parse_spec
+from stream_dr.commands.specs import Models, add_model, parse_model_spec
 
 if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
@@ -37,7 +37,7 @@ def serve(
     """
     from service.serve import serve_command
 
-    specs = [parse_spec(text) for text in model or []]
+    specs = [parse_model_spec(text) for text in model or []]
 
     def prepare(directory: "Directory") -> None:
         for spec in specs:

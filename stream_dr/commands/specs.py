@@ -79,10 +79,10 @@ class NamedSpec(NamedTuple):
     params: JsonDict
 
 
-Specs = list[NamedSpec]
+ModelSpecs = list[NamedSpec]
 """Models that a command line names."""
 
-SAVED = ".safetensors"
+SAVED_SUFFIX = ".safetensors"
 """Suffix of the files of saved estimators."""
 
 Value = str | int | float | bool | None | JsonDict | list[Any]
@@ -90,7 +90,7 @@ Value = str | int | float | bool | None | JsonDict | list[Any]
 _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None}
 
 
-def parse_spec(text: str) -> NamedSpec:
+def parse_model_spec(text: str) -> NamedSpec:
     """Parse one value of the option --model.
 
     text: NAME=KEY[:param=value,…] or NAME=FILE.safetensors.
@@ -98,7 +98,7 @@ def parse_spec(text: str) -> NamedSpec:
     Raises typer.BadParameter for other texts. The command then ends with exit status 2.
     """
     name, equals, rest = text.partition("=")
-    if name and rest.endswith(SAVED):
+    if name and rest.endswith(SAVED_SUFFIX):
         return NamedSpec(name.strip(), rest.strip(), {})
 
     key, _, assignments = rest.partition(":")
@@ -112,7 +112,7 @@ def parse_spec(text: str) -> NamedSpec:
         param, sign, value = part.partition("=")
         if not (param and sign):
             raise typer.BadParameter(f"{part!r} in {text!r}; give param=value.")
-        params[param.strip()] = parse_value(value.strip())
+        params[param.strip()] = parse_param_value(value.strip())
 
     # The text feature_map=text is short for the JSON feature_map={"map": "text"}.
     if isinstance(params.get("feature_map"), str):
@@ -120,7 +120,7 @@ def parse_spec(text: str) -> NamedSpec:
     return NamedSpec(name.strip(), key.strip(), params)
 
 
-def parse_value(text: str) -> Value:
+def parse_param_value(text: str) -> Value:
     """Convert the text of a parameter's value to a Python value.
 
     The text may be a number, true, false, none, or JSON in braces or brackets. Any other text is
@@ -144,8 +144,8 @@ def parse_value(text: str) -> Value:
     return text
 
 
-def spec_text(name: str, key: str, params: JsonDict) -> str:
-    """Return a model as a value of the option --model, which `parse_spec` can parse.
+def format_spec(name: str, key: str, params: JsonDict) -> str:
+    """Return a model as a value of the option --model, which `parse_model_spec` can parse.
 
     name: name of the model.
     key: key of the model's estimator.
@@ -156,17 +156,17 @@ def spec_text(name: str, key: str, params: JsonDict) -> str:
     return f"{name}={key}{':' if params else ''}{','.join(assignments)}"
 
 
-def parse_specs(texts: list[str] | None) -> Specs:
+def parse_model_specs(texts: list[str] | None) -> ModelSpecs:
     """Parse and check the models that a command line names.
 
     texts: values of the option --model. None: no models.
     """
-    specs = [parse_spec(text) for text in texts or []]
-    check_specs(specs)
+    specs = [parse_model_spec(text) for text in texts or []]
+    check_model_specs(specs)
     return specs
 
 
-def check_specs(specs: Specs) -> None:
+def check_model_specs(specs: ModelSpecs) -> None:
     """Raise an error if a model's name, estimator key or parameter is invalid.
 
     Two models must not have the same name, and files of saved estimators must be readable.
@@ -182,10 +182,10 @@ def check_specs(specs: Specs) -> None:
             raise typer.BadParameter(
                 f"two models are called {name!r}; give each a name of its own.", param_hint="--model"
             )
-        load(key, max_bytes=None) if key.endswith(SAVED) else make(key, params)
+        load(key, max_bytes=None) if key.endswith(SAVED_SUFFIX) else make(key, params)
 
 
-def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict) -> Specs:
+def add_feature_maps(specs: ModelSpecs, first_block: "Block", default_map: JsonDict, table_map: JsonDict) -> ModelSpecs:
     """Add a feature map to the parameters of models that learn a table.
 
     A feature map encodes the table's columns as numbers. If the table has words, LDA also gets a
@@ -195,42 +195,48 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
     ----------
     specs : Specs
         The models.
-    first : Block
+    first_block : Block
         First batch of the table.
-    chosen : dict
+    default_map : dict
         Feature map for models whose parameters have no "feature_map".
-    table : dict
+    table_map : dict
         Feature map with the options of the command line, for models whose "feature_map" is
         {"map": "table"}, without options.
     """
     mapped = []
     for name, key, params in specs:
         mapped_params = params
-        if not key.endswith(SAVED):
-            feature_map = params.get("feature_map", chosen)
-            feature_map = table if feature_map == {"map": "table"} else feature_map
-            mapped_params = {**params, "feature_map": feature_map, **_with_ridge(name, key, params, feature_map, first)}
+        if not key.endswith(SAVED_SUFFIX):
+            feature_map = params.get("feature_map", default_map)
+            feature_map = table_map if feature_map == {"map": "table"} else feature_map
+            mapped_params = {
+                **params,
+                "feature_map": feature_map,
+                **_ridge_params(name, key, params, feature_map, first_block),
+            }
         mapped.append(NamedSpec(name, key, mapped_params))
     return mapped
 
 
-def _with_ridge(name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first: "Block") -> JsonDict:
+def _ridge_params(
+    model_name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first_block: "Block"
+) -> JsonDict:
     """Return the ridge parameters to add to a model's parameters.
 
     A ridge is a regularisation. A model gets a ridge if its estimator is LDA, the rows have words,
     and its parameters set neither "gamma" nor "shrinkage". A message is then printed. For other
     models, the returned dict is empty.
 
-    first: first batch of the table.
+    first_block: first batch of the table.
     """
     from stream_dr.evaluation.comparison import RIDGES, kind_of_rows
 
     if key != "lda" or {"gamma", "shrinkage"} & params.keys():
         return {}
-    kind = kind_of_rows(first, feature_map)
+    kind = kind_of_rows(first_block, feature_map)
     if "words" not in kind:
         return {}
-    say(f"{name} learns {kind}, with a ridge: --model {spec_text(name, key, params | RIDGES[kind])}.")
+    say(f"{model_name} learns {kind}, with a ridge: --model {format_spec(model_name, key, params | RIDGES[kind])}.")
     return RIDGES[kind]
 
 
@@ -254,6 +260,6 @@ def add_model(directory: "Directory", name: str, key_or_file: str, params: JsonD
     """
     from stream_dr.models.saved import load
 
-    if not key_or_file.endswith(SAVED):
+    if not key_or_file.endswith(SAVED_SUFFIX):
         return directory.add_model(name, key_or_file, params)
     return directory.add_saved(name, load(key_or_file, directory.limits.max_state_bytes))

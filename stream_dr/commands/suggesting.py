@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, print_result, say
-from stream_dr.commands.reading import AsClasses, ReadAs, reads_files, refuse_ids_as_labels
-from stream_dr.commands.specs import Sources, spec_text
+from stream_dr.commands.output import ProgressBar, print_result, say
+from stream_dr.commands.reading import AsClasses, ReadOptions, add_file_options, refuse_ids_as_labels
+from stream_dr.commands.specs import Sources, format_spec
 
 
-@reads_files
+@add_file_options
 def suggest(
     ctx: typer.Context,
     sources: Sources,
-    read_as: ReadAs,
+    read_as: ReadOptions,
     as_classes: AsClasses = False,
     time: Annotated[
         bool, typer.Option("--time", help="Hold out the last rows of the file instead of random rows.")
@@ -44,27 +44,27 @@ def suggest(
     files = read_as.files(sources)
 
     # If a column looks like ids, do not use it as a feature.
-    column = read_as.likely_id(files)
+    column = read_as.likely_id_column(files)
     if column is not None:
         say(f"note: {column} looks like an id, by which rows can be unlearned; it is taken for one and for no feature.")
         read_as = read_as.with_options(id=column)
     if not as_classes:
         refuse_ids_as_labels(files, ctx.obj)
 
-    source = read_as.open_all(sources)
-    with Bar("suggest", None) as bar:
+    source = read_as.open_as_one_source(sources)
+    with ProgressBar("suggest", None) as bar:
         comparison = compare(
             source,
             target="class" if as_classes else "auto",
             time=time,
-            feature_map=read_as.map_of(read_as.files(sources)),
+            feature_map=read_as.default_map_spec(read_as.files(sources)),
             progress=lambda what, done, total: bar.show(done, total, title=what),
         )
     print_result(str(comparison))
 
     # Propose this command line with `learn` instead of `suggest`, a directory and a model.
     best = comparison.best
-    spec = spec_text(best.key, best.key, best.params)
+    spec = format_spec(best.key, best.key, best.params)
     start = ctx.obj.index("suggest")
     words = [word for word in ctx.obj[start + 1 :] if word != "--time"]
     id_option = [] if column is None else ["--id", column]

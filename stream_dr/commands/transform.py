@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, print_result, say
-from stream_dr.commands.reading import ReadAs, reads_files
+from stream_dr.commands.output import ProgressBar, print_result, say
+from stream_dr.commands.reading import ReadOptions, add_file_options
 from stream_dr.commands.specs import path_or_uri
 
 Out = Annotated[
@@ -21,7 +21,7 @@ Scheduler = Annotated[
 ]
 
 
-@reads_files
+@add_file_options
 def transform(
     directory: Annotated[Path, typer.Argument(metavar="D", help="Directory with the model.")],
     source: Annotated[
@@ -32,7 +32,7 @@ def transform(
     ],
     model: Annotated[str, typer.Option("--model", metavar="NAME", help="Name of the model.")],
     out: Out,
-    read_as: ReadAs,
+    read_as: ReadOptions,
     scheduler: Scheduler = None,
 ) -> None:
     """Project rows and write them to a file.
@@ -56,16 +56,16 @@ def transform(
     if scheduler is None:
         check_output_path(out)
 
-    with Directory(directory, writable=False) as opened, Bar("transform", None) as bar:
+    with Directory(directory, writable=False) as opened, ProgressBar("transform", None) as bar:
         projected_by = opened.model(model)
         if scheduler is not None:
             rows = transform_on(scheduler, opened, projected_by, read_as.shards([source]), str(out))
             print_result(f"{rows} rows written to {out}")
             return
 
-        # A file may have other columns than the stream, so select the columns of the stream. Shards
-        # always have the columns of the stream.
-        data = read_as.open([source])
+        # A file may have other columns than the stream, so select the columns of the stream.
+        # Shards always have the columns of the stream.
+        data = read_as.open_shards_or_files([source])
         if not isinstance(data, Dataset):
             data, left_out = data.only(opened.schema.names)
             if left_out:

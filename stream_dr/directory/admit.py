@@ -46,22 +46,22 @@ from stream_dr.errors import (
     without_frames,
 )
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import check_table, check_table_width, takes_tables
+from stream_dr.estimators.fitting.mapping import check_can_learn_table, check_max_table_width, map_reads_tables
 from stream_dr.log.event import EventDraft, matches_digest
 from stream_dr.log.log import Log
 from stream_dr.models.model import Learner, Model
 from stream_dr.models.schema import (
     Limits,
     Schema,
-    block_for,
-    bytes_needed,
-    check_declared_width,
-    columns_in_order,
+    all_missing_table_row,
+    bound_state_bytes,
+    check_dense_width,
     columns_missing,
-    missing_table_row,
+    drop_unneeded_targets,
+    extend_by_learned,
+    extend_by_table_rows,
+    reorder_columns,
     schema_delta,
-    with_learned,
-    with_table,
 )
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import State
@@ -79,7 +79,7 @@ from stream_dr.targets.targets import (
 log = logging.getLogger("stream_dr.admit")
 
 ROWS_TRIED = 2
-"""Number of rows that `try_batch` learns.
+"""Number of rows that `try_learning` learns.
 
 Two rows are enough, because the trial only shows whether an estimator accepts rows of this kind.
 Values and labels are checked elsewhere, in every batch.
@@ -89,12 +89,12 @@ NONE = "none"
 """Target kind of a stream that is set to carry no targets."""
 
 
-def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], limits: Limits) -> Schema:
+def admit_block(block: Block | None, schema: Schema, learners: Sequence[Learner], limits: Limits) -> Schema:
     """Return the stream's schema, extended by a batch.
 
     block: the batch. None, for an event without rows, returns `schema`.
     schema: the stream's schema before the batch.
-    models: the models that will learn the batch.
+    learners: the models that will learn the batch.
 
     Raises the error that refuses the batch. Cost: O(rows + labels).
     """
@@ -103,27 +103,27 @@ def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], 
     if block.rows == 0 or (block.features == 0 and not block.sparse):
         raise EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
 
-    block = block if schema.layout is None else columns_in_order(block, schema)
-    for model in models if block.table else ():
-        check_table(model.estimator, block.X)
+    block = block if schema.layout is None else reorder_columns(block, schema)
+    for model in learners if block.table else ():
+        check_can_learn_table(model.estimator, block.X)
 
     # Every model has accepted the old schema. Models are checked again only if the schema changes.
-    new_schema = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
+    new_schema = _add_targets_to_schema(block.y, _set_or_check_weighted(block, _add_layout_and_width(block, schema)))
     if new_schema == schema:
         return schema
-    _check_limits(new_schema, limits)
+    _check_schema_limits(new_schema, limits)
 
     # If the batch decides the layout or the kind of targets, every model tries some of its rows.
     first_targets = schema.n_targets == 0 < new_schema.n_targets
     decides = schema.layout is None or schema.target_kind != new_schema.target_kind or first_targets
-    for model in models:
-        admit_model(model.estimator, new_schema, limits)
+    for model in learners:
+        check_can_learn_stream(model.estimator, new_schema, limits)
         if decides:
-            try_batch(model.estimator, columns_in_order(block, new_schema), model.initial_state)
+            try_learning(model.estimator, reorder_columns(block, new_schema), model.initial_state)
     return new_schema
 
 
-def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
+def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits) -> None:
     """Raise an error if an estimator cannot learn from a stream.
 
     Raises
@@ -139,17 +139,17 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
 
     The estimator's method `state_bytes` may raise further errors.
     """
-    if schema.weighted and not takes_weights(type(estimator)):
+    if schema.weighted and not can_learn_weights(type(estimator)):
         raise InvalidWeights(
             f"this stream's batches carry weights; {type(estimator).__name__} is a recurrence that takes none. "
             "Use an additive estimator, or send batches without weights to another stream."
         )
-    _check_rows(estimator, schema)
-    _check_kind(estimator, schema.target_kind)
+    _check_layout(estimator, schema)
+    _check_target_kind(estimator, schema.target_kind)
     _check_width(estimator, schema)
 
     solve_bytes = estimator.solve_bytes()
-    needed = bytes_needed(estimator, schema) + solve_bytes
+    needed = bound_state_bytes(estimator, schema) + solve_bytes
     if needed > limits.max_state_bytes:
         raise LimitExceeded(
             f"{type(estimator).__name__} would need {needed} bytes for {schema.features} features and {schema.n_targets} "
@@ -168,27 +168,29 @@ def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
     Raises an error if the estimator cannot continue to learn from a stream of this schema.
     """
     accumulator = estimator.fitted().accumulator
-    new_schema = with_learned(schema, accumulator, estimator.fitted().names)
+    new_schema = extend_by_learned(schema, accumulator, estimator.fitted().names)
 
-    admit_model(estimator, new_schema._replace(features=max(new_schema.features, accumulator.n_features)), limits)
+    check_can_learn_stream(
+        estimator, new_schema._replace(features=max(new_schema.features, accumulator.n_features)), limits
+    )
     if schema.layout is not None:
-        try_batch(estimator, columns_in_order(_zeros(new_schema), new_schema), accumulator.freeze())
+        try_learning(estimator, reorder_columns(_zero_row_block(new_schema), new_schema), accumulator.freeze())
     return new_schema
 
 
-def _check_rows(estimator: Estimator, schema: Schema) -> None:
+def _check_layout(estimator: Estimator, schema: Schema) -> None:
     """Raise SchemaMismatch if the estimator cannot learn the stream's layout.
 
     The rows of a table need an estimator with a feature map for tables. Sparse rows need an
     estimator without such a feature map.
     """
-    if takes_tables(estimator) and schema.layout == "sparse":
+    if map_reads_tables(estimator) and schema.layout == "sparse":
         raise SchemaMismatch(
             "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
         )
-    if (columns := missing_table_row(schema)) is not None:
-        check_table(estimator, columns)
-        check_table_width(estimator, dict(zip(columns.names, schema.kinds or (), strict=True)))
+    if (columns := all_missing_table_row(schema)) is not None:
+        check_can_learn_table(estimator, columns)
+        check_max_table_width(estimator, dict(zip(columns.names, schema.kinds or (), strict=True)))
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:
@@ -205,24 +207,24 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
         )
 
 
-def try_batch(estimator: Estimator, block: Block, state: State | None = None) -> None:
+def try_learning(estimator: Estimator, block: Block, initial_state: State | None = None) -> None:
     """Test whether an estimator can learn the rows of a batch.
 
     A temporary accumulator learns the first rows of the batch.
 
-    state: state from which the accumulator continues. None to start without learned rows.
+    initial_state: state from which the accumulator continues. None to start without learned rows.
 
     Raises the StreamDRError that refuses the rows. Any other error is only logged.
     """
     try:
-        estimator.accumulator(state).add(block_for(estimator, trial_rows(block)))
+        estimator.accumulator(initial_state).add(drop_unneeded_targets(estimator, first_trial_rows(block)))
     except StreamDRError:
         raise
     except Exception:
         log.exception("%s could not try the first batch; it will fail when it learns it", type(estimator).__name__)
 
 
-def trial_rows(block: Block) -> Block:
+def first_trial_rows(block: Block) -> Block:
     """Return the first ROWS_TRIED rows of a block.
 
     If any row has a target, the first rows with a target are returned.
@@ -232,36 +234,36 @@ def trial_rows(block: Block) -> Block:
     return block.take(np.arange(min(ROWS_TRIED, block.rows)))
 
 
-def _check_kind(estimator: Estimator, kind: str | None) -> None:
+def _check_target_kind(estimator: Estimator, target_kind: str | None) -> None:
     """Raise TargetKindMismatch unless the estimator learns targets of this kind.
 
-    kind: the stream's kind of targets. None if no batch had targets so far.
+    target_kind: the stream's kind of targets. None if no batch had targets so far.
     """
-    if kind is None or not estimator.target_kinds:
+    if target_kind is None or not estimator.target_kinds:
         return
 
-    if kind == NONE:
+    if target_kind == NONE:
         raise TargetKindMismatch(
             f"this stream is set to carry no targets; {type(estimator).__name__} learns from "
             f"{' or '.join(estimator.target_kinds)} targets. Use an unsupervised estimator, or another stream."
         )
-    if kind not in estimator.target_kinds:
-        raise_unsupported_kind(kind, estimator.target_kinds)
+    if target_kind not in estimator.target_kinds:
+        raise_unsupported_kind(target_kind, estimator.target_kinds)
     # The attribute `target` is "" for estimators without that parameter.
-    if estimator.target not in ("", "auto", kind):
+    if estimator.target not in ("", "auto", target_kind):
         raise TargetKindMismatch(
-            f"this stream's targets are of kind {kind}; the model was made with target={estimator.target!r}."
+            f"this stream's targets are of kind {target_kind}; the model was made with target={estimator.target!r}."
         )
 
 
-def _zeros(schema: Schema) -> Block:
+def _zero_row_block(schema: Schema) -> Block:
     """Return a Block of one row that fits a stream's schema.
 
     The row has the stream's layout. Its values are zeros, or all missing for the row of a table.
     Its target is the stream's first label, or zeros if targets are continuous.
     """
     shape = (1, schema.features)
-    X: Any = missing_table_row(schema)
+    X: Any = all_missing_table_row(schema)
     if X is None:
         X = csr_matrix(shape) if schema.layout == "sparse" else np.zeros(shape)
     label = schema.labels[:1]
@@ -275,27 +277,27 @@ def _zeros(schema: Schema) -> Block:
 
 
 @cache
-def takes_weights(kind: type[Estimator]) -> bool:
+def can_learn_weights(estimator_class: type[Estimator]) -> bool:
     """Return True if an estimator class can learn weighted rows.
 
     The `partial_fit` of such a class has the argument `sample_weight`.
 
-    kind: the estimator class.
+    estimator_class: the estimator class.
     """
-    return "sample_weight" in inspect.signature(kind.partial_fit).parameters
+    return "sample_weight" in inspect.signature(estimator_class.partial_fit).parameters
 
 
-def _with_rows(block: Block, schema: Schema) -> Schema:
+def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
     """Return the schema, extended by the layout and width of a block.
 
     Raises SchemaMismatch or WidthMismatch if the block does not fit the schema.
     """
     layout = "sparse" if block.sparse else "named" if block.names else "dense"
     if block.table:
-        return with_table(block.X, schema)
+        return extend_by_table_rows(block.X, schema)
 
     if schema.layout is None:
-        check_declared_width(block, schema.stated)
+        check_dense_width(block, schema.stated)
         stated = max(schema.stated, block.features if block.width_stated else 0) if block.sparse else 0
         return schema._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
 
@@ -314,7 +316,7 @@ def _with_rows(block: Block, schema: Schema) -> Schema:
     return schema._replace(features=max(schema.features, block.features))
 
 
-def _with_weights(block: Block, schema: Schema) -> Schema:
+def _set_or_check_weighted(block: Block, schema: Schema) -> Schema:
     """Return the schema with `weighted` set by the first batch.
 
     `weighted` is True if batches carry row weights. Raises InvalidWeights if the block and an
@@ -329,47 +331,47 @@ def _with_weights(block: Block, schema: Schema) -> Schema:
     return schema
 
 
-def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
+def _add_targets_to_schema(batch_targets: Targets | None, schema: Schema) -> Schema:
     """Return the schema, extended by a block's kind of targets and labels.
 
-    targets: the block's targets, or None.
+    batch_targets: the block's targets, or None.
 
     Raises TargetKindMismatch if earlier targets were of another kind, and the errors of wrong
     labels.
     """
-    if targets is None or no_row_has_target(targets):
+    if batch_targets is None or no_row_has_target(batch_targets):
         return schema
-    if schema.target_kind not in (None, targets.kind):
+    if schema.target_kind not in (None, batch_targets.kind):
         raise TargetKindMismatch(
-            f"targets are of kind {targets.kind}; this stream was started with {schema.target_kind}. "
+            f"targets are of kind {batch_targets.kind}; this stream was started with {schema.target_kind}. "
             f"Send {schema.target_kind} targets (Client.partial_fit: target={schema.target_kind!r}) or start a new stream."
         )
 
-    if targets.values is not None:
-        return _with_outputs(targets.values.shape[1], schema)
+    if batch_targets.values is not None:
+        return _add_target_columns(batch_targets.values.shape[1], schema)
 
-    check_label_type(schema.labels or schema.allowed_labels, targets.labels)
-    check_labels_allowed(schema.allowed_labels, targets.labels)
+    check_label_type(schema.labels or schema.allowed_labels, batch_targets.labels)
+    check_labels_allowed(schema.allowed_labels, batch_targets.labels)
     known = set(schema.labels)
-    new = tuple(label for label in targets.labels if label not in known)
-    return schema._replace(target_kind=targets.kind, labels=schema.labels + new)
+    new = tuple(label for label in batch_targets.labels if label not in known)
+    return schema._replace(target_kind=batch_targets.kind, labels=schema.labels + new)
 
 
-def _with_outputs(outputs: int, schema: Schema) -> Schema:
+def _add_target_columns(n_target_columns: int, schema: Schema) -> Schema:
     """Return the schema with its number of continuous target columns.
 
-    outputs: number of target columns of the batch.
+    n_target_columns: number of target columns of the batch.
 
     Raises InvalidTargets if earlier batches had another number.
     """
-    if schema.outputs not in (0, outputs):
+    if schema.outputs not in (0, n_target_columns):
         raise InvalidTargets(
-            f"targets have {outputs} columns; this stream was started with {schema.outputs}. Send those."
+            f"targets have {n_target_columns} columns; this stream was started with {schema.outputs}. Send those."
         )
-    return schema._replace(target_kind="continuous", outputs=outputs)
+    return schema._replace(target_kind="continuous", outputs=n_target_columns)
 
 
-def _check_limits(schema: Schema, limits: Limits) -> None:
+def _check_schema_limits(schema: Schema, limits: Limits) -> None:
     """Raise an error if the schema exceeds the limits on features or labels."""
     if schema.features > limits.max_features:
         kind = InvalidIndex if schema.layout == "sparse" else LimitExceeded
@@ -442,17 +444,17 @@ class DraftGroup:
         self,
         log: Log,
         schema: Schema,
-        written: Schema,
+        recorded_schema: Schema,
         models: Sequence[Model],
         limits: Limits,
-        removable: Callable[[Removal], None],
+        check_removable: Callable[[Removal], None],
     ) -> None:
         self.schema = schema
-        self.written = written
+        self.written = recorded_schema
         self.models = models
         self._log = log
         self._limits = limits
-        self._check_removable = removable
+        self._check_removable = check_removable
 
         self.events: list[EventDraft] = []
         self.drafts: list[Draft] = []
@@ -464,7 +466,7 @@ class DraftGroup:
 
         Raises the error that refuses the draft.
         """
-        outcome = self._earlier_result(draft) or self._place(draft)
+        outcome = self._result_of_same_key(draft) or self._admit_and_list_event(draft)
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
@@ -478,15 +480,19 @@ class DraftGroup:
             self._outcomes.append(without_frames(e))
         return not isinstance(self._outcomes[-1], StreamDRError)
 
-    def answers(self, positions: Sequence[int], error: StreamDRError | None = None) -> list[Receipt | StreamDRError]:
+    def answers(
+        self, positions: Sequence[int], write_error: StreamDRError | None = None
+    ) -> list[Receipt | StreamDRError]:
         """Return the Receipt or the error of each draft, in order.
 
         positions: positions that the group's events have in the log.
-        error: error of a write that failed, for all events of the group. None if the events were
-            written.
+        write_error: error of a write that failed, for all events of the group. None if the events
+            were written.
         """
         return [
-            outcome if isinstance(outcome, Receipt | StreamDRError) else error or self._receipt(outcome, positions)
+            outcome
+            if isinstance(outcome, Receipt | StreamDRError)
+            else write_error or self._receipt(outcome, positions)
             for outcome in self._outcomes
         ]
 
@@ -495,7 +501,7 @@ class DraftGroup:
 
         Raises the error with which the draft would be refused.
         """
-        duplicate = self._earlier_result(draft) is not None
+        duplicate = self._result_of_same_key(draft) is not None
         if not duplicate:
             self.admit(draft)
         return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
@@ -516,14 +522,14 @@ class DraftGroup:
         """Return the names of a table's columns that the draft's rows lack."""
         return () if draft.block is None else columns_missing(draft.block, self.schema)
 
-    def _receipt(self, placement: _Placement, positions: Sequence[int]) -> Receipt:
+    def _receipt(self, placement: _Placement, log_positions: Sequence[int]) -> Receipt:
         """Return the receipt of a draft whose event was written.
 
-        positions: positions that the group's events have in the log.
+        log_positions: positions that the group's events have in the log.
         """
-        return Receipt(positions[placement.number], self.events[placement.number].rows, *placement[1:])
+        return Receipt(log_positions[placement.number], self.events[placement.number].rows, *placement[1:])
 
-    def _place(self, draft: Draft) -> _Placement:
+    def _admit_and_list_event(self, draft: Draft) -> _Placement:
         """Check a draft and add its event to the events that will be written.
 
         Returns the event's index among these. Raises the error that refuses the draft.
@@ -539,7 +545,7 @@ class DraftGroup:
         self.events.append(event)
         return _Placement(len(self.events) - 1, False)
 
-    def _earlier_result(self, draft: Draft) -> Receipt | _Placement | None:
+    def _result_of_same_key(self, draft: Draft) -> Receipt | _Placement | None:
         """Return the result of an earlier draft with the same idempotency key.
 
         A draft is a request that is to be appended to the log as an event.
@@ -566,13 +572,15 @@ class DraftGroup:
         self._check_same_body(draft, known.fingerprint)
         return Receipt(known.position, known.rows, True)
 
-    def _check_same_body(self, draft: Draft, fingerprint: str) -> None:
+    def _check_same_body(self, draft: Draft, earlier_fingerprint: str) -> None:
         """Raise KeyConflict unless a draft's payload is the same as an earlier one.
 
-        fingerprint: digest of the earlier payload with the same key.
+        earlier_fingerprint: digest of the earlier payload with the same key.
         """
-        if draft.fingerprint != fingerprint and not (draft.kind == "rows" and matches_digest(draft.body, fingerprint)):
+        if draft.fingerprint != earlier_fingerprint and not (
+            draft.kind == "rows" and matches_digest(draft.body, earlier_fingerprint)
+        ):
             raise KeyConflict(
-                f"idempotency key {draft.key!r} was used for another body (its digest is {fingerprint[:12]}…, now "
+                f"idempotency key {draft.key!r} was used for another body (its digest is {earlier_fingerprint[:12]}…, now "
                 f"{draft.fingerprint[:12]}…). Use a new key for new rows."
             )

@@ -26,7 +26,7 @@ from stream_dr.disk import TEMPORARY, DirectoryLock, check_room, fsync_directory
 from stream_dr.errors import DirectoryMissing, OutputExists, Overloaded
 from stream_dr.failpoints import failpoint
 from stream_dr.log.copying import LogCopy, Progress
-from stream_dr.models.snapshot import FAILED, START, snapshot_files, snapshot_folder
+from stream_dr.models.snapshot import FAILED_FILE_NAME, START_FILE_NAME, snapshot_folder, snapshots_newest_first
 
 TRIES = 50
 """Maximum number of attempts to copy without a change of snapshots or erased rows meanwhile."""
@@ -67,7 +67,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
         failpoint("backup.log")
 
         with ExitStack() as open_files:
-            for name, file in _copy_moment(path, temporary, copy, open_files).items():
+            for name, file in _copy_at_one_moment(path, temporary, copy, open_files).items():
                 _copy_durably(file, temporary / name)
 
         Records(path / RECORDS).copy_to(temporary / RECORDS)
@@ -83,13 +83,15 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
                 raise finding.error
 
 
-def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -> dict[Path, BinaryIO]:
+def _copy_at_one_moment(
+    directory_path: Path, unfinished_copy: Path, copy: LogCopy, open_file_stack: ExitStack
+) -> dict[Path, BinaryIO]:
     """Copy the index and the remaining parts of the log at one moment.
 
-    path: path of the directory.
-    temporary: path of the unfinished copy.
+    directory_path: path of the directory.
+    unfinished_copy: path of the unfinished copy.
     copy: copy of the log, whose event payloads are copied already.
-    stack: receives the open files, and closes them when the caller is done.
+    open_file_stack: receives the open files, and closes them when the caller is done.
 
     Returns the snapshots and other files of the same moment, open for reading, by their path
     relative to the directory. Raises Overloaded after TRIES attempts.
@@ -102,28 +104,30 @@ def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -
     # Retention never drops events after a snapshot, so the log has all events that models need.
     for _ in range(TRIES):
         with ExitStack() as attempt:
-            models = _model_names(path)
+            models = _model_names_and_ids(directory_path)
             open_files: dict[Path, BinaryIO] = {}
             try:
-                for name in _relative_paths(path, models):
-                    open_files[name] = attempt.enter_context((path / name).open("rb"))
+                for name in _paths_to_copy(directory_path, models):
+                    open_files[name] = attempt.enter_context((directory_path / name).open("rb"))
             except FileNotFoundError:
                 continue
 
             with copy.view() as index:
-                if list(open_files) != _relative_paths(path, models):
+                if list(open_files) != _paths_to_copy(directory_path, models):
                     continue
                 copy.copy_index_and_rest(index)
                 if copy.is_overtaken(index):
                     continue
-            if _model_names(temporary) == models:
-                stack.enter_context(attempt.pop_all())
+            if _model_names_and_ids(unfinished_copy) == models:
+                open_file_stack.enter_context(attempt.pop_all())
                 return open_files
 
-    raise Overloaded(f"snapshots of {path} come and go too quickly; try again, or stop the service.", retry_after=5)
+    raise Overloaded(
+        f"snapshots of {directory_path} come and go too quickly; try again, or stop the service.", retry_after=5
+    )
 
 
-def _model_names(path: Path) -> list[tuple[str, int]]:
+def _model_names_and_ids(path: Path) -> list[tuple[str, int]]:
     """Return (name, id) of each model in a directory's table."""
     return [(entry.name, entry.id) for entry in ModelTable(path, writable=False).entries()]
 
@@ -141,7 +145,7 @@ def _total_bytes(path: Path) -> int:
     return size
 
 
-def _relative_paths(path: Path, models: list[tuple[str, int]]) -> list[Path]:
+def _paths_to_copy(path: Path, models: list[tuple[str, int]]) -> list[Path]:
     """Return the relative paths of files to copy with the log.
 
     These are the snapshots and other files of each model, and places.json. Files
@@ -152,7 +156,7 @@ def _relative_paths(path: Path, models: list[tuple[str, int]]) -> list[Path]:
     """
     files = [path / PLACES]
     for folder in (snapshot_folder(path, *model) for model in models):
-        files += [folder / FAILED, folder / START, *snapshot_files(folder)]
+        files += [folder / FAILED_FILE_NAME, folder / START_FILE_NAME, *snapshots_newest_first(folder)]
     return [file.relative_to(path) for file in files if file.exists()]
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stream_dr.aliases import JsonDict
-from stream_dr.directory.admit import DraftGroup, admit_model, admit_saved
+from stream_dr.directory.admit import DraftGroup, admit_saved, check_can_learn_stream
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, Recent
 from stream_dr.directory.history import History
 from stream_dr.directory.model_table import ModelTable, check_name, create_tables
@@ -51,17 +51,17 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log.log import Log
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
-from stream_dr.models.saved import estimator_of, plain_spec, same_model, spec_of, with_defaults
-from stream_dr.models.schema import Limits, Schema, apply_deltas, with_learned
+from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults, same_model, spec_of_estimator, spec_to_json
+from stream_dr.models.schema import Limits, Schema, apply_deltas, extend_by_learned
 from stream_dr.models.snapshot import (
+    adopt_saved_estimator,
+    all_snapshot_folders,
     newest_snapshot_position,
     remove_snapshots,
     restore_model,
-    snapshot_folders,
-    start_from_saved,
     state_sha256,
     write_published,
-    write_start,
+    write_start_estimator,
 )
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.label_codes import Label, plain_labels
@@ -156,7 +156,7 @@ class Directory(AbstractContextManager["Directory"]):
             with Reserve(self.path) if writable else nullcontext():
                 self._open_with_retries(1 if writable else READ_TRIES)
         except BaseException:
-            self._release()
+            self._release_lock()
             raise
 
     def _open_with_retries(self, tries: int) -> None:
@@ -165,7 +165,7 @@ class Directory(AbstractContextManager["Directory"]):
         An attempt fails with HistoryGone if a writing process drops events that a model needs
         while this process reads the model's snapshot.
         """
-        # An attribute, because `_restored_model` fails a model only in the last attempt.
+        # An attribute, because `_restore_from_snapshot` fails a model only in the last attempt.
         for self._tries_left in reversed(range(tries)):
             try:
                 self._open()
@@ -199,20 +199,20 @@ class Directory(AbstractContextManager["Directory"]):
         self._read_schema()
 
         for entry in self.table.entries():
-            self.models[entry.name] = self._restored_model(entry)
-        self.schema = self._current_schema()
+            self.models[entry.name] = self._restore_from_snapshot(entry)
+        self.schema = self._completed_schema()
 
         if self.writable:
-            self._remove_leftovers()
+            self._remove_orphan_snapshots()
             remove_unfinished(self.path)
 
-    def _remove_leftovers(self) -> None:
+    def _remove_orphan_snapshots(self) -> None:
         """Remove snapshots that belong to no model.
 
         They are snapshots of removed models, and of models whose addition was interrupted.
         """
         known = {f"{entry.name}.{entry.id}" for entry in self.table.entries()}
-        for folder in snapshot_folders(self.path):
+        for folder in all_snapshot_folders(self.path):
             if folder.name not in known:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -241,20 +241,20 @@ class Directory(AbstractContextManager["Directory"]):
         Returns the Receipt of each draft, or the error that refused the draft. Skipped drafts have
         no entry.
         """
-        with self._holding_append_lock():
-            return self._append(drafts, up_to_refusal)
+        with self._append_transaction():
+            return self._admit_and_append(drafts, up_to_refusal)
 
     def append_all(self, drafts: Sequence[Draft]) -> None:
         """Append all drafts to the log in one transaction.
 
         If a draft is refused, nothing is written and its error is raised.
         """
-        with self._holding_append_lock():
+        with self._append_transaction():
             check_room(self.path, 0, self.limits.min_free_bytes)
             group = self._new_draft_group()
             for draft in drafts:
                 group.put(draft)
-            self._adopt(group, self.log.append(group.events))
+            self._update_after_append(group, self.log.append(group.events))
 
     def check(self, draft: Draft) -> DryRunReceipt:
         """Return the receipt that `append` would return, and write nothing.
@@ -310,18 +310,18 @@ class Directory(AbstractContextManager["Directory"]):
             The model cannot learn from this stream.
         """
         check_name(name)
-        spec = with_defaults(Spec(key, dict(params)))
-        estimator = estimator_of(spec)
+        spec = fill_spec_defaults(Spec(key, dict(params)))
+        estimator = estimator_from_spec(spec)
         with self.retention.lock, self.append_lock:
             known = self.models.get(name)
             if known is not None:
-                return self._set_policies(policy, refine, self._check_same_model(known, spec)), False
+                return self._set_policies(policy, refine, self._raise_unless_same_spec(known, spec)), False
 
             first_position = self._first_position_to_learn(start)
-            admit_model(estimator, self.schema, self.limits)
+            check_can_learn_stream(estimator, self.schema, self.limits)
             entry = self.table.add(name, spec, first_position, policy, refine)
             try:
-                model = self._restored_model(entry)
+                model = self._restore_from_snapshot(entry)
             except BaseException:
                 self.table.remove(entry.id)
                 raise
@@ -355,7 +355,7 @@ class Directory(AbstractContextManager["Directory"]):
         check_name(name)
         if not isinstance(estimator, Estimator):
             raise InvalidParameter(f"{type(estimator).__name__} is no projection, so no model can begin with it.")
-        spec = Spec(**plain_spec(spec_of(estimator)))
+        spec = Spec(**spec_to_json(spec_of_estimator(estimator)))
         if "fitted_" not in vars(estimator):
             return self.add_model(name, spec.estimator, spec.params, "now", policy)
         spec = spec._replace(saved=state_sha256(estimator.state_))
@@ -368,24 +368,24 @@ class Directory(AbstractContextManager["Directory"]):
         with self.retention.lock, self.append_lock:
             known = self.models.get(name)
             if known is not None:
-                return self._set_policies(policy, None, self._check_same_model(known, spec)), False
+                return self._set_policies(policy, None, self._raise_unless_same_spec(known, spec)), False
 
             admit_saved(estimator, self.schema, self.limits)
             arrays, _ = pack(estimator.state_)
             check_room(self.path, sum(array.nbytes for array in arrays.values()), self.limits.min_free_bytes)
-            write = partial(write_start, estimator, self.path, name)
+            write = partial(write_start_estimator, estimator, self.path, name)
             try:
-                entry = self.table.add(name, spec, self.position + 1, policy, write=write)
+                entry = self.table.add(name, spec, self.position + 1, policy, write_initial_state=write)
             except BaseException:
                 with suppress(StreamDRError):
-                    self._remove_leftovers()
+                    self._remove_orphan_snapshots()
                 raise
 
             model = self._new_model(entry)
-            start_from_saved(model, estimator)
+            adopt_saved_estimator(model, estimator)
             model.live()
             self.models = {**self.models, name: model}
-            self.schema = self._current_schema()
+            self.schema = self._completed_schema()
             return model, True
 
     def remove_model(self, name: str) -> Model:
@@ -397,7 +397,7 @@ class Directory(AbstractContextManager["Directory"]):
             model = self.model(name)
             self.table.remove(model.id)
             self.models = {n: m for n, m in self.models.items() if n != name}
-            self.schema = self._current_schema()
+            self.schema = self._completed_schema()
 
         failpoint("models.removed")
         remove_snapshots(self.path, model)
@@ -419,7 +419,7 @@ class Directory(AbstractContextManager["Directory"]):
     @property
     def active_models(self) -> list[Model]:
         """Models that have not failed, or whose failure is retried after a restart."""
-        return [m for m in self.models.values() if m.failure is None or m.failure.is_retried]
+        return [m for m in self.models.values() if m.failure is None or m.failure.is_retried_on_restart]
 
     def remember_failure(self, model: Model) -> None:
         """Store a model's failure and its published projection.
@@ -427,14 +427,14 @@ class Directory(AbstractContextManager["Directory"]):
         So a restart does not try to learn the same event again. A failure that is to be retried
         after a restart is not stored.
         """
-        if model.failure is not None and not model.failure.is_retried:
+        if model.failure is not None and not model.failure.is_retried_on_restart:
             self.table.set_failure(model.id, model.failure)
             write_published(model, self.path)
 
     def close(self) -> None:
         """Close the log and release the lock. Models are not snapshotted."""
         self.log.close()
-        self._release()
+        self._release_lock()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -451,7 +451,7 @@ class Directory(AbstractContextManager["Directory"]):
         )
 
     @contextmanager
-    def _holding_append_lock(self) -> Iterator[None]:
+    def _append_transaction(self) -> Iterator[None]:
         """Hold the append lock in the with-block.
 
         If an earlier append raised an error, the schema is first read from the log again.
@@ -468,16 +468,16 @@ class Directory(AbstractContextManager["Directory"]):
                 self._append_uncertain = True
                 raise
 
-    def _append(self, drafts: Sequence[Draft], up_to_refusal: bool) -> list[Receipt | StreamDRError]:
+    def _admit_and_append(self, drafts: Sequence[Draft], stop_at_refusal: bool) -> list[Receipt | StreamDRError]:
         """Do the work of `append`. The caller holds the append lock."""
         try:
             check_room(self.path, 0, self.limits.min_free_bytes)
         except InsufficientStorage as error:
-            return [without_frames(error)] * (1 if up_to_refusal else len(drafts))
+            return [without_frames(error)] * (1 if stop_at_refusal else len(drafts))
 
         group = self._new_draft_group()
         for draft in drafts:
-            if not group.add(draft) and up_to_refusal:
+            if not group.add(draft) and stop_at_refusal:
                 break
 
         try:
@@ -485,13 +485,13 @@ class Directory(AbstractContextManager["Directory"]):
         except InsufficientStorage as error:
             answers = group.answers([], without_frames(error))
             refused = next(i for i, answer in enumerate(answers) if isinstance(answer, StreamDRError))
-            return answers[: refused + 1] if up_to_refusal else answers
+            return answers[: refused + 1] if stop_at_refusal else answers
 
         if positions:
-            self._adopt(group, positions)
+            self._update_after_append(group, positions)
         return group.answers(positions)
 
-    def _adopt(self, group: DraftGroup, positions: Sequence[int]) -> None:
+    def _update_after_append(self, group: DraftGroup, positions: Sequence[int]) -> None:
         """Update the schema, models and `recent` after a group was written.
 
         positions: positions that the group's events have in the log.
@@ -503,7 +503,7 @@ class Directory(AbstractContextManager["Directory"]):
         for position, draft in zip(positions, group.drafts, strict=True):
             self.recent.put(position, draft)
 
-    def _release(self) -> None:
+    def _release_lock(self) -> None:
         """Release the lock of a writing process."""
         if self._lock is not None:
             self._lock.release()
@@ -518,9 +518,9 @@ class Directory(AbstractContextManager["Directory"]):
         if self.log.rows_appended and not changes:
             raise DamagedFile(f"{self.log.path} has rows, and nothing says of what schema. Restore it from a copy.")
         self._written = apply_deltas(Schema(), changes)
-        self.schema = self._current_schema()
+        self.schema = self._completed_schema()
 
-    def _current_schema(self) -> Schema:
+    def _completed_schema(self) -> Schema:
         """Return the stream's schema, completed by what the log does not record yet.
 
         The schema that the log records is completed by the settings, and by the saved estimators
@@ -536,32 +536,36 @@ class Directory(AbstractContextManager["Directory"]):
             schema = schema._replace(allowed_labels=self._settings.allowed_labels)
         for model in self.models.values():
             if model.spec.saved is not None and model.start > self.position:
-                schema = with_learned(schema, model.accumulator, model.names)
+                schema = extend_by_learned(schema, model.accumulator, model.names)
         return schema
 
-    def _check_same_model(self, known: Model, spec: Spec) -> Model:
+    def _raise_unless_same_spec(self, existing_model: Model, requested_spec: Spec) -> Model:
         """Return the known model if it has the same spec, else raise ModelExists.
 
-        known: the model that has the requested name.
-        spec: the requested spec. For a parameter that is not in the spec, the value of the known
-            model is assumed.
+        existing_model: the model that has the requested name.
+        requested_spec: the requested spec. For a parameter that is not in the spec, the value of
+            the known model is assumed.
         """
-        if spec.saved not in (None, known.spec.saved) or not same_model(known.spec, spec):
+        if requested_spec.saved not in (None, existing_model.spec.saved) or not same_model(
+            existing_model.spec, requested_spec
+        ):
+            learned = " and what the file has learned" if requested_spec.saved else ""
             raise ModelExists(
-                f"model {known.name!r} is {known.spec.estimator} with {known.spec.params}, not {spec.estimator} with "
-                f"{spec.params}{' and what the file has learned' if spec.saved else ''}. Choose another name, or delete it "
-                "first."
+                f"model {existing_model.name!r} is {existing_model.spec.estimator} with {existing_model.spec.params}, not "
+                f"{requested_spec.estimator} with {requested_spec.params}{learned}. Choose another name, or delete it first."
             )
-        return known
+        return existing_model
 
-    def _set_policies(self, policy: PublishPolicy | None, refine: RefinePolicy | None, model: Model) -> Model:
+    def _set_policies(
+        self, publish_policy: PublishPolicy | None, refine_policy: RefinePolicy | None, model: Model
+    ) -> Model:
         """Set when a model is published and refined, and return the model.
 
-        policy, refine: the new policies. None keeps the policy that the model has.
+        publish_policy, refine_policy: the new policies. None keeps the policy that the model has.
         """
-        if policy is not None or refine is not None:
-            self.table.set_policies(model.id, policy or model.policy, refine or model.refine_policy)
-            model.set_policies(policy, refine)
+        if publish_policy is not None or refine_policy is not None:
+            self.table.set_policies(model.id, publish_policy or model.policy, refine_policy or model.refine_policy)
+            model.set_policies(publish_policy, refine_policy)
         return model
 
     def _first_position_to_learn(self, start: Start) -> int:
@@ -584,7 +588,7 @@ class Directory(AbstractContextManager["Directory"]):
             raise HistoryGone(f"events before position {first} are no longer kept; start at {first} or 'now'.")
         return position
 
-    def _restored_model(self, entry: Entry) -> Model:
+    def _restore_from_snapshot(self, entry: Entry) -> Model:
         """Return a stored model, restored from its newest snapshot.
 
         If the log lacks events that the model needs, the model is returned as failed.

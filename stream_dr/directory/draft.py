@@ -172,15 +172,17 @@ def parse_reference(body: Body) -> Reference:
     return Reference(fields["uri"], fields["sha256"], fields["batch"], fields["pass"], fields["rows"])
 
 
-def unlearn_draft(picked: Removal, key: str | None = None, request: bytes | None = None) -> Draft:
+def unlearn_draft(rows_to_unlearn: Removal, key: str | None = None, request: bytes | None = None) -> Draft:
     """Return the draft of an event that unlearns rows.
 
-    picked: the rows to unlearn.
+    rows_to_unlearn: the rows to unlearn.
     key: idempotency key or None.
     request: bytes of the client's request. A second request with the same key must have the same
         bytes. None compares the payloads of the events instead.
     """
-    body = _canonical_json({"rows": {str(p): None if r is None else list(r) for p, r in sorted(picked.items())}})
+    body = _canonical_json(
+        {"rows": {str(p): None if r is None else list(r) for p, r in sorted(rows_to_unlearn.items())}}
+    )
     return Draft("unlearn", body, sha256_of(request or body), key)
 
 
@@ -220,7 +222,7 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
     return block_from_json(obj)
 
 
-def media_of(body: Body) -> str:
+def payload_format(body: Body) -> str:
     """Return the format of a payload, "json" or "arrow", by its first byte."""
     return "json" if bytes(body).lstrip()[:1] in (b"{", b"[") else "arrow"
 
@@ -288,27 +290,27 @@ class Recent:
                 self._drafts[position] = draft
                 self._free_bytes -= draft.size
 
-    def take(self, after: int, limit: int) -> list[tuple[int, Draft]]:
+    def take(self, after: int, max_drafts: int) -> list[tuple[int, Draft]]:
         """Return the stored drafts that directly follow a position.
 
-        The list ends at `limit` drafts, or before the first position without a stored draft. The
-        drafts stay stored.
+        The list ends at `max_drafts` drafts, or before the first position without a stored draft.
+        The drafts stay stored.
 
         after: the position. The first returned draft is at the next position.
         """
         drafts: list[tuple[int, Draft]] = []
         with self._lock:
-            while len(drafts) < limit and (draft := self._drafts.get(after + 1 + len(drafts))) is not None:
+            while len(drafts) < max_drafts and (draft := self._drafts.get(after + 1 + len(drafts))) is not None:
                 drafts.append((after + 1 + len(drafts), draft))
         return drafts
 
-    def first(self, after: int, otherwise: int) -> int:
+    def first(self, after: int, default_position: int) -> int:
         """Return the position of the oldest stored draft past `after`.
 
-        otherwise: value to return if no draft past `after` is stored.
+        default_position: value to return if no draft past `after` is stored.
         """
         with self._lock:
-            return min((position for position in self._drafts if position > after), default=otherwise)
+            return min((position for position in self._drafts if position > after), default=default_position)
 
     def forget(self, until: int) -> None:
         """Remove the stored drafts at positions up to `until`."""

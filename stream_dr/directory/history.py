@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.directory.draft import Reference, Removal, media_of, parse_reference, parse_removal, parse_rows
+from stream_dr.directory.draft import Reference, Removal, parse_reference, parse_removal, parse_rows, payload_format
 from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
 from stream_dr.log.event import Event
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Schema, columns_in_order
+from stream_dr.models.schema import Schema, reorder_columns
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard
 
@@ -64,19 +64,19 @@ class Decoder:
         Raises DamagedFile if the payload is damaged. Raises SourceMissing or DamagedShard if the
         event's shard is missing or has changed.
         """
-        check_intact(event)
+        raise_if_damaged(event)
         if event.kind == "unlearn":
             return parse_removal(event.body)
-        return columns_in_order(self._block(event), schema) if event.body else None
+        return reorder_columns(self._block(event), schema) if event.body else None
 
-    def numbered(self, event: Event, schema: Schema) -> tuple[Block, np.ndarray] | None:
+    def decode_with_row_numbers(self, event: Event, schema: Schema) -> tuple[Block, np.ndarray] | None:
         """Return an event's rows, and their original numbers (rows,).
 
         The original number of a row is its index among the event's rows when the event was
         appended. Returns None if the event has no rows.
         """
         block = self.decode(event, schema)
-        return (block, original_numbers(block, removed_numbers(event))) if isinstance(block, Block) else None
+        return (block, remaining_row_numbers(block, erased_row_numbers(event))) if isinstance(block, Block) else None
 
     def _block(self, event: Event) -> Block:
         """Return the rows of an event as a Block.
@@ -84,7 +84,7 @@ class Decoder:
         event: an event of kind "rows" or "reference" with a payload.
         """
         if event.kind != "reference":
-            return parse_rows(event.body, media_of(event.body), None)
+            return parse_rows(event.body, payload_format(event.body), None)
         reference = parse_reference(event.body)
         shard = (reference.uri, reference.sha256)
         if shard not in self._shards:
@@ -92,7 +92,7 @@ class Decoder:
         return self._shards[shard].read(reference.batch)
 
 
-def check_intact(event: Event) -> None:
+def raise_if_damaged(event: Event) -> None:
     """Raise DamagedFile if an event's payload does not match its checksum.
 
     A payload must be checked before it is parsed. The parser cannot detect every damage, because a
@@ -106,7 +106,7 @@ def check_intact(event: Event) -> None:
         )
 
 
-def removed_numbers(event: Event) -> list[int]:
+def erased_row_numbers(event: Event) -> list[int]:
     """Return the original numbers of the rows erased from an event's payload.
 
     The original number of a row is its index among the event's rows when the event was appended.
@@ -117,15 +117,17 @@ def removed_numbers(event: Event) -> list[int]:
     return [int(number) for number in json.loads(metadata.get(GONE, b"[]"))]
 
 
-def original_numbers(block: Block, removed: Sequence[int]) -> np.ndarray:
+def remaining_row_numbers(remaining_rows: Block, erased_numbers: Sequence[int]) -> np.ndarray:
     """Return the original numbers (rows,) of an event's remaining rows.
 
     The original number of a row is its index among the event's rows when the event was appended.
 
-    block: the remaining rows.
-    removed: original numbers of the rows that were erased from the payload.
+    remaining_rows: the remaining rows.
+    erased_numbers: original numbers of the rows that were erased from the payload.
     """
-    return np.setdiff1d(np.arange(block.rows + len(removed)), np.asarray(removed, dtype=np.int64))
+    return np.setdiff1d(
+        np.arange(remaining_rows.rows + len(erased_numbers)), np.asarray(erased_numbers, dtype=np.int64)
+    )
 
 
 class History:
@@ -146,12 +148,12 @@ class History:
         self,
         log: Log,
         path: Path,
-        schema: Callable[[], Schema],
+        current_schema: Callable[[], Schema],
         active_models: Callable[[], Sequence[Model]],
     ) -> None:
         self._log = log
         self._path = path
-        self._schema = schema
+        self._schema = current_schema
         self._active_models = active_models
         self._lock = threading.Lock()
 
@@ -171,13 +173,13 @@ class History:
 
         Returns (Block, original numbers (rows,) of the rows), or None if there are no rows.
         """
-        return self.decoder().numbered(event, self._schema())
+        return self.decoder().decode_with_row_numbers(event, self._schema())
 
     def events(
         self,
         after: int = -1,
         until: int | None = None,
-        only: Container[int] | None = None,
+        wanted_positions: Container[int] | None = None,
         unlearn_horizon: int | None = None,
     ) -> Generator[tuple[int, Block], None, None]:
         """Yield (position, Block) of events with after < position ≤ until.
@@ -186,35 +188,35 @@ class History:
         skipped.
 
         until: the last position. None means the end of the log.
-        only: positions to yield. None means all.
+        wanted_positions: positions to yield. None means all.
         unlearn_horizon: only unlearn events up to this position are applied. None means `until`.
         """
         last = self._log.last if until is None else until
         horizon = last if unlearn_horizon is None else unlearn_horizon
         decoder = self.decoder()
 
-        for event in self._read(after, last):
-            if only is None or event.position in only:
-                remaining = self._remaining_of(event, decoder, horizon)
+        for event in self._read_events(after, last):
+            if wanted_positions is None or event.position in wanted_positions:
+                remaining = self._remaining_rows_of_event(event, decoder, horizon)
                 if remaining is not None:
                     yield event.position, remaining[0]
 
     def remaining(
-        self, position: int, block: Block, numbers: np.ndarray, unlearn_horizon: int
+        self, position: int, block: Block, row_numbers: np.ndarray, unlearn_horizon: int
     ) -> tuple[Block, np.ndarray] | None:
         """Return an event's rows that were not unlearned, and their numbers.
 
         position: position of the event.
         block: rows of the event.
-        numbers: (rows,) index of each row among the event's rows when the event was appended.
+        row_numbers: (rows,) index of each row among the event's rows when the event was appended.
         unlearn_horizon: only unlearn events up to this position are applied.
 
         Returns None if all of these rows were unlearned.
         """
-        stays = ~is_among(numbers, self._removed(position, unlearn_horizon + 1))
+        stays = ~is_among(row_numbers, self._unlearned_row_numbers(position, unlearn_horizon + 1))
         if stays.all():
-            return block, numbers
-        return (block.take(np.flatnonzero(stays)), numbers[stays]) if stays.any() else None
+            return block, row_numbers
+        return (block.take(np.flatnonzero(stays)), row_numbers[stays]) if stays.any() else None
 
     def references(self, after: int, until: int, unlearn_horizon: int) -> Iterator[tuple[int, Reference | None]]:
         """Yield (position, Reference) of events with after < position ≤ until.
@@ -224,12 +226,12 @@ class History:
 
         unlearn_horizon: only unlearn events up to this position are applied.
         """
-        for event in self._read(after, until):
-            removed = self._removed(event.position, unlearn_horizon + 1)
+        for event in self._read_events(after, until):
+            removed = self._unlearned_row_numbers(event.position, unlearn_horizon + 1)
             if event.kind != "unlearn" and event.body and removed is not None:
                 yield event.position, parse_reference(event.body) if event.kind == "reference" and not removed else None
 
-    def removed_blocks(self, removal: Removal, after: int, until: int) -> Iterator[Block]:
+    def blocks_to_unlearn(self, removal: Removal, after: int, until: int) -> Iterator[Block]:
         """Yield Blocks of the rows that an unlearn event removes.
 
         Rows that an earlier unlearn event removed are not among them.
@@ -240,9 +242,9 @@ class History:
         """
         decoder = self.decoder()
         for position in sorted(p for p in removal if after < p < until):
-            for event in self._read(position - 1, position):
-                removed_before = self._removed(position, until)
-                stored = decoder.numbered(event, self._schema())
+            for event in self._read_events(position - 1, position):
+                removed_before = self._unlearned_row_numbers(position, until)
+                stored = decoder.decode_with_row_numbers(event, self._schema())
                 if stored is None:
                     continue
 
@@ -269,7 +271,7 @@ class History:
             raise InvalidParameter("nothing to unlearn was named; give positions or ids.")
         self.check_removable({})
         for position in positions:
-            self._check_position(position)
+            self._check_event_has_rows(position)
         removal: Removal = dict.fromkeys(positions)
         return self._add_rows_by_id(set(map(str, ids)), removal) if ids else removal
 
@@ -286,7 +288,7 @@ class History:
         """
         first = self._log.first
         for model in self._active_models():
-            if not model.subtracts and first > model.start:
+            if not model.can_subtract_rows and first > model.start:
                 raise HistoryGone(
                     f"model {model.name!r} cannot subtract rows and would be rebuilt from position {model.start}; the log "
                     f"begins at {first}. Remove the model first, or leave the rows."
@@ -294,39 +296,43 @@ class History:
         if removal and min(removal) < first:
             raise HistoryGone(f"events before position {first} were dropped, {min(removal)} among them.", first=first)
 
-    def _remaining_of(self, event: Event, decoder: Decoder, unlearn_horizon: int) -> tuple[Block, np.ndarray] | None:
+    def _remaining_rows_of_event(
+        self, event: Event, decoder: Decoder, unlearn_horizon: int
+    ) -> tuple[Block, np.ndarray] | None:
         """Return an event's rows that were not unlearned, and their original numbers (rows,).
 
         unlearn_horizon: only unlearn events up to this position are applied.
 
         Returns None if the event has no such rows.
         """
-        if self._removed(event.position, unlearn_horizon + 1) is None:
+        if self._unlearned_row_numbers(event.position, unlearn_horizon + 1) is None:
             return None
-        stored = decoder.numbered(event, self._schema())
+        stored = decoder.decode_with_row_numbers(event, self._schema())
         return None if stored is None else self.remaining(event.position, *stored, unlearn_horizon)
 
-    def _removed(self, position: int, before: int) -> Sequence[int] | None:
+    def _unlearned_row_numbers(self, position: int, before_position: int) -> Sequence[int] | None:
         """Return the original numbers of an event's unlearned rows.
 
         position: position of the event.
-        before: only unlearn events before this position are applied.
+        before_position: only unlearn events before this position are applied.
 
         None means that all rows of the event were unlearned.
         """
         with self._lock:
-            if before - 1 > self._removals_read_to:
-                for event in self._log.read_kind("unlearn", before, self._removals_read_to):
-                    check_intact(event)
+            if before_position - 1 > self._removals_read_to:
+                for event in self._log.read_kind("unlearn", before_position, self._removals_read_to):
+                    raise_if_damaged(event)
                     for named, rows in parse_removal(event.body).items():
                         self._removals.setdefault(named, []).append((event.position, rows))
                     self._removals_read_to = event.position
-                self._removals_read_to = before - 1
+                self._removals_read_to = before_position - 1
 
-            removed = [rows for unlearned_at, rows in self._removals.get(position, ()) if unlearned_at < before]
+            removed = [
+                rows for unlearned_at, rows in self._removals.get(position, ()) if unlearned_at < before_position
+            ]
         return None if None in removed else list(chain.from_iterable(rows for rows in removed if rows is not None))
 
-    def _read(self, after: int, until: int) -> Iterator[Event]:
+    def _read_events(self, after: int, until: int) -> Iterator[Event]:
         """Yield the events with after < position ≤ until."""
         while after < until:
             page = self._log.read(after, until, PAGE)
@@ -335,7 +341,7 @@ class History:
             yield from page
             after = page[-1].position
 
-    def _check_position(self, position: int) -> None:
+    def _check_event_has_rows(self, position: int) -> None:
         """Raise InvalidParameter unless there is an event with rows at a position."""
         if not 0 <= position <= self._log.last:
             raise InvalidParameter(f"position {position} is not in the log; it ends at {self._log.last}.")
@@ -343,10 +349,10 @@ class History:
         if event.kind == "unlearn":
             raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
 
-    def _add_rows_by_id(self, wanted: set[str], removal: Removal) -> Removal:
+    def _add_rows_by_id(self, ids: set[str], removal: Removal) -> Removal:
         """Add rows with certain ids to the rows to unlearn.
 
-        wanted: ids of the rows.
+        ids: ids of the rows.
         removal: the rows to unlearn so far. It is changed and returned.
 
         Raises InvalidParameter if no learned row has one of the ids.
@@ -355,22 +361,20 @@ class History:
         decoder = self.decoder()
         last = self._log.last
 
-        for position in self._log.candidate_positions(id_hashes(wanted)):
-            for event in self._read(position - 1, position):
-                remaining = self._remaining_of(event, decoder, last)
+        for position in self._log.candidate_positions(id_hashes(ids)):
+            for event in self._read_events(position - 1, position):
+                remaining = self._remaining_rows_of_event(event, decoder, last)
                 if remaining is None or remaining[0].ids is None:
                     continue
 
                 named = {n: str(name) for n, name in zip(remaining[1].tolist(), remaining[0].ids, strict=True)}
-                rows = [number for number, name in named.items() if name in wanted]
+                rows = [number for number, name in named.items() if name in ids]
                 found_ids.update(named[number] for number in rows)
                 if rows and position not in removal:
                     removal[position] = rows
 
-        if wanted - found_ids:
-            raise InvalidParameter(
-                f"no learned row has the ids {sorted(wanted - found_ids)[:5]}; nothing was taken out."
-            )
+        if ids - found_ids:
+            raise InvalidParameter(f"no learned row has the ids {sorted(ids - found_ids)[:5]}; nothing was taken out.")
         return removal
 
 

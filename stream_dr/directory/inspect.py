@@ -10,11 +10,11 @@ from pathlib import Path
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.models.model import Model
-from stream_dr.models.snapshot import snapshot_files, snapshot_folder, state_sha256
+from stream_dr.models.snapshot import snapshot_folder, snapshots_newest_first, state_sha256
 
 
-def inspect(path: Path) -> JsonDict:
-    """Return a summary of the directory at `path`.
+def inspect(directory_path: Path) -> JsonDict:
+    """Return a summary of the directory at `directory_path`.
 
     The summary has these keys:
 
@@ -28,7 +28,7 @@ def inspect(path: Path) -> JsonDict:
     Reads the newest snapshot of each model. Raises DirectoryMissing, and the errors of a damaged
     log.
     """
-    with Directory(path, writable=False) as directory:
+    with Directory(directory_path, writable=False) as directory:
         return {
             "position": directory.position,
             "rows": directory.rows,
@@ -46,5 +46,5 @@ def _describe_model(directory: Directory, model: Model) -> JsonDict:
     folder = snapshot_folder(directory.path, model.name, model.id)
     return model.describe(directory.position) | {
         "state_sha256": state_sha256(model.accumulator.freeze()),
-        "snapshots": [int(path.stem) for path in snapshot_files(folder)],
+        "snapshots": [int(path.stem) for path in snapshots_newest_first(folder)],
     }

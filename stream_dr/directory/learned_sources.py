@@ -30,7 +30,7 @@ NOTE = "source.json"
 NOTE_FORMAT = 1
 
 
-def keep_as_shards(
+def convert_to_own_shards(
     path: Path, source: FileSource, name: str | None = None, progress: Callable[[int], object] | None = None
 ) -> Path:
     """Write a file's rows as shards that the directory owns.

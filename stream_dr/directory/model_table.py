@@ -32,7 +32,7 @@ from stream_dr.log.sqlite_file import (
     translate_errors,
 )
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
-from stream_dr.models.saved import stored_spec
+from stream_dr.models.saved import spec_from_json
 
 _TABLES = """
 CREATE TABLE models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, spec TEXT NOT NULL,
@@ -82,18 +82,19 @@ class ModelTable:
         start: int,
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
-        write: Callable[[int], None] | None = None,
+        write_initial_state: Callable[[int], None] | None = None,
     ) -> Entry:
         """Add a model and return its entry. Its name must be free.
 
-        write: called with the model's id before the model is added. Stores the state that the
+        write_initial_state: called with the model's id before the model is added. Stores the state
+            that the
         model begins with, durable on return.
         """
         id = None
-        if write is not None:
+        if write_initial_state is not None:
             # If this process is killed before the model is added, the next start deletes the file.
             id = self._reserve_id(name)
-            write(id)
+            write_initial_state(id)
             failpoint("models.begun")
 
         with self._change_row("models", "name", name) as db:
@@ -149,10 +150,10 @@ class ModelTable:
         with self._connection() as db:
             return db.execute("SELECT 1 FROM replays LIMIT 1").fetchone() is not None
 
-    def begin_replay(self, dataset: str, passes: int) -> None:
-        """Store that a replay of a data set is to reach `passes` passes."""
+    def begin_replay(self, dataset: str, target_passes: int) -> None:
+        """Store that a replay of a data set is to reach `target_passes` passes."""
         with self._change_row("replays", "dataset", dataset) as db:
-            db.execute("INSERT OR REPLACE INTO replays (dataset, passes) VALUES (?, ?)", (dataset, passes))
+            db.execute("INSERT OR REPLACE INTO replays (dataset, passes) VALUES (?, ?)", (dataset, target_passes))
 
     def end_replay(self, dataset: str) -> None:
         """Remove the note of a replay that has ended."""
@@ -166,12 +167,12 @@ class ModelTable:
             self._rows(db, "replays")
         self.entries()
 
-    def _rows(self, db: sqlite3.Connection, table: str, which: str = "", values: tuple[Any, ...] = ()) -> list[Any]:
+    def _rows(self, db: sqlite3.Connection, table: str, condition: str = "", values: tuple[Any, ...] = ()) -> list[Any]:
         """Return rows of a table without their digests, which are checked.
 
-        which: the rest of the SQL query, with `values` for its placeholders.
+        condition: the rest of the SQL query, with `values` for its placeholders.
         """
-        rows = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {which}", values).fetchall()
+        rows = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {condition}", values).fetchall()
         for *fields, digest in rows:
             if _digest(*fields) != digest:
                 raise damaged_file(self.path, f"the entry {fields[0]!r} of its table {table} is not what was written")
@@ -232,7 +233,7 @@ def _entry_of_row(id: int, name: str, spec: str, start: int, policy: Any, failur
     return Entry(
         id,
         name,
-        stored_spec(json.loads(spec)),
+        spec_from_json(json.loads(spec)),
         start,
         PublishPolicy(**fields) if fields else None,
         RefinePolicy(**refine) if refine else None,

@@ -73,22 +73,22 @@ class Newest(NamedTuple):
         return _continuous_targets(self.blocks) if kind == "continuous" else _joined_label_targets(self.blocks, kind)
 
 
-def newest_rows(directory: Directory, rows: int) -> Newest:
+def newest_rows(directory: Directory, n_rows: int) -> Newest:
     """Return the last rows of a stream, without unlearned rows.
 
-    rows: number of rows at the end of the log to read. If some of these rows were unlearned, fewer
-        rows are returned.
+    n_rows: number of rows at the end of the log to read. If some of these rows were unlearned,
+        fewer rows are returned.
 
     Raises the errors of a damaged log, or of a missing shard.
     """
     position = directory.position
-    if position < 0 or rows <= 0:
+    if position < 0 or n_rows <= 0:
         return Newest(position)
 
-    first = directory.log.position_keeping_newest_rows(rows)
+    first = directory.log.position_keeping_newest_rows(n_rows)
     blocks = [block for _, block in directory.history.events(first - 1, position)]
 
-    missing = rows
+    missing = n_rows
     newest: list[Block] = []
     for block in reversed(blocks):
         newest.append(block if block.rows <= missing else block.take(np.arange(block.rows - missing, block.rows)))

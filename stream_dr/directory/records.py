@@ -77,9 +77,9 @@ class Records:
     All threads and processes may add and read.
     """
 
-    def __init__(self, path: Path, most: int = MOST_RECORDS) -> None:
+    def __init__(self, path: Path, max_records: int = MOST_RECORDS) -> None:
         self.path = path
-        self._most = most
+        self._most = max_records
 
     def add(self, kind: str, **fields: Any) -> None:
         """Add a record with the current time.
@@ -106,18 +106,18 @@ class Records:
         """Return all records, oldest first. Empty if there is no file or it is damaged."""
         return [record for _, record in self.newest()]
 
-    def newest(self, after: int = 0, most: int = -1) -> list[tuple[int, JsonDict]]:
+    def newest(self, after_id: int = 0, max_records: int = -1) -> list[tuple[int, JsonDict]]:
         """Return (id, record) of the newest records, oldest first.
 
-        after: only records with a larger id. Ids ascend.
-        most: largest number of records, −1 for all.
+        after_id: only records with a larger id. Ids ascend.
+        max_records: largest number of records, −1 for all.
         """
-        rows = self._select("id > ? ORDER BY id DESC LIMIT ?", after, most)
+        rows = self._select_records("id > ? ORDER BY id DESC LIMIT ?", after_id, max_records)
         return [(id, json.loads(text)) for id, text in reversed(rows)]
 
     def last_tested(self) -> dict[int, JsonDict]:
         """Return the last scores of each model that was tested, by model id."""
-        records = [json.loads(text) for _, text in self._select("kind = 'tested' ORDER BY id")]
+        records = [json.loads(text) for _, text in self._select_records("kind = 'tested' ORDER BY id")]
         return {
             record["id"]: {name: value for name, value in record.items() if name not in _NOT_SCORES}
             for record in records
@@ -133,11 +133,11 @@ class Records:
             ):
                 own.backup(copy)
 
-    def _select(self, where: str, *values: int) -> list[tuple[int, str]]:
+    def _select_records(self, condition: str, *values: int) -> list[tuple[int, str]]:
         """Return (id, JSON text) of some records. Empty if there is no file or it is damaged."""
         if self.path.exists():
             with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as connection:
-                query = f"SELECT id, record FROM records WHERE json_valid(record) AND {where}"
+                query = f"SELECT id, record FROM records WHERE json_valid(record) AND {condition}"
                 return connection.execute(query, values).fetchall()
         return []
 
@@ -172,16 +172,18 @@ class Recorder:
     woken: event that any thread sets if something may have changed.
     """
 
-    def __init__(self, directory: RecordedDirectory, scores: Callable[[Model], JsonDict] = lambda model: {}) -> None:
+    def __init__(
+        self, directory: RecordedDirectory, scores_of_model: Callable[[Model], JsonDict] = lambda model: {}
+    ) -> None:
         self._directory = directory
-        self._scores = scores
+        self._scores = scores_of_model
         self.woken = threading.Event()
         self._stopping = threading.Event()
         self._thread = engine_thread("records", self._run)
         self._rows_before = {m.id: m.rows for m in directory.models.values()}
         self._published: dict[int, Published | None] = {m.id: m.published for m in directory.models.values()}
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
-        self._scored: dict[int, JsonDict] = {m.id: scores(m) for m in directory.models.values()}
+        self._scored: dict[int, JsonDict] = {m.id: scores_of_model(m) for m in directory.models.values()}
         self._scored_at = -TESTED_EVERY
 
         # Progress is recorded only if it differs from `_last_progress`. So the progress at the
@@ -252,21 +254,21 @@ class Recorder:
                 self._scored[model.id], self._scored_at = scores, time.monotonic()
                 self._directory.records.add("tested", model=model.name, id=model.id, **scores)
 
-    def _progress_of_all(self, learned: dict[int, int], seconds: float) -> JsonDict:
+    def _progress_of_all(self, rows_learned: dict[int, int], seconds: float) -> JsonDict:
         """Return the progress of the stream and of each model.
 
-        learned: number of rows learned in the last `seconds` seconds, by model id.
+        rows_learned: number of rows learned in the last `seconds` seconds, by model id.
         """
         last = self._directory.position
         models = list(self._directory.models.values())
-        progress = {m.name: self._progress(m, last, learned.get(m.id, 0), seconds) for m in models}
+        progress = {m.name: self._model_progress(m, last, rows_learned.get(m.id, 0), seconds) for m in models}
         return {"position": last, "rows": self._directory.rows, "models": progress}
 
-    def _progress(self, model: Model, last: int, learned: int, seconds: float) -> JsonDict:
+    def _model_progress(self, model: Model, last_position: int, rows_learned: int, seconds: float) -> JsonDict:
         """Return the progress of one model."""
         # A rate over a shorter time means nothing.
-        rate = round(learned / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None
-        progress = {"rows": model.rows, "rate": rate, "lag": max(0, last - model.position)}
+        rate = round(rows_learned / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None
+        progress = {"rows": model.rows, "rate": rate, "lag": max(0, last_position - model.position)}
         scores = {name: value for name, value in self._scores(model).items() if name not in _LONG}
         return progress | {"version": model.published_version, **scores}
 

@@ -28,10 +28,10 @@ import numpy as np
 
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.directory.draft import parse_removal
-from stream_dr.directory.history import GONE, History, is_among, removed_numbers
+from stream_dr.directory.history import GONE, History, erased_row_numbers, is_among
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
-from stream_dr.models.snapshot import oldest_snapshot
+from stream_dr.models.snapshot import oldest_snapshot_position
 from stream_dr.rows.block import Block
 
 
@@ -58,13 +58,13 @@ class Retention:
         path: Path,
         history: History,
         active_models: Callable[[], Sequence[Model]],
-        appending: threading.Lock,
+        append_lock: threading.Lock,
     ) -> None:
         self._log = log
         self._path = path
         self._history = history
         self._active_models = active_models
-        self.append_lock = appending
+        self.append_lock = append_lock
         self.lock = threading.Lock()
 
         # Number of active `pin_rows` blocks. While there are any, no rows are erased.
@@ -73,15 +73,17 @@ class Retention:
         # Position of the last unlearn event whose rows are erased from the log.
         self._erased_to = -1
 
-    def drop(self, rows: int) -> int:
+    def drop(self, newest_rows_to_keep: int) -> int:
         """Drop the oldest events that no model needs.
 
-        rows: number of the newest rows in the log that are never dropped.
+        newest_rows_to_keep: number of the newest rows in the log that are never dropped.
 
         Returns the number of dropped events. Other threads can append while files are removed.
         """
         with self.lock, self.append_lock:
-            first = self._log.hide_before(min(self.first_needed(), self._log.position_keeping_newest_rows(rows)))
+            first = self._log.hide_before(
+                min(self.first_needed_position(), self._log.position_keeping_newest_rows(newest_rows_to_keep))
+            )
         return self._log.drop_before(first)
 
     def forget(self) -> int:
@@ -93,7 +95,7 @@ class Retention:
         Returns the number of rewritten events. Raises InsufficientStorage.
         """
         rewritten = 0
-        for event in self._log.read_kind("unlearn", self.snapshotted_position() + 1):
+        for event in self._log.read_kind("unlearn", self.lowest_snapshot_position() + 1):
             if event.position <= self._erased_to:
                 continue
 
@@ -101,9 +103,9 @@ class Retention:
                 with self.lock:
                     # A model that was added meanwhile may still have to learn and unlearn the
                     # rows.
-                    if self._pinned or self.snapshotted_position() < event.position:
+                    if self._pinned or self.lowest_snapshot_position() < event.position:
                         return rewritten
-                    rewritten += self._erase_rows(position, rows)
+                    rewritten += self._erase_rows_of_event(position, rows)
             self._erased_to = event.position
         return rewritten
 
@@ -121,14 +123,14 @@ class Retention:
             with self.lock:
                 self._pinned -= 1
 
-    def snapshotted_position(self) -> int:
+    def lowest_snapshot_position(self) -> int:
         """Return the lowest position of all stored snapshots of active models.
 
         Without models, this is the position of the log's last event.
         """
-        return min((oldest_snapshot(self._path, m) for m in self._active_models()), default=self._log.last)
+        return min((oldest_snapshot_position(self._path, m) for m in self._active_models()), default=self._log.last)
 
-    def first_needed(self) -> int:
+    def first_needed_position(self) -> int:
         """Return the position of the oldest event that a model may still need.
 
         If an unlearn event follows a model's oldest snapshot, the model may have to be rebuilt.
@@ -136,14 +138,14 @@ class Retention:
         """
         last = self._log.last
         removals = [e.position for e in self._log.read_kind("unlearn", last + 1)]
-        models = [(model, oldest_snapshot(self._path, model)) for model in self._active_models()]
+        models = [(model, oldest_snapshot_position(self._path, model)) for model in self._active_models()]
         return min((m.start if max(removals, default=-1) > p else p + 1 for m, p in models), default=last + 1)
 
-    def _erase_rows(self, position: int, rows: Sequence[int] | None) -> bool:
+    def _erase_rows_of_event(self, position: int, row_numbers: Sequence[int] | None) -> bool:
         """Rewrite one event without some of its rows.
 
         position: position of the event.
-        rows: original numbers of the rows to erase. None means all rows.
+        row_numbers: original numbers of the rows to erase. None means all rows.
 
         Returns False if the event was dropped, refers to a shard, or has none of these rows.
         """
@@ -156,23 +158,23 @@ class Retention:
             return False
 
         block, numbers = stored
-        stays = ~is_among(numbers, rows)
+        stays = ~is_among(numbers, row_numbers)
         if stays.all():
             return False
 
-        removed = [*removed_numbers(event), *numbers[~stays].tolist()]
+        removed = [*erased_row_numbers(event), *numbers[~stays].tolist()]
         remaining = block.take(np.flatnonzero(stays))
-        body = _body_without(remaining, removed) if remaining.rows else b""
+        body = _body_of_remaining_rows(remaining, removed) if remaining.rows else b""
         self._log.rewrite(position, body, remaining.rows)
         return True
 
 
-def _body_without(block: Block, removed: list[int]) -> bytes:
+def _body_of_remaining_rows(remaining_rows: Block, erased_numbers: list[int]) -> bytes:
     """Return an Arrow payload of an event's remaining rows.
 
-    block: the remaining rows.
-    removed: original numbers of the erased rows. The payload's schema metadata lists them.
+    remaining_rows: the remaining rows.
+    erased_numbers: original numbers of the erased rows. The payload's schema metadata lists them.
     """
-    batch = arrow_from_block(block)
-    metadata = {**(batch.schema.metadata or {}), GONE: json.dumps(sorted(removed)).encode()}
+    batch = arrow_from_block(remaining_rows)
+    metadata = {**(batch.schema.metadata or {}), GONE: json.dumps(sorted(erased_numbers)).encode()}
     return bytes(write_arrow([batch.replace_schema_metadata(metadata)]))

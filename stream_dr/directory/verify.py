@@ -18,7 +18,7 @@ from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, DirectoryMissing, StreamDRError
 from stream_dr.log.log import Log
-from stream_dr.models.snapshot import START, snapshot_files
+from stream_dr.models.snapshot import START_FILE_NAME, snapshots_newest_first
 from stream_dr.models.snapshot_file import read_file
 
 
@@ -56,7 +56,7 @@ def verify(path: Path, shards: bool = True) -> Iterator[Finding]:
 
     yield _run_check("table of models", ModelTable(path, writable=False).check)
     for folder in sorted((path / "snapshots").glob("*")):
-        for file in [*snapshot_files(folder), *folder.glob(START)]:
+        for file in [*snapshots_newest_first(folder), *folder.glob(START_FILE_NAME)]:
             finding = _run_check(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
             # A running service may have removed the snapshot meanwhile. This is no error.
             if finding.error is None or file.exists():

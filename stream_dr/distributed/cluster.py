@@ -26,8 +26,8 @@ from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner
 from stream_dr.distributed.task_plan import Node, Task, TaskPlan
 from stream_dr.errors import ClusterError, SourceMissing, StreamDRError
 from stream_dr.models.entry import Spec
-from stream_dr.models.saved import estimator_of
-from stream_dr.models.schema import Limits, Schema, bytes_needed
+from stream_dr.models.saved import estimator_from_spec
+from stream_dr.models.schema import Limits, Schema, bound_state_bytes
 from stream_dr.statistics.protocol import State
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _check_versions(address: str, there: dict[str, str], here: dict[str, str]) -
 def _state_bytes(plan: TaskPlan) -> int:
     """Return the number of bytes of one state of each model in the plan."""
     specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
-    return sum(bytes_needed(estimator_of(spec), plan.schema) for spec in specs)
+    return sum(bound_state_bytes(estimator_from_spec(spec), plan.schema) for spec in specs)
 
 
 def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:

@@ -24,11 +24,11 @@ from stream_dr.distributed.cluster import STATES_HELD, check_workers, connect, g
 from stream_dr.distributed.task_plan import Task, tasks_of
 from stream_dr.errors import CannotMerge, CannotRefine
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.replayed import Replayed, Sums, without_feature_map
+from stream_dr.estimators.fitting.replayed import RowReplay, Sums, strip_feature_map
 from stream_dr.models.entry import Spec
-from stream_dr.models.model import Frozen, Model
-from stream_dr.models.saved import estimator_of
-from stream_dr.models.schema import Schema, block_for, bytes_needed, columns_in_order
+from stream_dr.models.model import FrozenState, Model
+from stream_dr.models.saved import estimator_from_spec
+from stream_dr.models.schema import Schema, bound_state_bytes, drop_unneeded_targets, reorder_columns
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
@@ -64,10 +64,10 @@ def refine_on(
     with connect(address) as client:
         check_workers(client)
 
-        def new_sums(frozen: Frozen) -> _ClusterSums:
+        def new_sums(frozen: FrozenState) -> _ClusterSums:
             return _ClusterSums(client, directory, model, frozen)
 
-        return refine_model(directory, model, tol, max_passes, on_progress, new_sums=new_sums)
+        return refine_model(directory, model, tol, max_passes, on_progress, make_compute_sums=new_sums)
 
 
 def check_splits(estimator: Estimator) -> None:
@@ -102,7 +102,7 @@ class _ClusterSums:
     object in each of its passes. The constructor divides the rows into tasks.
     """
 
-    def __init__(self, client: "Client", directory: Directory, model: Model, frozen: Frozen) -> None:
+    def __init__(self, client: "Client", directory: Directory, model: Model, frozen: FrozenState) -> None:
         if model.accumulator.table is not None:
             raise CannotRefine("a map of tables is refined in one process, not on a cluster.")
         self._client = client
@@ -114,7 +114,7 @@ class _ClusterSums:
         self._logged = _LoggedRows(directory, model.estimator, logged, frozen)
 
         sized = [_locate(directory, reference) for _, reference in references if reference is not None]
-        state_bytes = bytes_needed(model.estimator, directory.schema)
+        state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_HELD * state_bytes)
         self._tasks = tasks_of([r for r, _ in sized], [size for _, size in sized], state_bytes)
         self._sent_context = client.scatter(self._context, broadcast=True)
@@ -154,7 +154,9 @@ class _LoggedRows:
     frozen: the model's state at the start of the refine, with its position.
     """
 
-    def __init__(self, directory: Directory, estimator: Estimator, positions: frozenset[int], frozen: Frozen) -> None:
+    def __init__(
+        self, directory: Directory, estimator: Estimator, positions: frozenset[int], frozen: FrozenState
+    ) -> None:
         self._directory = directory
         self._estimator = estimator
         self.positions = positions
@@ -170,7 +172,7 @@ class _LoggedRows:
         for position, block in self._directory.history.events(
             first, last, self.positions, self._frozen.unlearn_horizon
         ):
-            yield position, block_for(self._estimator, block)
+            yield position, drop_unneeded_targets(self._estimator, block)
 
 
 class _ShardRows:
@@ -185,10 +187,10 @@ class _ShardRows:
 
         `after` and `until` belong to the Source protocol and are ignored.
         """
-        estimator = estimator_of(self._context.spec)
+        estimator = estimator_from_spec(self._context.spec)
         for number, r in enumerate(self._task.references):
             block: Block = open_shard(r.uri, r.sha256).read(r.batch)
-            yield number, block_for(estimator, columns_in_order(block, self._context.schema))
+            yield number, drop_unneeded_targets(estimator, reorder_columns(block, self._context.schema))
 
 
 def _sum_task(task: Task, context: _TaskContext, columns: np.ndarray, check: bool) -> Sums:
@@ -196,7 +198,7 @@ def _sum_task(task: Task, context: _TaskContext, columns: np.ndarray, check: boo
 
 
 def _sum_source(context: _TaskContext, source: Source, columns: np.ndarray, check: bool) -> Sums:
-    estimator = estimator_of(context.spec)
+    estimator = estimator_from_spec(context.spec)
     moments = estimator.moments(context.state)
-    estimator, state, source, names = without_feature_map(estimator, context.state, source, context.schema.names)
-    return Replayed(estimator, state, moments, names).sums(source, columns, check)
+    estimator, state, source, names = strip_feature_map(estimator, context.state, source, context.schema.names)
+    return RowReplay(estimator, state, moments, names).sums(source, columns, check)

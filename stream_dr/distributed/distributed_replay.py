@@ -21,7 +21,7 @@ from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.distributed.parts import PlanRunner
 from stream_dr.distributed.task_plan import Recurrence, Task, TaskPlan, tasks_of
 from stream_dr.errors import StreamDRError
-from stream_dr.estimators.fitting.mapping import merges_parts
+from stream_dr.estimators.fitting.mapping import can_merge_parts
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.running.replay import Replay, ReplayCallback, ReplayReport, ReplaySettings
@@ -65,8 +65,8 @@ class _PartedReplay:
         if not missing:
             return
 
-        merging = [m for m in self._models if merges_parts(m.estimator)]
-        others = [m for m in self._models if not merges_parts(m.estimator)]
+        merging = [m for m in self._models if can_merge_parts(m.estimator)]
+        others = [m for m in self._models if not can_merge_parts(m.estimator)]
         plan = TaskPlan(
             self._tasks(missing, merging),
             tuple(m.spec for m in merging),
@@ -121,7 +121,7 @@ class _PartedReplay:
         if reference.key not in self._counted_keys:
             self._counted_keys.add(reference.key)
             self._replay.rows += reference.rows
-        self._replay.show("learning")
+        self._replay.report_progress("learning")
 
 
 def _merge_into_model(model: Model, state: AdditiveState, position: int) -> None:
@@ -135,6 +135,6 @@ def _merge_into_model(model: Model, state: AdditiveState, position: int) -> None
     position: position of the last event that the model's state includes after the merge.
     """
     current = model.freeze().state
-    if merges_parts(model.estimator) and current.rows + current.rows_skipped:
+    if can_merge_parts(model.estimator) and current.rows + current.rows_skipped:
         state = cast(AdditiveState, current).merge(state)
     model.resume(state, position)

@@ -11,7 +11,7 @@ from stream_dr.distributed.cluster import check_workers, connect, gather_results
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score, Shuffled, evaluate
 from stream_dr.models.entry import Spec
-from stream_dr.models.saved import estimator_of
+from stream_dr.models.saved import estimator_from_spec
 from stream_dr.shards.dataset import Dataset
 
 
@@ -71,6 +71,6 @@ def _evaluate(
     Returns the scores and the points of the learning curves.
     """
     points: list[Point] = []
-    estimators: dict[str, Estimator] = {name: estimator_of(spec) for name, spec in specs.items()}
+    estimators: dict[str, Estimator] = {name: estimator_from_spec(spec) for name, spec in specs.items()}
     rows = Shuffled(evaluation.source, settings.seed) if evaluation.shuffle else evaluation.source
     return evaluate(rows, estimators, settings, None, evaluation.test, points.append), points

@@ -22,8 +22,8 @@ from stream_dr.distributed.task_plan import Task, TaskPlan
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
-from stream_dr.models.saved import estimator_of
-from stream_dr.models.schema import Limits, Schema, block_for, columns_in_order
+from stream_dr.models.saved import estimator_from_spec
+from stream_dr.models.schema import Limits, Schema, drop_unneeded_targets, reorder_columns
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_shard
 from stream_dr.statistics.protocol import AdditiveState, State
@@ -85,7 +85,7 @@ def learn(
     If the stream or a model cannot learn a batch, the error is returned in the field `refusal`.
     Raises SourceMissing or DamagedShard if a shard cannot be read.
     """
-    learners = [_Learner(estimator_of(spec)) for spec in specs]
+    learners = [_Learner(estimator_from_spec(spec)) for spec in specs]
     estimators = [learner.estimator for learner in learners]
     accumulators = [e.accumulator(s) for e, s in zip(estimators, states or [None] * len(specs), strict=True)]
     outlines = []
@@ -97,9 +97,9 @@ def learn(
         block = _checked_shard(reference.uri, reference.sha256).read(reference.batch)
         try:
             schema = admit_block(block, schema, learners, limits)
-            block = columns_in_order(block, schema)
+            block = reorder_columns(block, schema)
             for estimator, accumulator in zip(estimators, accumulators, strict=True):
-                accumulator.add(block_for(estimator, block))
+                accumulator.add(drop_unneeded_targets(estimator, block))
         except StreamDRError as e:
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
         outlines.append(one_row_of(block))

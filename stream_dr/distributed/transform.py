@@ -23,7 +23,7 @@ from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
-from stream_dr.running.query import carried_fields, projected_batch, require_published
+from stream_dr.running.query import batch_of_projected_rows, id_and_target_types, published_or_raise
 from stream_dr.shards.dataset import Dataset, open_shard
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, encode_manifest
 from stream_dr.shards.uri import open_filesystem, write_file_atomically
@@ -46,7 +46,7 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
     if system.get_file_info(f"{folder}/{MANIFEST_NAME}").type != fs.FileType.NotFound:
         raise OutputExists(f"{out} holds a data set already; name a new folder, or delete that one.")
 
-    projection = require_published(model).projection
+    projection = published_or_raise(model).projection
     schema = directory.schema
     sized = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
     tasks = tasks_of([r for r, _ in sized], [size * r.rows for r, size in sized], 0)
@@ -54,7 +54,7 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
     write_file_atomically(out, UNFINISHED, b"")
     with connect(address) as client:
         check_workers(client)
-        context = client.scatter(_TaskContext(projection, schema, carried_fields(dataset), out), broadcast=True)
+        context = client.scatter(_TaskContext(projection, schema, id_and_target_types(dataset), out), broadcast=True)
         entries = gather_results(client, [submit(client, _write_file, t, n, context) for n, t in enumerate(tasks)])
 
     rows: int = sum(entry.rows for entry in entries)
@@ -87,7 +87,8 @@ def _write_file(task: Task, number: int, context: _TaskContext) -> ShardEntry:
     name = f"part-{number:05d}.parquet"
     sink = pa.BufferOutputStream()
     batches = (
-        projected_batch(_read_batch(r), context.projection, context.schema, context.fields) for r in task.references
+        batch_of_projected_rows(_read_batch(r), context.projection, context.schema, context.fields)
+        for r in task.references
     )
 
     first = next(batches)

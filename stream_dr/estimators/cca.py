@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.target_regression import TargetRegression, scatter_along_components
+from stream_dr.estimators.fitting.target_regression import TargetRegression, ridged_scatter_along
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, semidefinite_eigenpairs
@@ -101,7 +101,7 @@ class CCA(TargetRegression, TwoStage):
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.
         """
-        return scatter_along_components(moments.cross @ self._target_whitening_root(moments), loadings, eigenvalues)
+        return ridged_scatter_along(moments.cross @ self._target_whitening_root(moments), loadings, eigenvalues)
 
     @property
     def y_rotations_(self) -> np.ndarray:

@@ -18,16 +18,16 @@ from typing import ClassVar, cast
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.estimators.fitting.linear_gaussian import Gaussian, LinearGaussian
+from stream_dr.estimators.fitting.linear_gaussian import ComponentGaussian, LinearGaussian
 from stream_dr.estimators.fitting.mapping import (
     StateType,
     check_feature_map,
-    inner_state,
     make_accumulator,
-    mapped_bytes,
-    solve_mapped,
+    max_bytes_with_map,
+    solve_inner_and_add_map,
+    whole_inner_state,
 )
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.recurrences.basis_state import normalise_long_columns
@@ -104,8 +104,8 @@ class CCIPCA(LinearGaussian):
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
-        check_positive_int("n_components", self.n_components, most=MOST_COMPONENTS)
-        check_number("amnesic", self.amnesic, low=0.0)
+        check_positive_int("n_components", self.n_components, max_value=MOST_COMPONENTS)
+        check_number_in_range("amnesic", self.amnesic, low=0.0)
         check_choice("center", self.center, (True, False))
         check_feature_map(self.feature_map)
 
@@ -122,7 +122,7 @@ class CCIPCA(LinearGaussian):
 
         Costs O(d p²) for d features and p components.
         """
-        return solve_mapped(state, self._unit_vector_projection)
+        return solve_inner_and_add_map(state, self._unit_vector_projection)
 
     def _unit_vector_projection(self, state: CCIPCAState) -> Linear:
         """Return the projection of mapped rows, by the vectors scaled to length 1."""
@@ -136,12 +136,12 @@ class CCIPCA(LinearGaussian):
         """Singular values (components,) of the centred rows, √(n · eigenvalues_) for n rows."""
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
-    def _learned_gaussian(self) -> Gaussian:
+    def _learned_gaussian(self) -> ComponentGaussian:
         """Return the Gaussian distribution of the rows that the components describe."""
         projection = self.linear_projection()
-        state = inner_state(self.state_)
+        state = whole_inner_state(self.state_)
         d, n = len(projection.mean), state.rows
-        return Gaussian(
+        return ComponentGaussian(
             projection.mean,
             projection.loadings,
             projection.eigenvalues,
@@ -157,7 +157,7 @@ class CCIPCA(LinearGaussian):
         k is the number of components, plus 1 if the rows are centred, rounded up to a multiple of
         8. d is the number of features, after the feature map if there is one.
         """
-        return mapped_bytes(self.feature_map, self._basis_state_bytes, n_features, n_targets)
+        return max_bytes_with_map(self.feature_map, self._basis_state_bytes, n_features, n_targets)
 
     def _basis_state_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size of the state in bytes, for features after the feature map."""

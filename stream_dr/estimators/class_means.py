@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
-from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, class_readout
+from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, gaussian_class_readout
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import EPS
@@ -61,7 +61,7 @@ class ClassMeans(LinearClassifier):
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the eigenvectors and eigenvalues of the between-class scatter."""
-        vectors, values = moments.between_eigenpairs()
+        vectors, values = moments.between_vectors_and_roots()
         return vectors, values**2
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
@@ -82,7 +82,7 @@ class ClassMeans(LinearClassifier):
         variance = within / (moments.weight * len(offsets)) if within > smallest else 1.0
 
         classes = len(moments.labels)
-        return class_readout(
+        return gaussian_class_readout(
             moments, centres, np.full(len(eigenvalues), variance), np.full(classes, 1.0 / max(classes, 1))
         )
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.estimators.fitting.neighbourhood_method import NeighbourhoodMethod
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
 from stream_dr.projection import Linear
 from stream_dr.solve.locality import largest_eigenvalue_projection, projection_without_components
 from stream_dr.statistics.reservoir import Reservoir
@@ -99,9 +99,9 @@ class GraphWMV(NeighbourhoodMethod):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
-        check_number("graph", self.graph)
-        check_number("alpha", self.alpha)
-        check_number("beta", self.beta, 0.0)
+        check_number_in_range("graph", self.graph)
+        check_number_in_range("alpha", self.alpha)
+        check_number_in_range("beta", self.beta, 0.0)
         check_choice("unlabelled", self.unlabelled, ("skip", "use"))
 
     def solve_sample(self, state: Reservoir) -> Linear:

@@ -6,11 +6,11 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.fitting.dependence import check_hsic_weight, hsic_of_sums
+from stream_dr.estimators.fitting.dependence import check_weight_above_one, hsic_from_moments
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.moments import moments_of
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.moments import compute_moments
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
 from stream_dr.estimators.spca import SPCA
 from stream_dr.rows.batches import as_block, split_target_column
 from stream_dr.rows.block import Rows, row_weights
@@ -80,8 +80,8 @@ def hsic(
     if feature_map is None and (kernel == "rbf" or x_kernel != "linear"):
         return _exact_hsic(X, y, sample_weight, kernel, sigma, x_kernel, x_sigma)
     state = SPCA(kernel=kernel, sigma=sigma, feature_map=feature_map).fit(X, y, sample_weight).state_
-    moments = moments_of(state)
-    return hsic_of_sums(moments, moments.clear_noisy_features(moments.cross, moments.target_size))
+    moments = compute_moments(state)
+    return hsic_from_moments(moments, moments.clear_noisy_features(moments.cross, moments.target_size))
 
 
 def _exact_hsic(
@@ -94,9 +94,9 @@ def _exact_hsic(
     spca = SPCA(kernel=kernel, sigma=sigma)  # type: ignore[arg-type]
     spca.check_parameters()
     check_choice("x_kernel", x_kernel, ("linear", "rbf"))
-    check_number("x_sigma", x_sigma, low=0.0, open_low=True)
+    check_number_in_range("x_sigma", x_sigma, low=0.0, exclude_low=True)
 
-    block, _ = spca.parse(new_fitted_state(spca), split_target_column(as_block(X, y, weights)), refuse_empty=True)
+    block, _ = spca.parse(new_fitted_state(spca), split_target_column(as_block(X, y, weights)), raise_if_empty=True)
     block, _ = drop_rows_without_target(block)
     # For labels, "rbf" means the delta kernel, which is the linear kernel of label indicators.
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
@@ -130,7 +130,7 @@ def _hsic_in_blocks(
     y_sigma: width of the RBF kernel of the targets, or None for the linear kernel.
     """
     n, total = len(weights), float(weights.sum())
-    check_hsic_weight(total)
+    check_weight_above_one(total)
     # Shifting all rows does not change the criterion, but values far from 0 would lose digits.
     X = X if is_sparse(X) else X - X[0]
     target_columns = target_columns - target_columns[0]

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import NotOffered, check_choice
+from stream_dr.estimators.fitting.parameter_checks import HiddenAttribute, check_choice
 from stream_dr.estimators.fitting.state_error import HeldOutError
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.statistics.moments.accumulator import MomentState
@@ -69,7 +69,7 @@ class HSL(TwoStage):
     limit: ClassVar[str] = "there are at most as many as labels"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
     fixed: ClassVar[tuple[str, ...]] = (*TwoStage.fixed, "laplacian")
-    predict = score = NotOffered(
+    predict = score = HiddenAttribute(
         "HSL does not predict, it projects: put it before a classifier of label sets, such as scikit-learn's "
         "KNeighborsClassifier, in a pipeline, or use OPLS or CCA, which predict them."
     )

@@ -14,8 +14,8 @@ from stream_dr.estimators.fitting.mapping import (
     check_feature_map,
     inner_projection,
     make_accumulator,
-    mapped_bytes,
-    solve_mapped,
+    max_bytes_with_map,
+    solve_inner_and_add_map,
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.projection import Columns, Projection
@@ -106,7 +106,7 @@ class InformationGain(AdditiveEstimator):
 
     def solve(self, state: State) -> Projection:
         """Return the projection that selects the features of largest information gain."""
-        return solve_mapped(state, self._most_informative_columns)
+        return solve_inner_and_add_map(state, self._most_informative_columns)
 
     def _most_informative_columns(self, state: FeatureCounts) -> Columns:
         """Return the selection of the features of largest information gain, best first."""
@@ -119,17 +119,17 @@ class InformationGain(AdditiveEstimator):
 
         If there is a feature map, the size is computed for the columns that the map returns.
         """
-        return mapped_bytes(self.feature_map, _count_state_bytes, n_features, n_targets)
+        return max_bytes_with_map(self.feature_map, _count_state_bytes, n_features, n_targets)
 
     @property
     def columns_(self) -> np.ndarray:
         """Indices (components,) int64 of the selected features, best first."""
-        return self._linear("columns")
+        return self._linear_projection_array("columns")
 
     @property
     def scores_(self) -> np.ndarray:
         """Information gain (components,) float64 of the selected features, in nats."""
-        return self._linear("scores")
+        return self._linear_projection_array("scores")
 
     def get_support(self, indices: bool = False) -> np.ndarray:
         """Return a mask (features,) that is True for the selected features.

@@ -20,10 +20,10 @@ from stream_dr.estimators.fitting.mapping import (
     StateType,
     check_feature_map,
     make_accumulator,
-    mapped_bytes,
-    solve_mapped,
+    max_bytes_with_map,
+    solve_inner_and_add_map,
 )
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.recurrences.basis_state import normalise_long_columns
@@ -108,8 +108,8 @@ class IncrementalSKM(Estimator):
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
-        check_positive_int("n_components", self.n_components, most=MOST_COMPONENTS)
-        check_number("a", self.a, low=0.0)
+        check_positive_int("n_components", self.n_components, max_value=MOST_COMPONENTS)
+        check_number_in_range("a", self.a, low=0.0)
         check_choice("keep", self.keep, ("positive", "all"))
         check_choice("target", self.target, ("auto", "class"))
         check_feature_map(self.feature_map)
@@ -127,7 +127,7 @@ class IncrementalSKM(Estimator):
 
         Costs O(d p (p + c)) for d features, p components and c classes.
         """
-        return solve_mapped(state, self._unit_vector_projection)
+        return solve_inner_and_add_map(state, self._unit_vector_projection)
 
     def _unit_vector_projection(self, state: SKMState) -> Linear:
         """Return the projection of mapped rows, by the vectors scaled to length 1."""
@@ -152,7 +152,7 @@ class IncrementalSKM(Estimator):
         k is the number of components plus the number of classes, rounded up to a multiple of 8. d
         is the number of features, after the feature map if there is one.
         """
-        return mapped_bytes(self.feature_map, self._basis_state_bytes, n_features, n_targets)
+        return max_bytes_with_map(self.feature_map, self._basis_state_bytes, n_features, n_targets)
 
     def _basis_state_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size of the state in bytes, for features after the feature map."""

@@ -12,8 +12,8 @@ from stream_dr.aliases import FileName
 from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, unknown_parameter
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
-from stream_dr.estimators.fitting.label_column import one_label_a_row
-from stream_dr.estimators.fitting.named_columns import in_known_order
+from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
+from stream_dr.estimators.fitting.named_columns import reorder_columns_by_name
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters, check_positive_int
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
@@ -136,7 +136,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """
         self.check_parameters()
         fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
-        fitted.check_parameters_unchanged(self)
+        fitted.check_fixed_parameters(self)
         return self._learn_batch(fitted, X, y)
 
     def predict(self, X: RowsLike) -> np.ndarray:
@@ -252,7 +252,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """
         if "fitted_" not in vars(self) or not self.fitted_.accumulator.rows:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
-        self.fitted_.check_parameters_unchanged(self)
+        self.fitted_.check_fixed_parameters(self)
         return self.fitted_
 
     def _rows_in_learned_order(self, X: RowsLike) -> Any:
@@ -277,7 +277,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         learned = fitted.accumulator.n_features
         if not learned:
             return RowsAndNames(rows, names)
-        rows, names = in_known_order(fitted.names, names, rows, type(self).__name__)
+        rows, names = reorder_columns_by_name(fitted.names, names, rows, type(self).__name__)
         if rows.shape[1] != learned:
             raise WidthMismatch(
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {learned} features as input. "
@@ -313,7 +313,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
 
-        y = one_label_a_row(y, stacklevel=3)
+        y = flatten_column_with_warning(y, stacklevel=3)
         sample = fitted.accumulator
         targets = parse_targets(y, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
         sample.add(Block(rows, targets, names=names, checked=True))

@@ -7,9 +7,13 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
-from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, all_loadings, class_readout
+from stream_dr.estimators.fitting.linear_classifier import (
+    LinearClassifier,
+    gaussian_class_readout,
+    loadings_used_to_predict,
+)
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_number
+from stream_dr.estimators.fitting.parameter_checks import check_number_in_range
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import left_singular_pairs
@@ -132,7 +136,7 @@ class LDA(LinearClassifier, TwoStage):
         if not isinstance(self.priors, list | tuple):
             raise InvalidParameter(f"priors={self.priors!r}; it must be None or a list of probabilities, one a class.")
         for prior in self.priors:
-            check_number("priors", prior, low=0.0)
+            check_number_in_range("priors", prior, low=0.0)
         if abs(sum(self.priors) - 1.0) > 1e-5:
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
@@ -219,7 +223,7 @@ class LDA(LinearClassifier, TwoStage):
         # The total variance is between / eigenvalue. The within-class variance is the total
         # variance minus share · between.
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
-        return class_readout(moments, apart, variances, priors)
+        return gaussian_class_readout(moments, apart, variances, priors)
 
     def shrunk_trace(self, moments: Moments) -> float:
         """Return the trace of the within-class scatter, which is summed over rows."""
@@ -302,7 +306,7 @@ class LDA(LinearClassifier, TwoStage):
 
         `transform` returns the first n_components columns of (X − xbar_) · scalings_.
         """
-        return all_loadings(self.linear_projection())
+        return loadings_used_to_predict(self.linear_projection())
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
@@ -314,7 +318,7 @@ class LDA(LinearClassifier, TwoStage):
         means, priors = self._class_means_and_priors()
         centres = (means - priors @ means) @ self.scalings_
         # The classifier's weights are the class means divided by the within-class variances.
-        shares = priors @ (centres * self._readout().weights.T)
+        shares = priors @ (centres * self._readout_or_raise().weights.T)
         return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
     def _class_means_and_priors(self) -> _MeansAndPriors:

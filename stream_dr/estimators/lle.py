@@ -2,8 +2,8 @@
 
 from dataclasses import KW_ONLY, dataclass
 
-from stream_dr.estimators.fitting.parameter_checks import check_number
-from stream_dr.estimators.fitting.reservoir_method import Embedding, check_weighted
+from stream_dr.estimators.fitting.parameter_checks import check_number_in_range
+from stream_dr.estimators.fitting.reservoir_method import Embedding, check_max_neighbours
 from stream_dr.solve.barycentre import BarycentricProjection, locally_linear_embedding
 from stream_dr.statistics.reservoir import Reservoir
 
@@ -65,8 +65,8 @@ class LLE(Embedding):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
-        check_weighted(self.n_neighbors, self.reservoir)
-        check_number("reg", self.reg, 0.0)
+        check_max_neighbours(self.n_neighbors, self.reservoir)
+        check_number_in_range("reg", self.reg, 0.0)
 
     def solve_sample(self, state: Reservoir) -> BarycentricProjection:
         """Return the embedding of the sampled rows.

@@ -7,8 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.estimators.fitting.neighbourhood_method import NeighbourhoodMethod
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
-from stream_dr.estimators.fitting.reservoir_method import ByClass
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.reservoir_method import TargetKindsIfLabelAware
 from stream_dr.projection import Linear
 from stream_dr.solve.locality import locality_projection, projection_without_components
 from stream_dr.statistics.reservoir import Reservoir
@@ -60,7 +60,7 @@ class LPP(NeighbourhoodMethod):
     state of dense rows takes 8 · reservoir · features bytes.
     """
 
-    target_kinds = ByClass()  # type: ignore[assignment]
+    target_kinds = TargetKindsIfLabelAware()  # type: ignore[assignment]
     fixed: ClassVar[tuple[str, ...]] = (*NeighbourhoodMethod.fixed, "label_aware")
 
     _: KW_ONLY
@@ -71,7 +71,7 @@ class LPP(NeighbourhoodMethod):
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
         check_choice("label_aware", self.label_aware, (False, True))
-        check_number("gamma", self.gamma, 0.0)
+        check_number_in_range("gamma", self.gamma, 0.0)
 
     def solve_sample(self, state: Reservoir) -> Linear:
         """Return the projection to the directions with the smallest eigenvalues."""

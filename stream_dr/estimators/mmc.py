@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.margin import margin_directions
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_number
+from stream_dr.estimators.fitting.parameter_checks import check_number_in_range
 from stream_dr.statistics.moments.accumulator import MomentState
 
 
@@ -55,7 +55,7 @@ class MMC(ClosedForm):
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
-        check_number("alpha", self.alpha)
+        check_number_in_range("alpha", self.alpha)
         super().check_parameters()
 
     def reads_scatter(self) -> bool:

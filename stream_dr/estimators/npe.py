@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
-from stream_dr.estimators.fitting.reservoir_method import ByClass, ReservoirMethod, check_weighted
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.reservoir_method import ReservoirMethod, TargetKindsIfLabelAware, check_max_neighbours
 from stream_dr.projection import Linear
 from stream_dr.solve.barycentre import barycentric_weight_matrix, lle_alignment_matrix
 from stream_dr.solve.locality import locality_projection, projection_without_components
@@ -65,7 +65,7 @@ class NPE(ReservoirMethod):
     state of dense rows takes 8 · reservoir · features bytes.
     """
 
-    target_kinds = ByClass()  # type: ignore[assignment]
+    target_kinds = TargetKindsIfLabelAware()  # type: ignore[assignment]
     fixed: ClassVar[tuple[str, ...]] = (*ReservoirMethod.fixed, "label_aware")
 
     _: KW_ONLY
@@ -76,10 +76,10 @@ class NPE(ReservoirMethod):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
-        check_weighted(self.n_neighbors, self.reservoir)
+        check_max_neighbours(self.n_neighbors, self.reservoir)
         check_choice("label_aware", self.label_aware, (False, True))
-        check_number("reg", self.reg, 0.0)
-        check_number("gamma", self.gamma, 0.0)
+        check_number_in_range("reg", self.reg, 0.0)
+        check_number_in_range("gamma", self.gamma, 0.0)
 
     def solve_sample(self, state: Reservoir) -> Linear:
         """Return the projection to the directions with the smallest eigenvalues."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.target_regression import TargetRegression, scatter_along_components
+from stream_dr.estimators.fitting.target_regression import TargetRegression, ridged_scatter_along
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.statistics.moments.accumulator import MomentState
 
@@ -61,4 +61,4 @@ class OPLS(TargetRegression, TwoStage):
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.
         """
-        return scatter_along_components(moments.cross, loadings, eigenvalues)
+        return ridged_scatter_along(moments.cross, loadings, eigenvalues)

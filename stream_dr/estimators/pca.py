@@ -7,9 +7,9 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
-from stream_dr.estimators.fitting.linear_gaussian import Gaussian, LinearGaussian
-from stream_dr.estimators.fitting.mapping import table_columns
-from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, scale_features
+from stream_dr.estimators.fitting.linear_gaussian import ComponentGaussian, LinearGaussian
+from stream_dr.estimators.fitting.mapping import mapped_columns_of_state
+from stream_dr.estimators.fitting.moments import Moments, divide_or_zero_by_scale, scale_moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
@@ -102,7 +102,7 @@ class PCA(LinearGaussian, ClosedForm):
         in factor analysis of mixed data.
         """
         m = super().moments(state)
-        columns = table_columns(state) if self.standardize is None else None
+        columns = mapped_columns_of_state(state) if self.standardize is None else None
         if columns is None:
             return m
 
@@ -118,7 +118,7 @@ class PCA(LinearGaussian, ClosedForm):
         factor[categories] = 0.0
         factor[present] = 1.0 / np.sqrt(m.mean[present])
         factor[gaps] = 0.0
-        return scale_features(m, factor)
+        return scale_moments(m, factor)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
         """Return the number of components that the projection has.
@@ -172,11 +172,11 @@ class PCA(LinearGaussian, ClosedForm):
         """
         return np.sqrt(self.eigenvalues_)
 
-    def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
+    def _undo_whitening(self, projected_rows: np.ndarray) -> np.ndarray:
         """Return projected rows (rows, components) with the scaling by `whiten` undone."""
-        return Z * np.sqrt(self.explained_variance_) if self.whiten else Z
+        return projected_rows * np.sqrt(self.explained_variance_) if self.whiten else projected_rows
 
-    def _learned_gaussian(self) -> Gaussian:
+    def _learned_gaussian(self) -> ComponentGaussian:
         """Return the Gaussian distribution of the rows that the components describe."""
         projection = self.linear_projection()
         m = self.moments(self.state_)
@@ -184,8 +184,8 @@ class PCA(LinearGaussian, ClosedForm):
         loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
         total = float(m.diagonal.sum()) / variance_divisor(m)
         most = min(float(np.count_nonzero(m.scale)), m.weight)
-        axes = divide_by_scale(loadings, m.scale)
-        return Gaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
+        axes = divide_or_zero_by_scale(loadings, m.scale)
+        return ComponentGaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the eigenvectors and eigenvalues of the rows' scatter.

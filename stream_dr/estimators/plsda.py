@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.ridge_path import component_path
+from stream_dr.estimators.fitting.ridge_path import cross_validate_components
 from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.estimators.fitting.target_regression import TargetRegression
 from stream_dr.solve.pls import pls_rotations
@@ -111,7 +111,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
 
         parts: states of the folds.
         """
-        return component_path(self, parts)
+        return cross_validate_components(self, parts)
 
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Return the product (features, m) of the rows' scatter and columns.

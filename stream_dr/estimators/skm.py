@@ -9,7 +9,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.margin import margin_directions
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
 from stream_dr.statistics.moments.accumulator import MomentState
 
 
@@ -73,7 +73,7 @@ class SKM(ClosedForm):
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
-        check_number("a", self.a)
+        check_number_in_range("a", self.a)
         check_choice("unlabelled", self.unlabelled, ("skip", "use"))
         if self.unlabelled == "use" and self.a >= 1.0:
             raise InvalidParameter(

@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.dependence import DependenceMethod
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
 
@@ -99,7 +99,7 @@ class SPCA(DependenceMethod):
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
         check_choice("kernel", self.kernel, ("linear", "delta", "rbf"))
-        check_number("sigma", self.sigma, low=0.0, open_low=True)
+        check_number_in_range("sigma", self.sigma, low=0.0, exclude_low=True)
         check_positive_int("n_fourier", self.n_fourier)
         check_choice("null_space", self.null_space, (False, True))
 
@@ -120,7 +120,7 @@ class SPCA(DependenceMethod):
         eigenvalues are the squared singular values. Singular values that are only rounding error
         are dropped. If `null_space` is true, random directions of eigenvalue 0 may follow.
         """
-        vectors, values = moments.reduced(moments.cross, moments.target_size)
+        vectors, values = moments.significant_svd(moments.cross, moments.target_size)
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
         vectors, values = vectors[:, :most], values[:most] ** 2
 

@@ -10,7 +10,7 @@ import numpy as np
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.dependence import DependenceMethod
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
 from stream_dr.targets.targets import Label
@@ -87,7 +87,7 @@ class SRP(DependenceMethod):
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
         check_positive_int("n_components", self.n_components)
-        check_number("sigma", self.sigma, low=0.0, open_low=True)
+        check_number_in_range("sigma", self.sigma, low=0.0, exclude_low=True)
         check_choice("scaling", self.scaling, ("unit", "source"))
 
     def target_encoding(self) -> Encoding:

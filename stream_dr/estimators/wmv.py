@@ -10,7 +10,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
 from stream_dr.feature_maps.draws import is_finite_number
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs
 from stream_dr.solve.spectral import EPS, Eigenpairs, indefinite_eigenpairs
@@ -105,8 +105,8 @@ class WMV(ClosedForm):
         super().check_parameters()
         check_choice("pairs", self.pairs, ("equal", "share"))
         check_choice("unlabelled", self.unlabelled, ("skip", "use"))
-        check_number("alpha", self.alpha)
-        check_number("beta", self.beta, low=0.0, open_low=True)
+        check_number_in_range("alpha", self.alpha)
+        check_number_in_range("beta", self.beta, low=0.0, exclude_low=True)
         if self.pairs == "equal" and self.alpha >= 0.0:
             raise InvalidParameter(f"alpha={self.alpha}; it must be below 0 (rows of one class are drawn together).")
         pairs = self.pair_weights
@@ -257,7 +257,7 @@ def _between_eigenpairs(moments: Moments, class_pair_matrix: np.ndarray) -> Eige
 
     class_pair_matrix: (classes, classes), symmetric.
     """
-    basis, _ = moments.reduced(moments.cross, moments.cross.shape[1] ** 0.5)
+    basis, _ = moments.significant_svd(moments.cross, moments.cross.shape[1] ** 0.5)
     inner = basis.T @ moments.cross
     roots, turn = np.linalg.eigh(inner @ class_pair_matrix @ inner.T)
     return Eigenpairs(roots, basis @ turn)

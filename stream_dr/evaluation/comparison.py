@@ -34,7 +34,7 @@ from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.named_columns import numeric_rows
+from stream_dr.estimators.fitting.named_columns import read_rows_and_names
 from stream_dr.feature_maps import feature_map as feature_map_of
 from stream_dr.feature_maps.column_report import describe, suggest_map_spec
 from stream_dr.feature_maps.table import map_table_rows
@@ -636,9 +636,9 @@ def _parse_block(block: Block, target: str, kind: str | None) -> Block:
     kind: kind of the targets of the earlier batches. None for the first batch.
     """
     try:
-        X, names = numeric_rows(block, by_name=False, table=False)
+        X, names = read_rows_and_names(block, any_column_names=False, as_table=False)
     except StreamDRError:
-        X, names = numeric_rows(block, by_name=True, table=True)
+        X, names = read_rows_and_names(block, any_column_names=True, as_table=True)
     y = None if block.y is None else parse_targets(block.y, X.shape[0], ("class", "continuous"), target, kind)
     return block._replace(X=X, y=y, ids=None, names=names, checked=True)
 

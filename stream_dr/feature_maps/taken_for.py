@@ -107,7 +107,7 @@ def infer_kind(name: str, first_values: RawColumn, overrides: ColumnOverrides) -
     return InferredKind("category", f"{distinct} distinct")
 
 
-def likely_id(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
+def likely_id_column(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
     """Return the first column that looks like an id.
 
     The result is the column's name, or None if no column looks like an id. An id is a number or

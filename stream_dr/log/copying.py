@@ -73,7 +73,7 @@ class LogCopy:
         """
         with self.view() as index:
             files = index.files()
-        self._copy(files, dropped=True)
+        self._copy_body_files(files, skip_dropped_files=True)
 
     def copy_index_and_rest(self, index: Index) -> None:
         """Copy the index, and the payloads that are not in the copy yet.
@@ -81,7 +81,7 @@ class LogCopy:
         index: consistent snapshot of the source's index.
         """
         files = index.files()
-        self._copy(files)
+        self._copy_body_files(files)
         index.copy_to(self._target)
 
         named = {listed.file.path.name for listed in files}
@@ -89,7 +89,7 @@ class LogCopy:
             if path.name not in named:
                 path.unlink()
         for listed in files:
-            self._clear_gaps(listed, index.places(listed.first))
+            self._zero_bytes_between_bodies(listed, index.places(listed.first))
 
         head = HeadFile(self._target, writable=True)
         head.write_position(index.ends().last)
@@ -106,22 +106,22 @@ class LogCopy:
         with self.view() as now:
             return any(copied.get(listed.first, set()) - set(now.places(listed.first)) for listed in now.files())
 
-    def _copy(self, files: Sequence[Current], dropped: bool = False) -> None:
+    def _copy_body_files(self, files: Sequence[Current], skip_dropped_files: bool = False) -> None:
         """Copy files of event payloads.
 
-        dropped: if true, skip files that retention removes during the copying.
+        skip_dropped_files: if true, skip files that retention removes during the copying.
         """
         done = 0
         total = sum(listed.end for listed in files)
         for listed in files:
             try:
-                self._extend_copy(listed, done, total)
+                self._append_missing_bytes(listed, done, total)
             except DamagedFile:
-                if not dropped or listed.file.path.exists():
+                if not skip_dropped_files or listed.file.path.exists():
                     raise
             done += listed.end
 
-    def _extend_copy(self, listed: Current, bytes_before: int, bytes_in_all: int) -> None:
+    def _append_missing_bytes(self, listed: Current, bytes_before: int, bytes_in_all: int) -> None:
         """Append the missing bytes of a payload file to its copy.
 
         listed: the payload file, and the end of its last payload.
@@ -142,7 +142,7 @@ class LogCopy:
             copy.flush()
             os.fsync(copy.fileno())
 
-    def _clear_gaps(self, listed: Current, places: Sequence[tuple[int, int]]) -> None:
+    def _zero_bytes_between_bodies(self, listed: Current, places: Sequence[tuple[int, int]]) -> None:
         """Overwrite the bytes that belong to no event payload with zeros.
 
         listed: the file.

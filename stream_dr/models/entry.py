@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, InsufficientStorage, SourceMissing, StreamDRError
 
-PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, ForeignFile, InsufficientStorage)
+RETRIED_ERRORS: tuple[type[StreamDRError], ...] = (
+    SourceMissing,
+    DamagedShard,
+    DamagedFile,
+    ForeignFile,
+    InsufficientStorage,
+)
 """Errors that files or the disk cause, and not an event.
 
 If a model failed with one of these errors, a restart tries the model again.
@@ -29,7 +35,7 @@ class ModelFailure(NamedTuple):
     message: str
 
     @classmethod
-    def of(cls, position: int, error: Exception) -> "ModelFailure":
+    def from_error(cls, position: int, error: Exception) -> "ModelFailure":
         """Return the failure for an event that raised an error.
 
         position: position of the event in the log.
@@ -39,9 +45,9 @@ class ModelFailure(NamedTuple):
         return cls(position, code, f"{type(error).__name__}: {error}")
 
     @property
-    def is_retried(self) -> bool:
+    def is_retried_on_restart(self) -> bool:
         """True if a restart tries the model again."""
-        return self.code in {error.code for error in PASSING}
+        return self.code in {error.code for error in RETRIED_ERRORS}
 
 
 class PublishPolicy(NamedTuple):

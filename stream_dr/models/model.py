@@ -37,8 +37,8 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
-from stream_dr.models.saved import estimator_of, with_defaults
-from stream_dr.models.schema import block_for, class_rows
+from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults
+from stream_dr.models.schema import class_rows, drop_unneeded_targets
 from stream_dr.models.versions import Published, VersionNumbers, Versions, projection_change
 from stream_dr.projection import Linear, Projection, linear_part
 from stream_dr.rows.block import Block
@@ -62,7 +62,7 @@ ModelStatus = Literal["live", "catching_up", "failed"]
 """
 
 
-class Frozen(NamedTuple):
+class FrozenState(NamedTuple):
     """Immutable copy of a model's state.
 
     position: log position of the last event that the state includes.
@@ -78,24 +78,24 @@ class Frozen(NamedTuple):
 
 
 @dataclass
-class Solving:
+class SolveAttempt:
     """Most recent attempt to compute a model's projection from its state.
 
     attempted: log position of the last event that the state includes.
     error: error that the solver raised, or None.
-    under_way: True while a projection is being computed and published.
+    is_running: True while a projection is being computed and published.
     ended_at: time (time.monotonic) at which the attempt ended.
     seconds: number of seconds that the attempt took.
     """
 
-    attempted: int
+    attempted_position: int
     error: Exception | None = None
-    under_way: bool = False
+    is_running: bool = False
     ended_at: MonotonicTime = field(default_factory=time.monotonic)
     seconds: float = 0.0
 
 
-class SnapshotMark(NamedTuple):
+class SnapshotContents(NamedTuple):
     """Contents of a model's newest snapshot (file with the model's state).
 
     position: log position of the last event that the state includes.
@@ -201,11 +201,11 @@ class Model:
     (4, ('a', 'b'))
     """
 
-    def __init__(self, entry: Entry, keep: int, reserve: Callable[[int, int], None]) -> None:
+    def __init__(self, entry: Entry, max_versions: int, store_version_ceiling: Callable[[int, int], None]) -> None:
         refused: InvalidParameter | None = None
         try:
-            self.spec = with_defaults(entry.spec)
-            self.estimator: Estimator = estimator_of(self.spec)
+            self.spec = fill_spec_defaults(entry.spec)
+            self.estimator: Estimator = estimator_from_spec(self.spec)
         except InvalidParameter as e:
             # The parameters were valid in another release. Only this model fails, and the process
             # goes on.
@@ -229,10 +229,10 @@ class Model:
         self.learning_time = LearningTime()
 
         self.published: Published | None = None
-        self.versions = Versions(keep)
-        self.version_numbers = VersionNumbers(entry.version_ceiling, partial(reserve, entry.id))
-        self.solving = Solving(attempted=start - 1)
-        self.last_snapshot = SnapshotMark(start - 1, 0)
+        self.versions = Versions(max_versions)
+        self.version_numbers = VersionNumbers(entry.version_ceiling, partial(store_version_ceiling, entry.id))
+        self.solving = SolveAttempt(attempted_position=start - 1)
+        self.last_snapshot = SnapshotContents(start - 1, 0)
 
         # A thread holds this lock while it applies an event or freezes the state.
         self._learning = threading.Lock()
@@ -277,7 +277,7 @@ class Model:
         with self._learning:
             try:
                 if block is not None:
-                    self.accumulator.add(block_for(self.estimator, block))
+                    self.accumulator.add(drop_unneeded_targets(self.estimator, block))
             except Exception as e:
                 self.fail(position, e)
                 raise
@@ -318,7 +318,7 @@ class Model:
 
         position: position of the event that raised the error.
         """
-        return self.set_failure(ModelFailure.of(position, error))
+        return self.set_failure(ModelFailure.from_error(position, error))
 
     def set_failure(self, failure: ModelFailure) -> ModelFailure:
         """Mark the model as failed for a stored reason.
@@ -329,13 +329,13 @@ class Model:
         self.failure = failure
         return failure
 
-    def set_log_end(self, log_end: int, names: tuple[str, ...] | None) -> None:
+    def set_log_end(self, log_end: int, column_names: tuple[str, ...] | None) -> None:
         """Set the log's last position and the names of its columns.
 
-        names: names of the columns. None does not change the present names.
+        column_names: names of the columns. None does not change the present names.
         """
         self.log_end = log_end
-        self.names = names or self.names
+        self.names = column_names or self.names
 
     def set_policies(self, publish: PublishPolicy | None, refine: RefinePolicy | None) -> None:
         """Set the policies for publishing and refining.
@@ -345,20 +345,20 @@ class Model:
         self.policy = publish or self.policy
         self.refine_policy = refine or self.refine_policy
 
-    def begin_refine(self, rows: int | None = None) -> None:
+    def note_refine_start(self, refined_rows: int | None = None) -> None:
         """Store in `last_refine` that a refine of the model starts now.
 
-        rows: number of rows that the refine includes. None stands for all rows learned.
+        refined_rows: number of rows that the refine includes. None stands for all rows learned.
         """
-        self.last_refine = (self.rows if rows is None else rows, time.monotonic())
+        self.last_refine = (self.rows if refined_rows is None else refined_rows, time.monotonic())
 
-    def restore_published(self, published: Published | None, next_version: int = 0) -> None:
+    def restore_published(self, published: Published | None, least_next_version: int = 0) -> None:
         """Publish a projection again that was published before a restart.
 
         published: the projection. None if no projection was published.
-        next_version: smallest version number that the next new projection may get.
+        least_next_version: smallest version number that the next new projection may get.
         """
-        self.version_numbers.skip_to(next_version)
+        self.version_numbers.skip_to(least_next_version)
         if published is not None:
             self.version_numbers.skip_to(published.version + 1)
             self.versions.add(published)
@@ -401,7 +401,7 @@ class Model:
         return self.policy is None or self.policy.auto_publishes
 
     @property
-    def subtracts(self) -> bool:
+    def can_subtract_rows(self) -> bool:
         """True if rows can be subtracted from the state.
 
         The state must be a sum over rows, in which older rows have the same weight as new rows.
@@ -409,7 +409,7 @@ class Model:
         return self.estimator.additive and self.estimator.decay == 1.0
 
     @property
-    def is_snapshotted(self) -> bool:
+    def snapshot_has_published(self) -> bool:
         """True if the last snapshot file contains the published projection."""
         return self.last_snapshot.version == self.published_version
 
@@ -420,7 +420,7 @@ class Model:
         must be of a later position. Or it must be of the same position and contain the published
         projection.
         """
-        return position < self.last_snapshot.position + (1 if self.is_snapshotted else 0)
+        return position < self.last_snapshot.position + (1 if self.snapshot_has_published else 0)
 
     @property
     def stale_rows(self) -> int:
@@ -428,7 +428,7 @@ class Model:
         return max(0, self.rows - (self.published.rows if self.published else 0))
 
     @property
-    def refine_due(self) -> MonotonicTime:
+    def refine_due_at(self) -> MonotonicTime:
         """Time (time.monotonic) at which the refine policy asks for a refine.
 
         Infinity if the policy asks for none before the model learns more rows.
@@ -448,7 +448,7 @@ class Model:
         )
 
     @property
-    def stale(self) -> bool:
+    def needs_publishing(self) -> bool:
         """True if learned rows are missing in the published projection.
 
         False if the published projection is refined. A refined projection stays published until
@@ -458,7 +458,7 @@ class Model:
             return False
         return self.published is None or self.published.position < self.position
 
-    def includes(self, position: int) -> bool:
+    def is_up_to_date_to(self, position: int) -> bool:
         """Return True if the event at `position` is learned and published.
 
         It is enough that the event is learned in two cases:
@@ -467,9 +467,9 @@ class Model:
           is refined again, even without the event.
         * The model has no rows.
         """
-        return self.position >= position and (not self.stale or self.published_to(position))
+        return self.position >= position and (not self.needs_publishing or self.published_includes(position))
 
-    def published_to(self, position: int) -> bool:
+    def published_includes(self, position: int) -> bool:
         """Return True if the published projection includes an event.
 
         position: position of the event in the log.
@@ -487,7 +487,7 @@ class Model:
         Returns None if neither is the case.
         """
         failure = self.failure
-        if failure is None and self.solving.error is not None and position <= self.solving.attempted:
+        if failure is None and self.solving.error is not None and position <= self.solving.attempted_position:
             failure = self.publish_failure
         if failure is None:
             return None
@@ -496,7 +496,7 @@ class Model:
         why = "the log has the details" if failure.code == "internal" else failure.message
         return f"model {self.name!r} {what} at position {failure.position} ({failure.code}): {why}"
 
-    def freeze(self) -> Frozen:
+    def freeze(self) -> FrozenState:
         """Return an immutable copy of the current state.
 
         All threads may call this method. Raises ModelFailed if the model has failed, because the
@@ -505,27 +505,29 @@ class Model:
         with self._learning:
             if self.failure is not None:
                 raise self.failure_error(self.failure)
-            return Frozen(self.accumulator.freeze(), self.position, self.rows, max(self.position, self.unlearn_horizon))
+            return FrozenState(
+                self.accumulator.freeze(), self.position, self.rows, max(self.position, self.unlearn_horizon)
+            )
 
-    def publish(self, frozen: Frozen) -> Published:
+    def publish(self, frozen: FrozenState) -> Published:
         """Compute the projection of a frozen state, and publish it.
 
         If several threads call this method, they run one after the other. If the projection cannot
         be computed, the error is raised and the model does not change.
         """
         with self._solve_lock:
-            return self._swap(self.estimator.solve(frozen.state), frozen)
+            return self._orient_and_publish(self.estimator.solve(frozen.state), frozen)
 
-    def begin_publishing(self) -> Frozen:
-        """Return the state for `try_to_publish`, and set `solving.under_way`.
+    def freeze_and_mark_solving(self) -> FrozenState:
+        """Return the state for `try_to_publish`, and set `solving.is_running`.
 
         The caller must pass the state to `try_to_publish`, and call this method again only after
         `try_to_publish` has returned.
         """
-        self.solving.under_way = True
+        self.solving.is_running = True
         return self.freeze()
 
-    def try_to_publish(self, frozen: Frozen) -> Published | None:
+    def try_to_publish(self, frozen: FrozenState) -> Published | None:
         """Compute the projection of a frozen state, and publish it.
 
         Returns None and publishes nothing in these cases:
@@ -541,20 +543,20 @@ class Model:
                 current = self.published
                 if current is not None and (current.refined_at is not None or current.position >= frozen.position):
                     return None
-                published = self._swap(self.estimator.solve(frozen.state), frozen)
+                published = self._orient_and_publish(self.estimator.solve(frozen.state), frozen)
 
             self.solving.error = None
             return published
         except Exception as e:
-            self._store_solve_error(frozen.position, e)
+            self._log_and_store_solve_error(frozen.position, e)
             return None
         finally:
-            self.solving.attempted = max(self.solving.attempted, frozen.position)
+            self.solving.attempted_position = max(self.solving.attempted_position, frozen.position)
             self.solving.ended_at = time.monotonic()
             self.solving.seconds = self.solving.ended_at - started
-            self.solving.under_way = False
+            self.solving.is_running = False
 
-    def publish_refined(self, projection: Projection, frozen: Frozen, residual: float) -> Published:
+    def publish_refined(self, projection: Projection, frozen: FrozenState, residual: float) -> Published:
         """Publish a refined projection of a frozen state.
 
         A refined projection was computed by further passes over the rows. It stays published until
@@ -564,7 +566,7 @@ class Model:
         residual: relative residual of the refined solution.
         """
         with self._solve_lock:
-            published = self._swap(projection, frozen, residual)
+            published = self._orient_and_publish(projection, frozen, residual)
         self.solving.error = None
         return published
 
@@ -576,7 +578,7 @@ class Model:
         """
         if self.solving.error is None:
             return None
-        return ModelFailure.of(self.solving.attempted, self.solving.error)
+        return ModelFailure.from_error(self.solving.attempted_position, self.solving.error)
 
     @property
     def state(self) -> str:
@@ -586,7 +588,7 @@ class Model:
         """
         return "failed_to_publish" if self.status == "live" and self.solving.error is not None else self.status
 
-    def _store_solve_error(self, position: int, error: Exception) -> None:
+    def _log_and_store_solve_error(self, position: int, error: Exception) -> None:
         """Store the error of the last attempt to publish.
 
         The error is logged if its message differs from the message of the stored error. The
@@ -603,7 +605,9 @@ class Model:
         # The traceback of an error refers to the state, which would stay in memory with the error.
         self.solving.error = without_frames(error)
 
-    def _swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
+    def _orient_and_publish(
+        self, projection: Projection, frozen: FrozenState, residual: float | None = None
+    ) -> Published:
         """Orient a projection, give it a version number, and publish it.
 
         The components get the order and signs of the last published components.
@@ -641,13 +645,14 @@ class Model:
         self.solving.ended_at = time.monotonic()
         return published
 
-    def note_snapshot(self, position: int, version: int) -> None:
+    def note_snapshot(self, position: int, projection_version: int) -> None:
         """Store in `last_snapshot` that a snapshot was written.
 
         position: log position of the last event that the snapshot includes.
-        version: version number of the projection in the snapshot, 0 if it has no projection.
+        projection_version: version number of the projection in the snapshot, 0 if it has no
+            projection.
         """
-        self.last_snapshot = SnapshotMark(position, version)
+        self.last_snapshot = SnapshotContents(position, projection_version)
 
     def failure_error(self, failure: ModelFailure) -> ModelFailed:
         """Return the error for a request to a failed model."""
@@ -663,10 +668,10 @@ class Model:
         """
         if self.failure is not None:
             return self.failure_error(self.failure)
-        kind, why = self._unpublished_reason()
+        kind, why = self._unpublished_class_and_text()
         return kind(f"model {self.name!r} {why}")
 
-    def _unpublished_reason(self) -> tuple[type[NotFitted], str]:
+    def _unpublished_class_and_text(self) -> tuple[type[NotFitted], str]:
         """Return class and text of the error of `unpublished_error`."""
         if self.position < self.log_end:
             return CatchingUp, (
@@ -705,11 +710,11 @@ class Model:
             )
         return published
 
-    def describe(self, last: int) -> JsonDict:
+    def describe(self, log_end: int) -> JsonDict:
         """Return a description of the model as a dict for JSON.
 
-        last: last position of the log. The key "lag" is the number of events up to this position
-            that the model has not learned.
+        log_end: last position of the log. The key "lag" is the number of events up to this
+            position that the model has not learned.
         """
         published = self.published
         accumulator = self.accumulator
@@ -724,7 +729,7 @@ class Model:
             "position": self.position,
             "rows": self.rows,
             "rows_skipped": self.rows_skipped,
-            "lag": max(0, last - self.position),
+            "lag": max(0, log_end - self.position),
             "version": self.published_version,
             "versions": self.versions.numbers,
             "published_position": published.position if published else None,

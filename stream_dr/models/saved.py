@@ -24,14 +24,14 @@ from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits
 from stream_dr.models.snapshot_file import (
     Arrays,
-    arrays_under,
-    damaged_contents,
-    file_bytes,
-    packed,
-    packed_projection,
-    projection_of,
+    errors_as_damaged_file,
+    pack_projection,
+    pack_under_prefix,
     read_bytes,
     read_file,
+    safetensors_bytes,
+    select_and_strip_prefix,
+    unpack_projection,
     write_file,
 )
 from stream_dr.statistics.protocol import unpack
@@ -53,33 +53,37 @@ def save(estimator: Any, path: FileName) -> None:
     >>> stream_dr.load("lda.model").n_samples_seen_
     4
     """
-    write_file(Path(path), *_packed_estimator(estimator))
+    write_file(Path(path), *_pack_estimator(estimator))
 
 
-def saved_bytes(estimator: Any) -> bytes:
+def saved_file_bytes(estimator: Any) -> bytes:
     """Return the bytes that `save` writes for an estimator.
 
     Raises UnknownEstimator or InvalidParameter.
     """
-    return file_bytes(*_packed_estimator(estimator))
+    return safetensors_bytes(*_pack_estimator(estimator))
 
 
-def _packed_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
+def _pack_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a saved estimator.
 
     An unfitted estimator has no arrays.
     """
     arrays: Arrays = {}
-    metadata: JsonDict = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
+    metadata: JsonDict = {
+        "kind": "estimator",
+        "spec": spec_to_json(spec_of_estimator(estimator)),
+        "stream_dr": __version__,
+    }
     fitted: FittedState | None = vars(estimator).get("fitted_")
     if fitted is not None:
         # Add the state, then the refined projection and the projection last returned to the user.
-        fitted.check_parameters_unchanged(estimator)
-        arrays, described = packed("state", fitted.accumulator.freeze())
+        fitted.check_fixed_parameters(estimator)
+        arrays, described = pack_under_prefix("state", fitted.accumulator.freeze())
         metadata |= described | {"names": list(fitted.names) if fitted.names else None}
         for name, projection in (("refined", fitted.refined), ("shown", fitted.shown)):
             if projection is not None and (name == "refined" or projection is not fitted.refined):
-                more, metadata[name] = packed_projection(name, projection)
+                more, metadata[name] = pack_projection(name, projection)
                 arrays |= more
     return arrays, metadata
 
@@ -111,22 +115,22 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
 
     estimator: Estimator | KNearest = _unfitted_estimator(what, metadata)
     if "state" in metadata:
-        _check_size(what, estimator, metadata, max_bytes)
-        with damaged_contents(what):
-            estimator.fitted_ = _fitted_state(estimator, arrays, metadata)
+        _check_state_size(what, estimator, metadata, max_bytes)
+        with errors_as_damaged_file(what):
+            estimator.fitted_ = _unpack_fitted_state(estimator, arrays, metadata)
     return estimator
 
 
-def spec_of(estimator: Any) -> Spec:
+def spec_of_estimator(estimator: Any) -> Spec:
     """Return the spec of an estimator, with all its parameters.
 
     Raises UnknownEstimator.
     """
     known = ESTIMATORS if isinstance(estimator, Estimator) else CLASSIFIERS
-    return with_defaults(Spec(known.key_of(estimator), estimator.get_params(deep=False)))
+    return fill_spec_defaults(Spec(known.key_of(estimator), estimator.get_params(deep=False)))
 
 
-def plain_spec(spec: Spec) -> JsonDict:
+def spec_to_json(spec: Spec) -> JsonDict:
     """Return a spec as a dict that can be written as JSON.
 
     Raises InvalidParameter if a parameter is no plain value (str, int, float, bool, dict, list or
@@ -143,7 +147,7 @@ def plain_spec(spec: Spec) -> JsonDict:
     return fields | ({"saved": spec.saved} if spec.saved else {})
 
 
-def every_parameter(spec: Spec) -> JsonDict:
+def all_parameter_values(spec: Spec) -> JsonDict:
     """Return all parameters of a spec, including default values."""
     values = {**spec.defaults, **spec.params}
     if isinstance(spec.params.get("feature_map"), dict):
@@ -151,15 +155,17 @@ def every_parameter(spec: Spec) -> JsonDict:
     return values
 
 
-def estimator_of(spec: Spec) -> Any:
+def estimator_from_spec(spec: Spec) -> Any:
     """Return the unfitted estimator that a spec describes.
 
     Raises UnknownEstimator or InvalidParameter.
     """
-    return make(spec.estimator, every_parameter(spec), CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS)
+    return make(
+        spec.estimator, all_parameter_values(spec), CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS
+    )
 
 
-def stored_spec(fields: JsonDict) -> Spec:
+def spec_from_json(fields: JsonDict) -> Spec:
     """Return the Spec that was stored as a dict.
 
     fields: the stored dict.
@@ -175,7 +181,7 @@ def stored_spec(fields: JsonDict) -> Spec:
     return spec
 
 
-def with_defaults(spec: Spec) -> Spec:
+def fill_spec_defaults(spec: Spec) -> Spec:
     """Return the spec with default values for all parameters not set.
 
     Parameters in `spec.params` are set. The default value of any other parameter is
@@ -185,7 +191,7 @@ def with_defaults(spec: Spec) -> Spec:
 
     Raises UnknownEstimator or InvalidParameter.
     """
-    values = estimator_of(spec).get_params(deep=False)
+    values = estimator_from_spec(spec).get_params(deep=False)
     defaults = {name: value for name, value in values.items() if name not in spec.params}
 
     # Add the default values of the feature map's parameters that are not set.
@@ -197,41 +203,44 @@ def with_defaults(spec: Spec) -> Spec:
     return spec._replace(defaults=defaults)
 
 
-def same_model(known: Spec, spec: Spec) -> bool:
+def same_model(known_spec: Spec, spec: Spec) -> bool:
     """Return True if two specs describe the same model.
 
     The values of all parameters are compared. A parameter that `spec` does not set has the default
-    value that `known` stores. If `known` stores none, the default value of this release is used.
+    value that `known_spec` stores. If `known_spec` stores none, the default value of this release
+    is used.
 
     Raises InvalidParameter.
     """
     # Another estimator, or another kind of feature map, makes another model.
-    maps = {(s.params.get("feature_map") or {}).get("map") for s in (known, spec)}
-    if spec.estimator != known.estimator or len(maps) > 1:
+    maps = {(s.params.get("feature_map") or {}).get("map") for s in (known_spec, spec)}
+    if spec.estimator != known_spec.estimator or len(maps) > 1:
         return False
-    return every_parameter(with_defaults(spec._replace(defaults=known.defaults))) == every_parameter(known)
+    return all_parameter_values(
+        fill_spec_defaults(spec._replace(defaults=known_spec.defaults))
+    ) == all_parameter_values(known_spec)
 
 
-def _unfitted_estimator(what: object, metadata: JsonDict) -> Any:
+def _unfitted_estimator(file_label: object, metadata: JsonDict) -> Any:
     """Return the unfitted estimator that a file's metadata describes.
 
     Raises UnknownEstimator or InvalidParameter. Raises DamagedFile if the metadata has no spec.
 
-    what: path or description of the file, for the message.
+    file_label: path or description of the file, for the message.
     """
-    with damaged_contents(what):
-        spec = stored_spec(metadata["spec"])
-    return estimator_of(with_defaults(spec))
+    with errors_as_damaged_file(file_label):
+        spec = spec_from_json(metadata["spec"])
+    return estimator_from_spec(fill_spec_defaults(spec))
 
 
-def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int | None) -> None:
+def _check_state_size(file_label: object, estimator: Any, metadata: JsonDict, max_bytes: int | None) -> None:
     """Raise LimitExceeded if the state may take more than `max_bytes` bytes.
 
     The bound is computed from the numbers of features and labels in the metadata.
 
-    what: path or description of the file, for the message.
+    file_label: path or description of the file, for the message.
     """
-    with damaged_contents(what):
+    with errors_as_damaged_file(file_label):
         state = metadata["state"]
         # If the rows are in folds, each fold has its own state. All states of folds have the same
         # features and labels, so the size is computed from the first state.
@@ -242,20 +251,20 @@ def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int
     # The error says how to allow a larger state.
     if max_bytes is not None and needed > max_bytes:
         raise LimitExceeded(
-            f"{what} holds a state of {state['n_features']} features and {targets} targets, which may take "
+            f"{file_label} holds a state of {state['n_features']} features and {targets} targets, which may take "
             f"{needed} bytes; at most {max_bytes} are allowed. Allow more: max_bytes of load, max_state_bytes of a service.",
             needed=needed,
             limit=max_bytes,
         )
 
 
-def _fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedState:
+def _unpack_fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedState:
     """Return the state and the last projections of a saved estimator.
 
     Raises DamagedFile, and any error that invalid metadata causes.
     """
     # Read the state and the names of the columns.
-    state = unpack(estimator.state_type, arrays_under("state", arrays), metadata["state"])
+    state = unpack(estimator.state_type, select_and_strip_prefix("state", arrays), metadata["state"])
     names = metadata.get("names") or None
     if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
         raise DamagedFile(f"names are {names!r:.60}; they must be a list of columns' names. Use an older copy.")
@@ -263,11 +272,11 @@ def _fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedS
     # Read the refined projection and the projection last returned to the user.
     fitted = new_fitted_state(estimator, state, tuple(names) if names else None)
     if "refined" in metadata:
-        fitted.refined = fitted.shown = projection_of("refined", arrays, metadata["refined"])
+        fitted.refined = fitted.shown = unpack_projection("refined", arrays, metadata["refined"])
     if "shown" in metadata:
-        fitted.shown = projection_of("shown", arrays, metadata["shown"])
+        fitted.shown = unpack_projection("shown", arrays, metadata["shown"])
     # Only a model's snapshot has a published projection. A saved estimator has none.
     if "published" in metadata:
-        fitted.shown = projection_of("published", arrays, metadata["published"]["projection"])
+        fitted.shown = unpack_projection("published", arrays, metadata["published"]["projection"])
         fitted.refined = fitted.shown if metadata["published"]["refined_at"] is not None else None
     return fitted

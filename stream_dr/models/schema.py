@@ -143,14 +143,14 @@ If the feature map has another kind, the next batch decides the kind in the sche
 """
 
 
-def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | None) -> Schema:
+def extend_by_learned(schema: Schema, learned: Accumulator, column_names: tuple[str, ...] | None) -> Schema:
     """Return the schema, extended by the schema of a saved estimator.
 
     The kind of targets and the labels of the estimator are added. If the stream has no batch yet,
     the names of the estimator's columns are also added.
 
     learned: accumulator of the estimator.
-    names: names of the estimator's columns, or None.
+    column_names: names of the estimator's columns, or None.
 
     Raises TargetKindMismatch or SchemaMismatch. Raises InvalidTargets if the labels have another
     type than the labels of the stream.
@@ -161,9 +161,9 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
             f"the saved estimator has learned {learned.target_kind} targets; this stream's are {schema.target_kind}."
         )
     check_label_type(schema.labels, learned.labels)
-    if names and schema.names and names != schema.names:
+    if column_names and schema.names and column_names != schema.names:
         raise SchemaMismatch(
-            f"the saved estimator has learned the columns {', '.join(names[:5])} …; this stream has "
+            f"the saved estimator has learned the columns {', '.join(column_names[:5])} …; this stream has "
             f"{', '.join(schema.names[:5])} …, in that order. Serve it in another directory."
         )
 
@@ -172,8 +172,8 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
     if table is not None and schema.layout is None:
         kinds = tuple(_FAMILIES.get(column.kind, "") for column in table.columns)
         schema = schema._replace(layout="table", features=len(kinds), names=table.names, kinds=kinds, stated=0)
-    elif names and schema.layout is None:
-        schema = schema._replace(layout="named", features=len(names), names=names, stated=0)
+    elif column_names and schema.layout is None:
+        schema = schema._replace(layout="named", features=len(column_names), names=column_names, stated=0)
 
     # Append the labels that the stream does not have.
     known = set(schema.labels)
@@ -181,7 +181,7 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
     return schema._replace(target_kind=schema.target_kind or learned.target_kind, labels=schema.labels + new)
 
 
-def columns_in_order(block: Block, schema: Schema) -> Block:
+def reorder_columns(block: Block, schema: Schema) -> Block:
     """Return the block with its columns in the stream's order.
 
     A sparse block with fewer columns than declared gets the declared number of columns. Columns of
@@ -190,7 +190,7 @@ def columns_in_order(block: Block, schema: Schema) -> Block:
     Raises SchemaMismatch if the block's columns do not match the stream's columns.
     """
     if schema.layout == "table" or block.table:
-        return _as_table(block, schema)
+        return _arrange_as_table(block, schema)
 
     if schema.names is not None and block.names is not None and block.names != schema.names:
         # Match the columns by name. The block must have exactly the stream's columns.
@@ -217,23 +217,24 @@ def columns_in_order(block: Block, schema: Schema) -> Block:
     return block
 
 
-def check_declared_width(block: Block, stated: int) -> None:
+def check_dense_width(block: Block, declared_width: int) -> None:
     """Raise WidthMismatch if a dense block has an undeclared width.
 
     The width is the number of columns.
 
     Sparse blocks are not checked.
 
-    stated: declared number of columns. 0 if no number is declared, which allows any number.
+    declared_width: declared number of columns. 0 if no number is declared, which allows any
+        number.
     """
-    if stated and not block.sparse and block.features != stated:
+    if declared_width and not block.sparse and block.features != declared_width:
         raise WidthMismatch(
-            f"batch has {block.features} features; {stated} are stated for this stream (by its first shards or "
-            f"n_features). Send {stated} columns, or start another stream."
+            f"batch has {block.features} features; {declared_width} are stated for this stream (by its first shards or "
+            f"n_features). Send {declared_width} columns, or start another stream."
         )
 
 
-def with_table(rows: Rows, schema: Schema) -> Schema:
+def extend_by_table_rows(rows: Rows, schema: Schema) -> Schema:
     """Return the schema, extended by the columns of table rows.
 
     The first batch of a stream decides the columns. The first value of a column decides its kind.
@@ -260,13 +261,13 @@ def with_table(rows: Rows, schema: Schema) -> Schema:
     return schema._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
 
 
-def bytes_needed(estimator: Estimator, schema: Schema) -> int:
+def bound_state_bytes(estimator: Estimator, schema: Schema) -> int:
     """Return the maximum number of bytes of an estimator's state."""
     kinds = dict(zip(schema.names or (), schema.kinds or (), strict=True)) if schema.layout == "table" else None
     return state_bytes(estimator, schema.features, max(1, schema.n_targets), kinds)
 
 
-def missing_table_row(schema: Schema) -> Rows | None:
+def all_missing_table_row(schema: Schema) -> Rows | None:
     """Return a row of a table, with only missing values.
 
     Returns None if the stream is no table.
@@ -286,7 +287,7 @@ def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
     return tuple(name for name in schema.names or () if name not in block.names)
 
 
-def _as_table(block: Block, schema: Schema) -> Block:
+def _arrange_as_table(block: Block, schema: Schema) -> Block:
     """Return the block with the columns of the table.
 
     The columns get the order and kinds that they have in the table. Columns that the block lacks
@@ -298,7 +299,7 @@ def _as_table(block: Block, schema: Schema) -> Block:
     return block._replace(X=rows, names=rows.names)
 
 
-def block_for(estimator: Estimator, block: Block) -> Block:
+def drop_unneeded_targets(estimator: Estimator, block: Block) -> Block:
     """Return the block with only the targets that the estimator needs.
 
     The targets are removed if the estimator is unsupervised, or if no row has a target. If the

@@ -26,39 +26,39 @@ from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRErro
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
 from stream_dr.models.entry import Entry, ModelFailure
-from stream_dr.models.model import Frozen, Model
-from stream_dr.models.saved import load, plain_spec, save, stored_spec, with_defaults
+from stream_dr.models.model import FrozenState, Model
+from stream_dr.models.saved import fill_spec_defaults, load, save, spec_from_json, spec_to_json
 from stream_dr.models.snapshot_file import (
     Arrays,
-    arrays_under,
-    damaged_contents,
-    file_bytes,
-    packed,
-    packed_projection,
-    projection_of,
+    errors_as_damaged_file,
+    pack_projection,
+    pack_under_prefix,
     read_file,
+    safetensors_bytes,
+    select_and_strip_prefix,
+    unpack_projection,
     write_file,
 )
 from stream_dr.models.versions import Published
 from stream_dr.projection import Linear
 from stream_dr.statistics.protocol import Accumulator, State, pack, unpack
 
-SNAPSHOTS_KEPT = 2
+MAX_SNAPSHOTS = 2
 """Number of snapshots stored for each model."""
 
-DAMAGED = ".damaged"
+DAMAGED_SUFFIX = ".damaged"
 """Suffix of the name of a damaged snapshot, in place of ".safetensors"."""
 
-START = "start.saved"
+START_FILE_NAME = "start.saved"
 """Name of the file with the saved estimator that a model started from."""
 
-FAILED = "failed.part"
+FAILED_FILE_NAME = "failed.part"
 """Name of the file with the projection that a failed model had published."""
 
 log = logging.getLogger("stream_dr.snapshot")
 
 
-def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
+def snapshot(model: Model, frozen: FrozenState, directory_path: Path) -> Path:
     """Write a snapshot of a model's frozen state, and return its path.
 
     The newest two snapshots of the model remain, and older snapshots are removed. No snapshot is
@@ -81,26 +81,26 @@ def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
 
         published = model.published
         folder.mkdir(parents=True, exist_ok=True)
-        write_file(path, *_packed_snapshot(model, frozen, published))
+        write_file(path, *_pack_snapshot(model, frozen, published))
         model.note_snapshot(frozen.position, published.version if published else 0)
         failpoint("snapshot.noted")
-        for old in snapshot_files(folder)[SNAPSHOTS_KEPT:]:
+        for old in snapshots_newest_first(folder)[MAX_SNAPSHOTS:]:
             old.unlink(missing_ok=True)
     return path
 
 
-def _packed_snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, JsonDict]:
+def _pack_snapshot(model: Model, frozen: FrozenState, published: Published | None) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a snapshot of a model."""
-    arrays, metadata = packed("state", frozen.state)
+    arrays, metadata = pack_under_prefix("state", frozen.state)
     if published is not None:
-        more, metadata["published"] = _packed_published(published)
+        more, metadata["published"] = _pack_published(published)
         arrays |= more
 
     # A restart checks the spec and the position before it restores the state.
     metadata |= {
         "kind": "model",
         "name": model.name,
-        "spec": plain_spec(model.spec),
+        "spec": spec_to_json(model.spec),
         "position": frozen.position,
         "removed_to": frozen.unlearn_horizon,
         "names": list(model.names) if model.names else None,
@@ -122,7 +122,7 @@ def export_model(model: Model) -> bytes:
     >>> stream_dr.load(stream_dr.export_model(model))
     LDA()
     """
-    return file_bytes(*_packed_snapshot(model, model.freeze(), model.published))
+    return safetensors_bytes(*_pack_snapshot(model, model.freeze(), model.published))
 
 
 def write_published(model: Model, directory_path: Path) -> None:
@@ -136,14 +136,14 @@ def write_published(model: Model, directory_path: Path) -> None:
 
     folder = snapshot_folder(directory_path, model.name, model.id)
     folder.mkdir(parents=True, exist_ok=True)
-    arrays, description = _packed_published(model.published)
+    arrays, description = _pack_published(model.published)
     metadata = {
         "kind": "published",
-        "spec": plain_spec(model.spec),
+        "spec": spec_to_json(model.spec),
         "next_version": model.version_numbers.next,
         "published": description,
     }
-    write_file(folder / FAILED, arrays, metadata)
+    write_file(folder / FAILED_FILE_NAME, arrays, metadata)
 
 
 def restore_published(model: Model, directory_path: Path) -> None:
@@ -152,78 +152,83 @@ def restore_published(model: Model, directory_path: Path) -> None:
     The projection is read from the file that `write_published` writes. If the file does not exist
     or cannot be read, nothing is published and a warning is logged.
     """
-    path = snapshot_folder(directory_path, model.name, model.id) / FAILED
+    path = snapshot_folder(directory_path, model.name, model.id) / FAILED_FILE_NAME
     try:
         arrays, metadata = read_file(path)
-        with damaged_contents(path):
+        with errors_as_damaged_file(path):
             _restore_published_from(model, arrays, metadata)
     except StreamDRError as e:
         log.warning("%s passed over (%s): %s", path, e.code, e)
 
 
-def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int, writable: bool) -> None:
+def restore_model(
+    model: Model, entry: Entry, directory_path: Path, log_first: int, log_last: int, may_rename_damaged: bool
+) -> None:
     """Restore a model's state and projection after a restart.
 
     model: new Model object, which has learned nothing.
     entry: the model's row in the directory's table of models.
-    path: path of the directory.
-    first: position of the first event in the log.
-    last: position of the last event in the log.
-    writable: True if damaged snapshots may be renamed.
+    directory_path: path of the directory.
+    log_first: position of the first event in the log.
+    log_last: position of the last event in the log.
+    may_rename_damaged: True if damaged snapshots may be renamed.
 
     Raises HistoryGone if events that the model needs are no longer in the log.
     """
     # A model whose parameters are invalid in this release has already failed.
     if model.failure is not None:
-        restore_published(model, path)
+        restore_published(model, directory_path)
         return
 
-    restored = restore(model, path, last, writable)
-    if not restored and not model.subtracts:
+    restored = restore_newest_snapshot(model, directory_path, log_last, may_rename_damaged)
+    if not restored and not model.can_subtract_rows:
         # The model learns the log from the start and cannot subtract rows. So skip the rows that
         # unlearn events remove.
-        model.set_unlearn_horizon(last)
+        model.set_unlearn_horizon(log_last)
     if model.published is not None and model.published.refined_at is not None:
-        model.begin_refine(model.published.rows)
+        model.note_refine_start(model.published.rows)
 
     # Decide whether the model has failed, is live, or must catch up.
     if entry.failure is not None:
         model.set_failure(entry.failure)
-        restore_published(model, path)
+        restore_published(model, directory_path)
     elif model.spec.saved is not None and not restored:
         why = "the saved estimator that it began with cannot be read; restore the directory from a copy"
         model.set_failure(ModelFailure(entry.start, DamagedFile.code, why))
-    elif model.position + 1 < first:
-        raise HistoryGone(f"no usable snapshot, and events before position {first} are no longer kept")
-    elif model.position >= last:
+    elif model.position + 1 < log_first:
+        raise HistoryGone(f"no usable snapshot, and events before position {log_first} are no longer kept")
+    elif model.position >= log_last:
         model.live()
 
 
-def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bool:
-    """Restore a model's newest valid snapshot at or before position `last`.
+def restore_newest_snapshot(model: Model, directory_path: Path, log_last: int, may_rename_damaged: bool) -> bool:
+    """Restore a model's newest valid snapshot at or before position `log_last`.
 
     If there is no valid snapshot, the saved estimator that the model started from is restored.
     Returns False if there is neither a valid snapshot nor a saved estimator.
 
-    last: position of the last event in the log.
-    writable: True to rename damaged snapshots, so that they do not count as stored snapshots.
+    log_last: position of the last event in the log.
+    may_rename_damaged: True to rename damaged snapshots, so that they do not count as stored
+        snapshots.
     """
     # Try the snapshots, newest first. The reason why a snapshot cannot be used is logged.
-    for path in snapshot_files(snapshot_folder(directory_path, model.name, model.id)):
+    for path in snapshots_newest_first(snapshot_folder(directory_path, model.name, model.id)):
         try:
-            with damaged_contents(path):
-                _restore_from_file(model, path, last)
+            with errors_as_damaged_file(path):
+                _restore_from_file(model, path, log_last)
         except StreamDRError as e:
             log.warning("snapshot %s passed over (%s): %s", path, e.code, e)
-            if writable and isinstance(e, DamagedFile | ForeignFile):
-                path.replace(path.with_suffix(DAMAGED))
+            if may_rename_damaged and isinstance(e, DamagedFile | ForeignFile):
+                path.replace(path.with_suffix(DAMAGED_SUFFIX))
         else:
             return True
 
     # There is no valid snapshot. Start again from the saved estimator, if there is one.
     if model.spec.saved is not None:
         try:
-            start_from_saved(model, load(start_file(directory_path, model.name, model.id), max_bytes=None))
+            adopt_saved_estimator(
+                model, load(start_estimator_path(directory_path, model.name, model.id), max_bytes=None)
+            )
         except StreamDRError as e:
             log.warning("model %s cannot begin (%s): %s", model.name, e.code, e)
         else:
@@ -231,7 +236,7 @@ def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bo
     return False
 
 
-def start_from_saved(model: Model, estimator: Any) -> None:
+def adopt_saved_estimator(model: Model, estimator: Any) -> None:
     """Let a model continue from a saved estimator.
 
     The estimator's projection is published. The estimator does not change.
@@ -256,15 +261,15 @@ def start_from_saved(model: Model, estimator: Any) -> None:
     )
 
 
-def write_start(estimator: Estimator, directory_path: Path, name: str, id: int) -> None:
+def write_start_estimator(estimator: Estimator, directory_path: Path, model_name: str, model_id: int) -> None:
     """Write the saved estimator that a model starts from.
 
     The file is durable when the function returns. Raises InsufficientStorage.
 
-    name: name of the model.
-    id: id of the model.
+    model_name: name of the model.
+    model_id: id of the model.
     """
-    path = start_file(directory_path, name, id)
+    path = start_estimator_path(directory_path, model_name, model_id)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         save(estimator, path)
@@ -276,7 +281,7 @@ def write_start(estimator: Estimator, directory_path: Path, name: str, id: int) 
         raise
 
 
-def first_accumulator(model: Model, directory_path: Path) -> Accumulator:
+def accumulator_at_start(model: Model, directory_path: Path) -> Accumulator:
     """Return an accumulator with the state before the model's first event.
 
     The accumulator is empty unless the model started from a saved estimator. Raises the errors of
@@ -285,41 +290,41 @@ def first_accumulator(model: Model, directory_path: Path) -> Accumulator:
     if model.spec.saved is None:
         return model.estimator.accumulator()
 
-    saved = load(start_file(directory_path, model.name, model.id), max_bytes=None)
+    saved = load(start_estimator_path(directory_path, model.name, model.id), max_bytes=None)
     return model.estimator.accumulator(saved.fitted().accumulator.freeze())
 
 
-def start_file(directory_path: Path, name: str, id: int) -> Path:
+def start_estimator_path(directory_path: Path, model_name: str, model_id: int) -> Path:
     """Return the path of the file with a model's saved estimator.
 
     The file exists only if the model started from a saved estimator.
 
-    name: name of the model.
-    id: id of the model.
+    model_name: name of the model.
+    model_id: id of the model.
     """
-    return snapshot_folder(directory_path, name, id) / START
+    return snapshot_folder(directory_path, model_name, model_id) / START_FILE_NAME
 
 
-def snapshot_folder(directory_path: Path, name: str, id: int) -> Path:
+def snapshot_folder(directory_path: Path, model_name: str, model_id: int) -> Path:
     """Return the path of the folder of a model's snapshots.
 
-    name: name of the model.
-    id: id of the model.
+    model_name: name of the model.
+    model_id: id of the model.
     """
-    return directory_path / "snapshots" / f"{name}.{id}"
+    return directory_path / "snapshots" / f"{model_name}.{model_id}"
 
 
-def snapshot_files(folder: Path) -> list[Path]:
+def snapshots_newest_first(folder: Path) -> list[Path]:
     """Return the paths of a model's snapshots, newest first."""
     return sorted(folder.glob("*.safetensors"), reverse=True)
 
 
-def oldest_snapshot(directory_path: Path, model: Model) -> int:
+def oldest_snapshot_position(directory_path: Path, model: Model) -> int:
     """Return the log position of a model's oldest snapshot file.
 
     If the model has no snapshot, the result is `model.start` − 1.
     """
-    files = snapshot_files(snapshot_folder(directory_path, model.name, model.id))
+    files = snapshots_newest_first(snapshot_folder(directory_path, model.name, model.id))
     return int(files[-1].stem) if files else model.start - 1
 
 
@@ -338,7 +343,7 @@ def remove_snapshots(directory_path: Path, model: Model) -> None:
         shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
 
 
-def snapshot_folders(directory_path: Path) -> list[Path]:
+def all_snapshot_folders(directory_path: Path) -> list[Path]:
     """Return the paths of the snapshot folders of all models."""
     return sorted((directory_path / "snapshots").glob("*"))
 
@@ -366,9 +371,9 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
     """
     # Check that the snapshot is of this model and of this log.
     arrays, metadata = read_file(path)
-    if metadata.get("kind") != "model" or plain_spec(with_defaults(stored_spec(metadata["spec"]))) != plain_spec(
-        model.spec
-    ):
+    if metadata.get("kind") != "model" or spec_to_json(
+        fill_spec_defaults(spec_from_json(metadata["spec"]))
+    ) != spec_to_json(model.spec):
         raise ForeignFile(f"{path} is of another model ({metadata.get('spec')}).")
 
     # Snapshots of earlier releases lack the key "removed_to".
@@ -379,7 +384,7 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
         )
 
     # Restore the state, then the published projection.
-    state: State = unpack(model.estimator.state_type, arrays_under("state", arrays), metadata["state"])
+    state: State = unpack(model.estimator.state_type, select_and_strip_prefix("state", arrays), metadata["state"])
     model.resume(state, metadata["position"], unlearn_horizon)
     model.set_log_end(model.log_end, model.names or (tuple(metadata["names"]) if metadata.get("names") else None))
     _restore_published_from(model, arrays, metadata)
@@ -391,13 +396,13 @@ def _restore_published_from(model: Model, arrays: Arrays, metadata: JsonDict) ->
     published = None
     if "published" in metadata:
         fields = dict(metadata["published"])
-        projection = projection_of("published", arrays, fields.pop("projection"))
+        projection = unpack_projection("published", arrays, fields.pop("projection"))
         published = Published(projection=projection, **fields)
     model.restore_published(published, metadata["next_version"])
 
 
-def _packed_published(published: Published) -> tuple[Arrays, JsonDict]:
+def _pack_published(published: Published) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a published projection."""
-    arrays, metadata = packed_projection("published", published.projection)
+    arrays, metadata = pack_projection("published", published.projection)
     fields = {k: getattr(published, k) for k in ("version", "position", "rows", "refined_at", "residual")}
     return arrays, fields | {"projection": metadata}

@@ -51,12 +51,12 @@ def write_file(path: Path, arrays: Arrays, metadata: JsonDict) -> None:
     Raises InsufficientStorage. If the file does not fit on the disk, the error is raised before
     anything is written.
     """
-    content = file_bytes(arrays, metadata)
+    content = safetensors_bytes(arrays, metadata)
     check_room(path.parent, len(content))
     write_atomically(path, lambda file: file.write(content), "snapshot")
 
 
-def file_bytes(arrays: Arrays, metadata: JsonDict) -> bytes:
+def safetensors_bytes(arrays: Arrays, metadata: JsonDict) -> bytes:
     """Return the bytes of a file with these arrays and metadata."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     contents = {"format": SNAPSHOT_FORMAT, "facts": metadata, "sha256": arrays_digest(arrays, canonical_json(metadata))}
@@ -82,7 +82,7 @@ def read_file(path: Path) -> tuple[Arrays, JsonDict]:
     except _UNREADABLE as e:
         with path.open("rb") as head:
             raise _unreadable_error(str(path), head.read(1 << 20), str(e)) from e
-    return arrays, _checked_metadata(str(path), arrays, file_metadata)
+    return arrays, _check_and_parse_metadata(str(path), arrays, file_metadata)
 
 
 def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
@@ -99,10 +99,10 @@ def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
     # `load` does not return the header with the metadata. The first 8 bytes of the content are the
     # length of the header, which follows.
     length = int.from_bytes(content[:8], "little")
-    return arrays, _checked_metadata(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
+    return arrays, _check_and_parse_metadata(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
 
 
-def packed(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
+def pack_under_prefix(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
     """Pack a state or projection into arrays and metadata.
 
     Each array's name begins with the prefix. The metadata has one key, the prefix. Its value
@@ -112,35 +112,35 @@ def packed(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
     return {f"{prefix}.{name}": array for name, array in arrays.items()}, {prefix: description}
 
 
-def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, JsonDict]:
+def pack_projection(prefix: str, projection: Projection) -> tuple[Arrays, JsonDict]:
     """Pack a projection into arrays and metadata.
 
-    `projection_of` unpacks them. Each array's name begins with the prefix.
+    `unpack_projection` unpacks them. Each array's name begins with the prefix.
     """
-    arrays, metadata = packed(prefix, projection)
+    arrays, metadata = pack_under_prefix(prefix, projection)
     return arrays, {"class": type(projection).__name__, "fields": metadata[prefix]}
 
 
-def projection_of(prefix: str, arrays: Arrays, metadata: JsonDict) -> Projection:
+def unpack_projection(prefix: str, arrays: Arrays, metadata: JsonDict) -> Projection:
     """Return a projection from its packed arrays and metadata.
 
     Raises DamagedFile, and the errors of `unpack`.
     """
     kinds = {"Linear": Linear, "Columns": Columns, **STATES}
-    projection = unpack(kinds[metadata["class"]], arrays_under(prefix, arrays), metadata["fields"])
+    projection = unpack(kinds[metadata["class"]], select_and_strip_prefix(prefix, arrays), metadata["fields"])
     if not isinstance(projection, Projection):
         raise DamagedFile(f"{prefix} is {type(projection).__name__}; it must be a projection. Use an older copy.")
     return projection
 
 
 @contextmanager
-def damaged_contents(what: object) -> Iterator[None]:
+def errors_as_damaged_file(file_label: object) -> Iterator[None]:
     """Raise DamagedFile in place of an unexpected error in the with-block.
 
     Errors that say why a file cannot be used (DamagedFile, ForeignFile, SourceMissing and
     UnknownFormat), MemoryError and OSError are raised unchanged.
 
-    what: path or description of the file, for the message.
+    file_label: path or description of the file, for the message.
     """
     # The contents of a damaged file may be anything, so reading them may raise any error.
     try:
@@ -148,10 +148,12 @@ def damaged_contents(what: object) -> Iterator[None]:
     except (DamagedFile, ForeignFile, SourceMissing, UnknownFormat, MemoryError, OSError):
         raise
     except Exception as e:
-        raise DamagedFile(f"{what} does not hold what it says ({type(e).__name__}: {e}). Use an older copy.") from e
+        raise DamagedFile(
+            f"{file_label} does not hold what it says ({type(e).__name__}: {e}). Use an older copy."
+        ) from e
 
 
-def arrays_under(prefix: str, arrays: Arrays) -> Arrays:
+def select_and_strip_prefix(prefix: str, arrays: Arrays) -> Arrays:
     """Return the arrays whose names begin with a prefix.
 
     The keys of the result are the names without the prefix.
@@ -176,56 +178,56 @@ def arrays_digest(arrays: Arrays, text: str = "") -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         total.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-        total.update(_bytes(array))
+        total.update(_array_buffer(array))
     return total.hexdigest()
 
 
-def _bytes(array: np.ndarray) -> memoryview | bytes:
+def _array_buffer(array: np.ndarray) -> memoryview | bytes:
     """Return a C-ordered array's bytes without copying them."""
     return array.data.cast("B") if array.size else b""
 
 
-def _checked_metadata(what: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> JsonDict:
+def _check_and_parse_metadata(file_label: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> JsonDict:
     """Check a file's format and checksum, and return its metadata."""
-    contents = _parse_metadata(what, (file_metadata or {}).get(KEY))
+    contents = _parse_metadata(file_label, (file_metadata or {}).get(KEY))
     if arrays_digest(arrays, canonical_json(contents["facts"])) != contents.get("sha256"):
-        raise DamagedFile(f"{what}: its bytes are not those its checksum names. Use an older copy.")
+        raise DamagedFile(f"{file_label}: its bytes are not those its checksum names. Use an older copy.")
     metadata: JsonDict = contents["facts"]
     return metadata
 
 
-def _parse_metadata(path: str, text: str | None) -> JsonDict:
+def _parse_metadata(file_label: str, metadata_text: str | None) -> JsonDict:
     """Parse a file's JSON metadata, and check the format.
 
-    text: JSON text in the file's metadata. None if another program has written the file.
+    metadata_text: JSON text in the file's metadata. None if another program has written the file.
     """
-    if text is None:
-        raise ForeignFile(f"{path} was not written by stream_dr; name a file of its save or a snapshot.")
+    if metadata_text is None:
+        raise ForeignFile(f"{file_label} was not written by stream_dr; name a file of its save or a snapshot.")
 
     # The text may be anything if the file is damaged.
     try:
-        contents: JsonDict = json.loads(text)
+        contents: JsonDict = json.loads(metadata_text)
         version = contents["format"]
         if not isinstance(contents["facts"], dict):
             raise TypeError("its facts are no object")
     except (ValueError, TypeError, KeyError, RecursionError) as e:
-        raise DamagedFile(f"{path}: its metadata cannot be read ({e}). Use an older copy.") from e
+        raise DamagedFile(f"{file_label}: its metadata cannot be read ({e}). Use an older copy.") from e
 
     # A file of another version of the format may have other arrays and metadata.
     if version != SNAPSHOT_FORMAT:
         raise UnknownFormat(
-            f"{path} is of format {version}; this version reads format {SNAPSHOT_FORMAT}. Use the version it is from."
+            f"{file_label} is of format {version}; this version reads format {SNAPSHOT_FORMAT}. Use the version it is from."
         )
     return contents
 
 
-def _unreadable_error(path: str, head: bytes, reason: str) -> DamagedFile | ForeignFile:
+def _unreadable_error(file_label: str, first_bytes: bytes, reason: str) -> DamagedFile | ForeignFile:
     """Return the error for a file that cannot be read.
 
     The error is DamagedFile if this library has written the file, and ForeignFile if not.
 
-    head: first bytes of the file.
+    first_bytes: first bytes of the file.
     """
-    if f'"{KEY}"'.encode() in head:
-        return DamagedFile(f"{path} is damaged ({reason}). Use an older copy.")
-    return ForeignFile(f"{path} was not written by stream_dr ({reason}); name a file of its save or a snapshot.")
+    if f'"{KEY}"'.encode() in first_bytes:
+        return DamagedFile(f"{file_label} is damaged ({reason}). Use an older copy.")
+    return ForeignFile(f"{file_label} was not written by stream_dr ({reason}); name a file of its save or a snapshot.")

@@ -10,17 +10,17 @@ from stream_dr.projection import Columns, Linear, Mapped, Orientable, Projection
 from stream_dr.readout import Readout
 from stream_dr.solve.orientation import least_squares_map, matching_feature_indices, move_rows
 
-MOST_BYTES = 64 << 20
+MAX_VERSION_BYTES = 64 << 20
 """Number of bytes of one model's projections above which older versions are dropped.
 
 The newest two versions are never dropped.
 """
 
-RESERVED = 1_000
+RESERVED_NUMBERS = 1_000
 """Number of version numbers that are reserved on disk at a time."""
 
 
-class Change(NamedTuple):
+class ProjectionChange(NamedTuple):
     """Linear map from one projection's output to another's.
 
     z_new ≈ z_old · map + offset, for the projected rows z_old (p_old,) and z_new (p_new,).
@@ -53,7 +53,7 @@ class Published(NamedTuple):
     position: int
     projection: Projection
     rows: int = 0
-    change: Change | None = None
+    change: ProjectionChange | None = None
     refined_at: int | None = None
     residual: float | None = None
 
@@ -83,19 +83,22 @@ class Versions:
     One thread at a time adds projections. All threads may read.
     """
 
-    def __init__(self, most: int, most_bytes: int = MOST_BYTES) -> None:
-        self._published: deque[Published] = deque(maxlen=most)
-        self._most_bytes = most_bytes
+    def __init__(self, max_versions: int, max_bytes: int = MAX_VERSION_BYTES) -> None:
+        self._published: deque[Published] = deque(maxlen=max_versions)
+        self._max_bytes = max_bytes
 
     def add(self, published: Published) -> None:
         """Add a projection, and drop the oldest if necessary."""
         self._published.append(published)
-        while len(self._published) > 2 and sum(_array_bytes(p.projection) for p in self._published) > self._most_bytes:
+        while (
+            len(self._published) > 2
+            and sum(_nested_array_bytes(p.projection) for p in self._published) > self._max_bytes
+        ):
             self._published.popleft()
 
-    def find(self, number: int) -> Published | None:
+    def find(self, version: int) -> Published | None:
         """Return the projection with a version number, or None."""
-        return next((published for published in tuple(self._published) if published.version == number), None)
+        return next((published for published in tuple(self._published) if published.version == version), None)
 
     @property
     def numbers(self) -> list[int]:
@@ -123,24 +126,24 @@ class VersionNumbers:
         The next number.
     """
 
-    def __init__(self, ceiling: int, store: Callable[[int], None]) -> None:
-        self.next = ceiling + 1
-        self._ceiling = ceiling
-        self._store = store
+    def __init__(self, stored_ceiling: int, store_ceiling: Callable[[int], None]) -> None:
+        self.next = stored_ceiling + 1
+        self._ceiling = stored_ceiling
+        self._store = store_ceiling
 
     def take(self) -> int:
         """Return the next number."""
         number = self.next
         if number > self._ceiling:
-            self._set_ceiling(number + RESERVED - 1)
+            self._set_ceiling(number + RESERVED_NUMBERS - 1)
         self.next = number + 1
         return number
 
-    def skip_to(self, number: int) -> None:
+    def skip_to(self, least_number: int) -> None:
         """Make `take` return only this number and larger numbers."""
-        self.next = max(self.next, number)
+        self.next = max(self.next, least_number)
 
-    def release(self) -> None:
+    def release_unused(self) -> None:
         """Lower the stored ceiling to the last returned number.
 
         Call this when the process ends normally, after the last snapshot.
@@ -153,39 +156,39 @@ class VersionNumbers:
         self._ceiling = ceiling
 
 
-def _array_bytes(value: object) -> int:
+def _nested_array_bytes(value: object) -> int:
     """Return the number of bytes of nested arrays."""
     if isinstance(value, np.ndarray):
         return value.nbytes
-    return sum(map(_array_bytes, value)) if isinstance(value, tuple) else 0
+    return sum(map(_nested_array_bytes, value)) if isinstance(value, tuple) else 0
 
 
-def projection_change(old: Projection, new: Projection) -> Change | None:
+def projection_change(old_projection: Projection, new_projection: Projection) -> ProjectionChange | None:
     """Return the linear map between two projections' outputs.
 
     The map converts rows that the old projection projected into rows of the new projection.
 
     Returns None if one of the two projections is not linear.
     """
-    before, after = linear_part(old), linear_part(new)
+    before, after = linear_part(old_projection), linear_part(new_projection)
     if before is None or after is None:
         return None
 
     # The feature maps of the two projections may make different columns. Match the columns.
-    columns = matching_feature_indices(old, new)
+    columns = matching_feature_indices(old_projection, new_projection)
     map_, residual = least_squares_map(move_rows(before.loadings, columns), after.loadings)
-    shift = _mean_at(before, columns, len(after.mean)) - after.mean
-    return Change(map_, shift @ after.loadings, residual)
+    shift = _mean_in_new_order(before, columns, len(after.mean)) - after.mean
+    return ProjectionChange(map_, shift @ after.loadings, residual)
 
 
-def _mean_at(projection: Linear, at: np.ndarray, width: int) -> np.ndarray:
+def _mean_in_new_order(projection: Linear, new_indices: np.ndarray, n_columns: int) -> np.ndarray:
     """Return a projection's mean (width,) in a new column order.
 
-    at: (columns,) new index of each column. Columns whose new index is `width` or more are
-        dropped.
-    width: number of columns of the result. Columns without an old value are 0.
+    new_indices: (columns,) new index of each column. Columns whose new index is `n_columns` or
+        more are dropped.
+    n_columns: number of columns of the result. Columns without an old value are 0.
     """
-    wide = np.zeros(width)
-    moved = move_rows(projection.mean, at[: len(projection.mean)])[:width]
+    wide = np.zeros(n_columns)
+    moved = move_rows(projection.mean, new_indices[: len(projection.mean)])[:n_columns]
     wide[: len(moved)] = moved
     return wide

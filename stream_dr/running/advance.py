@@ -35,13 +35,13 @@ from typing import NamedTuple
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Removal, parse_removal
-from stream_dr.directory.history import PAGE, original_numbers, removed_numbers
+from stream_dr.directory.history import PAGE, erased_row_numbers, remaining_row_numbers
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
-from stream_dr.estimators.fitting.mapping import subtracts_exactly
+from stream_dr.estimators.fitting.mapping import can_unlearn_exactly
 from stream_dr.log.event import Event
 from stream_dr.models.model import Model
-from stream_dr.models.schema import block_for, columns_in_order
-from stream_dr.models.snapshot import first_accumulator
+from stream_dr.models.schema import drop_unneeded_targets, reorder_columns
+from stream_dr.models.snapshot import accumulator_at_start
 from stream_dr.rows.block import Block
 from stream_dr.threads import compute_ahead
 
@@ -69,12 +69,12 @@ A rebuild learns the log again without the unlearned rows.
 """
 
 
-def always() -> bool:
+def never_stop() -> bool:
     """Return True, so that no rebuild is stopped."""
     return True
 
 
-class Step(NamedTuple):
+class ParsedEvent(NamedTuple):
     """Event of the log, with its payload parsed.
 
     Attributes
@@ -99,14 +99,14 @@ class Step(NamedTuple):
     gone: Sequence[int] = ()
 
 
-AfterPage = Callable[[Sequence[Step]], bool | None]
+AfterPage = Callable[[Sequence[ParsedEvent]], bool | None]
 """Function that receives a page (a list of events) after all models have applied the page.
 
 It may return True to stop reading the log.
 """
 
 
-class Steps:
+class EventReader:
     """Reads and parses the events of a directory's log.
 
     An instance must be used by one thread only.
@@ -116,42 +116,46 @@ class Steps:
         self._directory = directory
         self._decoder = directory.history.decoder()
 
-    def read(self, after: int, until: int, limit: int = PAGE) -> list[Step]:
+    def read(self, after_position: int, last_position: int, limit: int = PAGE) -> list[ParsedEvent]:
         """Return the next events, parsed.
 
-        after: position of the last event that was already read.
-        until: position of the last event to read.
+        after_position: position of the last event that was already read.
+        last_position: position of the last event to read.
         limit: maximum number of events to return.
 
         If an event cannot be read, its attribute `error` holds the error.
         """
         # Recently appended events are still in memory and need not be parsed again.
         recent = self._directory.recent
-        drafts = [(p, draft) for p, draft in recent.take(after, limit) if p <= until]
+        drafts = [(p, draft) for p, draft in recent.take(after_position, limit) if p <= last_position]
         if drafts:
-            return [_step_or_error(position, partial(self._of_draft, position, draft)) for position, draft in drafts]
-        return self._read_log(after, min(until, recent.first(after, until + 1) - 1), limit)
+            return [
+                _event_or_error(position, partial(self._parse_draft, position, draft)) for position, draft in drafts
+            ]
+        return self._read_events_from_disk(
+            after_position, min(last_position, recent.first(after_position, last_position + 1) - 1), limit
+        )
 
-    def pages(self, after: int, until: int) -> Generator[list[Step], None, None]:
+    def pages(self, after_position: int, last_position: int) -> Generator[list[ParsedEvent], None, None]:
         """Yield all events with after < position ≤ until, in lists.
 
         Each list has at most PAGE events.
         """
-        while after < until and (page := self.read(after, until)):
+        while after_position < last_position and (page := self.read(after_position, last_position)):
             yield page
-            after = page[-1].position
+            after_position = page[-1].position
 
-    def _read_log(self, after: int, until: int, limit: int) -> list[Step]:
+    def _read_events_from_disk(self, after_position: int, last_position: int, max_events: int) -> list[ParsedEvent]:
         """Return the next events from the log on the disk.
 
         The parameters have the meaning that `read` describes.
         """
-        parsed: list[Step] = []
+        parsed: list[ParsedEvent] = []
         remaining_bytes = PAGE_BYTES
         try:
             # Read a page at a time, so that no database cursor stays open between pages.
-            for event in self._directory.log.read(after, until, limit, PAGE_BYTES):
-                parsed.append(_step_or_error(event.position, partial(self._of_event, event)))
+            for event in self._directory.log.read(after_position, last_position, max_events, PAGE_BYTES):
+                parsed.append(_event_or_error(event.position, partial(self._parse_event, event)))
                 remaining_bytes -= parsed[-1].block.nbytes if parsed[-1].block is not None else 0
                 if remaining_bytes <= 0:
                     break
@@ -162,62 +166,62 @@ class Steps:
             raise
         except StreamDRError as e:
             # Read the next event alone, to find out which event cannot be read.
-            if limit > 1:
-                return self._read_log(after, until, 1)
-            return [Step(after + 1, error=e)]
+            if max_events > 1:
+                return self._read_events_from_disk(after_position, last_position, 1)
+            return [ParsedEvent(after_position + 1, error=e)]
         return parsed
 
-    def _of_draft(self, position: int, draft: Draft) -> Step:
+    def _parse_draft(self, position: int, draft: Draft) -> ParsedEvent:
         if draft.block is None:
-            return Step(position, removal=parse_removal(draft.body))
-        return Step(position, columns_in_order(draft.block, self._directory.schema))
+            return ParsedEvent(position, removal=parse_removal(draft.body))
+        return ParsedEvent(position, reorder_columns(draft.block, self._directory.schema))
 
-    def _of_event(self, event: Event) -> Step:
+    def _parse_event(self, event: Event) -> ParsedEvent:
         content = self._decoder.decode(event, self._directory.schema)
         if isinstance(content, dict):
-            return Step(event.position, removal=content)
-        return Step(event.position, content, gone=removed_numbers(event))
+            return ParsedEvent(event.position, removal=content)
+        return ParsedEvent(event.position, content, gone=erased_row_numbers(event))
 
 
-def _step_or_error(position: int, read: Callable[[], Step]) -> Step:
-    """Call `read` and return the parsed event.
+def _event_or_error(position: int, read_event: Callable[[], ParsedEvent]) -> ParsedEvent:
+    """Call `read_event` and return the parsed event.
 
-    If `read` raises an error, return an event that holds the error.
+    If `read_event` raises an error, return an event that holds the error.
     """
     try:
-        return read()
+        return read_event()
     except Exception as e:
-        return Step(position, error=e)
+        return ParsedEvent(position, error=e)
 
 
-def rows_to_learn(steps: Iterable[Step]) -> int:
+def count_rows_to_learn(events: Iterable[ParsedEvent]) -> int:
     """Return the number of rows to learn in the events."""
-    return sum(event.block.rows for event in steps if event.block is not None)
+    return sum(event.block.rows for event in events if event.block is not None)
 
 
 def backfill(
     directory: Directory,
     models: Sequence[Model],
-    until: int,
-    pool: Executor | None = None,
+    last_position: int,
+    learn_pool: Executor | None = None,
     after_page: AfterPage | None = None,
-    rebuild: ShouldContinue | None = always,
+    continue_rebuild: ShouldContinue | None = never_stop,
 ) -> BlockedModels:
     """Apply the log's events to models that are behind.
 
     The log is read once for all models. Each model skips the events that it has already applied.
     The status of a model becomes "failed" if an event cannot be read or applied.
 
-    until: position of the last event to apply.
-    pool: threads in which the models learn in parallel. None: one model after another.
+    last_position: position of the last event to apply.
+    learn_pool: threads in which the models learn in parallel. None: one model after another.
     after_page: called after each page of events. It may return True to stop.
-    rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A rebuild
-        learns the log again without unlearned rows.
+    continue_rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A
+        rebuild learns the log again without unlearned rows.
 
     Returns the models that stopped before an unlearn event, because they need a rebuild that was
     not done. Raises HistoryGone if a model needs events that are no longer in the log.
     """
-    behind = [m for m in models if m.status != "failed" and m.position < until]
+    behind = [m for m in models if m.status != "failed" and m.position < last_position]
     blocked: BlockedModels = []
     if not behind:
         return blocked
@@ -228,9 +232,11 @@ def backfill(
     if start + 1 < first:
         raise HistoryGone(f"events before position {first} are no longer kept; {start + 1} is needed.")
 
-    with closing(compute_ahead(Steps(directory).pages(start, until))) as pages:
+    with closing(compute_ahead(EventReader(directory).pages(start, last_position))) as pages:
         for page in pages:
-            blocked += advance_all([m for m in behind if m not in blocked], page, directory, pool, rebuild)
+            blocked += advance_all(
+                [m for m in behind if m not in blocked], page, directory, learn_pool, continue_rebuild
+            )
             if len(blocked) == len(behind) or (after_page is not None and after_page(page)):
                 break
     return blocked
@@ -238,18 +244,18 @@ def backfill(
 
 def advance_all(
     models: Sequence[Model],
-    steps: Sequence[Step],
+    events: Sequence[ParsedEvent],
     directory: Directory,
-    pool: Executor | None,
-    rebuild: ShouldContinue | None = always,
+    learn_pool: Executor | None,
+    continue_rebuild: ShouldContinue | None = never_stop,
 ) -> BlockedModels:
     """Apply events in order to every model.
 
     The models learn in parallel.
 
-    pool: threads in which the models learn. None: one model after another.
-    rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A rebuild
-        learns the log again without unlearned rows.
+    learn_pool: threads in which the models learn. None: one model after another.
+    continue_rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A
+        rebuild learns the log again without unlearned rows.
 
     Returns the models that stopped before an unlearn event, because they need a rebuild that was
     not done.
@@ -258,64 +264,70 @@ def advance_all(
     # in the middle of an event. So the main thread lets the pool learn even a single model.
     in_this_thread = len(models) < 2 and threading.current_thread() is not threading.main_thread()
 
-    if pool is None or in_this_thread:
-        done = [_advance_many(model, steps, directory, rebuild) for model in models]
+    if learn_pool is None or in_this_thread:
+        done = [_advance_until_blocked(model, events, directory, continue_rebuild) for model in models]
     else:
-        futures = [pool.submit(_advance_many, model, steps, directory, rebuild) for model in models]
+        futures = [
+            learn_pool.submit(_advance_until_blocked, model, events, directory, continue_rebuild) for model in models
+        ]
         done = [future.result() for future in futures]
     return [model for model, all_applied in zip(models, done, strict=True) if not all_applied]
 
 
-def _advance_many(model: Model, steps: Iterable[Step], directory: Directory, rebuild: ShouldContinue | None) -> bool:
-    return all(advance(model, event, directory, rebuild) for event in steps)
+def _advance_until_blocked(
+    model: Model, events: Iterable[ParsedEvent], directory: Directory, continue_rebuild: ShouldContinue | None
+) -> bool:
+    return all(advance(model, event, directory, continue_rebuild) for event in events)
 
 
-def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldContinue | None = always) -> bool:
+def advance(
+    model: Model, event: ParsedEvent, directory: Directory, continue_rebuild: ShouldContinue | None = never_stop
+) -> bool:
     """Apply one event to a model.
 
     An unlearn event may require a rebuild: the model learns the log again without the unlearned
     rows. If the event cannot be applied, the model's status becomes "failed", and no error is
     raised.
 
-    rebuild: function that is called at every event of a rebuild. It returns False to stop the
-        rebuild. None forbids a rebuild, which takes long and would delay other models.
+    continue_rebuild: function that is called at every event of a rebuild. It returns False to stop
+        the rebuild. None forbids a rebuild, which takes long and would delay other models.
 
     Returns True unless the model needs a rebuild that was forbidden or stopped. In this case the
     model does not change, and False is returned.
     """
-    if model.status == "failed" or step.position <= model.position:
+    if model.status == "failed" or event.position <= model.position:
         return True
 
     # Rows before the model's start were never learned, so they need not be unlearned.
-    with _fail_on_error(model, step.position, directory):
-        if step.error is not None:
-            raise step.error
-        if step.removal is None:
-            model.learn(step.position, _remaining_rows(step, model.unlearn_horizon, directory))
-        elif step.position <= model.unlearn_horizon or max(step.removal, default=-1) < model.start:
-            model.learn(step.position, None)
+    with _mark_failed_on_error(model, event.position, directory):
+        if event.error is not None:
+            raise event.error
+        if event.removal is None:
+            model.learn(event.position, _remaining_rows(event, model.unlearn_horizon, directory))
+        elif event.position <= model.unlearn_horizon or max(event.removal, default=-1) < model.start:
+            model.learn(event.position, None)
         else:
-            return _unlearn(model, step.position, step.removal, directory, rebuild)
+            return _unlearn_unless_blocked(model, event.position, event.removal, directory, continue_rebuild)
     return True
 
 
-def _remaining_rows(step: Step, unlearn_horizon: int, directory: Directory) -> Block | None:
+def _remaining_rows(event: ParsedEvent, unlearn_horizon: int, directory: Directory) -> Block | None:
     """Return an event's rows that are not unlearned by later events.
 
     unlearn_horizon: position of the last unlearn event whose rows are removed.
 
     Returns None if no row remains.
     """
-    if step.block is None or step.position >= unlearn_horizon:
-        return step.block
+    if event.block is None or event.position >= unlearn_horizon:
+        return event.block
     remaining = directory.history.remaining(
-        step.position, step.block, original_numbers(step.block, step.gone), unlearn_horizon
+        event.position, event.block, remaining_row_numbers(event.block, event.gone), unlearn_horizon
     )
     return None if remaining is None else remaining[0]
 
 
 @contextmanager
-def _fail_on_error(model: Model, position: int, directory: Directory) -> Iterator[None]:
+def _mark_failed_on_error(model: Model, position: int, directory: Directory) -> Iterator[None]:
     """Mark the model as failed at `position` if the with-block raises.
 
     The error is logged and not raised again.
@@ -328,39 +340,39 @@ def _fail_on_error(model: Model, position: int, directory: Directory) -> Iterato
         log.error("model %s failed at position %d (%s)", model.name, position, failure.code, exc_info=e)
 
 
-def _unlearn(
-    model: Model, position: int, removal: Removal, directory: Directory, rebuild: ShouldContinue | None
+def _unlearn_unless_blocked(
+    model: Model, position: int, removal: Removal, directory: Directory, continue_rebuild: ShouldContinue | None
 ) -> bool:
     """Apply an unlearn event to a model.
 
     position: position of the unlearn event.
     removal: rows to unlearn.
-    rebuild: says at every event whether to go on with a rebuild. None forbids a rebuild.
+    continue_rebuild: says at every event whether to go on with a rebuild. None forbids a rebuild.
 
     Returns False, without changing the model, if a needed rebuild was forbidden or stopped.
     """
     # Subtract the rows from the state if this is possible without loss of precision.
-    if model.subtracts and subtracts_exactly(model.accumulator):
+    if model.can_subtract_rows and can_unlearn_exactly(model.accumulator):
         accumulator = model.estimator.accumulator(model.accumulator.freeze())
         try:
-            for block in directory.history.removed_blocks(removal, model.start - 1, position):
-                accumulator.remove(block_for(model.estimator, block))
+            for block in directory.history.blocks_to_unlearn(removal, model.start - 1, position):
+                accumulator.remove(drop_unneeded_targets(model.estimator, block))
         except CannotUnlearn as e:
             log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
         else:
             model.resume(accumulator.freeze(), position)
             return True
 
-    if rebuild is None:
+    if continue_rebuild is None:
         return False
 
     # Rebuild the model: learn the log again up to this event. The rows of all unlearn events in
     # the log are left out, so that later unlearn events need no further rebuild.
-    accumulator = first_accumulator(model, directory.path)
+    accumulator = accumulator_at_start(model, directory.path)
     unlearn_horizon = directory.position
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):
-        if not rebuild():
+        if not continue_rebuild():
             return False
-        accumulator.add(block_for(model.estimator, block))
+        accumulator.add(drop_unneeded_targets(model.estimator, block))
     model.resume(accumulator.freeze(), position, unlearn_horizon)
     return True

@@ -1,6 +1,7 @@
 """Driver: lets models learn events, and publishes and snapshots the models when due.
 
-One call of `Driver.turn` lets the models learn some events. Then it starts the work that is due:
+One call of `Driver.learn_and_schedule` lets the models learn some events. Then it starts the work
+that is due:
 
 - solving models and publishing their projections,
 - writing snapshots,
@@ -23,27 +24,27 @@ from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import StreamDRError
 from stream_dr.models.entry import PublishPolicy
-from stream_dr.models.model import Frozen, Model, MonotonicTime
+from stream_dr.models.model import FrozenState, Model, MonotonicTime
 from stream_dr.models.snapshot import snapshot
 from stream_dr.running.advance import (
     AfterPage,
     BlockedModels,
+    ParsedEvent,
     ShouldContinue,
-    Step,
     advance_all,
-    always,
     backfill,
-    rows_to_learn,
+    count_rows_to_learn,
+    never_stop,
 )
 from stream_dr.running.live_scores import TestThenTrain
 
 log = logging.getLogger("stream_dr.driver")
 
 # With 20, solving one model takes at most about a twentieth of one processor's time.
-SOLVING_SHARE = 20
+SOLVING_PAUSE_FACTOR = 20
 """Shortest pause after a model was solved, as a multiple of the time that solving took."""
 
-SNAPSHOT_SHARE = 10
+SNAPSHOT_PAUSE_FACTOR = 10
 """Shortest time between two rounds of snapshots, as a multiple of the last round's duration."""
 
 
@@ -114,8 +115,8 @@ def ignore_event(event: EngineEvent, **details: int | str) -> None:
 class Driver:
     """Schedules the learning, solving and snapshots of models.
 
-    Only one thread at a time may call `turn` or `catch_up`. Any thread may call the methods that
-    publish models.
+    Only one thread at a time may call `learn_and_schedule` or `catch_up`. Any thread may call the
+    methods that publish models.
 
     Parameters
     ----------
@@ -141,19 +142,21 @@ class Driver:
         self,
         directory: Directory,
         settings: RunSettings,
-        advance: Executor,
-        work: Executor,
+        learn_pool: Executor,
+        solve_pool: Executor,
         on_event: EventHandler = ignore_event,
         awaited_position: Callable[[], int] = lambda: -1,
-        solving: bool = False,
+        solve_for_tests: bool = False,
     ) -> None:
         self._directory = directory
         self._settings = settings
-        self._advance = advance
-        self._work = work
+        self._learn_pool = learn_pool
+        self._solve_pool = solve_pool
         self._on_event = on_event
         self._awaited_position = awaited_position
-        self.tests = TestThenTrain(directory.records.last_tested(), solving) if settings.test_then_train else None
+        self.tests = (
+            TestThenTrain(directory.records.last_tested(), solve_for_tests) if settings.test_then_train else None
+        )
 
         # Number of rows learned since the last round of snapshots was started.
         self._new_rows = 0
@@ -164,59 +167,61 @@ class Driver:
         self._checkpoint_failed = False
         self._checkpoint: Future[None] | None = None
 
-    def turn(
+    def learn_and_schedule(
         self,
         models: Sequence[Model],
-        steps: Sequence[Step],
-        rebuild: ShouldContinue | None = always,
+        events: Sequence[ParsedEvent],
+        continue_rebuild: ShouldContinue | None = never_stop,
         joined_rows: int = 0,
-        test: bool = True,
+        test_first: bool = True,
     ) -> BlockedModels:
         """Let models learn events, then start due publications and snapshots.
 
         An unlearn event may require a rebuild: the model learns the log again without the
         unlearned rows.
 
-        rebuild: function that is called at every event of a rebuild. It returns False to stop the
-            rebuild. None: do not rebuild models here.
+        continue_rebuild: function that is called at every event of a rebuild. It returns False to
+            stop the rebuild. None: do not rebuild models here.
         joined_rows: number of rows that models had learned elsewhere before they joined `models`
             since the last call. These rows count towards the next snapshot.
-        test: True to test the models on the events first, if the settings allow tests.
+        test_first: True to test the models on the events first, if the settings allow tests.
 
         Returns the models that need a rebuild that was not done.
         """
-        if test and self.tests is not None:
-            self.tests.test(models, steps)
-        blocked = advance_all(models, steps, self._directory, self._advance, rebuild)
-        self.schedule_due([m for m in models if m not in blocked], rows_to_learn(steps) + joined_rows)
+        if test_first and self.tests is not None:
+            self.tests.test(models, events)
+        blocked = advance_all(models, events, self._directory, self._learn_pool, continue_rebuild)
+        self.start_due_work([m for m in models if m not in blocked], count_rows_to_learn(events) + joined_rows)
         return blocked
 
     def catch_up(
         self,
         models: Sequence[Model],
-        until: int,
-        rebuild: ShouldContinue | None = always,
-        after_turn: AfterPage = lambda page: None,
+        last_position: int,
+        continue_rebuild: ShouldContinue | None = never_stop,
+        after_page: AfterPage = lambda page: None,
     ) -> BlockedModels:
         """Let models that are behind learn the log's events.
 
         The log is read once for all models. Each model skips the events that it has already
         applied. Models are published and snapshotted on the way, when this is due.
 
-        until: position of the last event to apply.
-        rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A
-            rebuild learns the log again without unlearned rows.
-        after_turn: called after each page of events. It may return True to stop.
+        last_position: position of the last event to apply.
+        continue_rebuild: says at every event whether to go on with a rebuild. None forbids
+            rebuilds. A rebuild learns the log again without unlearned rows.
+        after_page: called after each page of events. It may return True to stop.
 
         Returns the models that need a rebuild that was not done. Raises HistoryGone if a model
         needs events that are no longer in the log.
         """
 
-        def schedule(steps: Sequence[Step]) -> bool | None:
-            self.schedule_due(models, rows_to_learn(steps))
-            return after_turn(steps)
+        def start_work_after_page(events: Sequence[ParsedEvent]) -> bool | None:
+            self.start_due_work(models, count_rows_to_learn(events))
+            return after_page(events)
 
-        return backfill(self._directory, models, until, self._advance, schedule, rebuild)
+        return backfill(
+            self._directory, models, last_position, self._learn_pool, start_work_after_page, continue_rebuild
+        )
 
     def scores(self, model: Model) -> JsonDict:
         """Return the scores of a model's tests.
@@ -226,39 +231,39 @@ class Driver:
         """
         return {} if self.tests is None else self.tests.scores(model)
 
-    def schedule_due(self, models: Sequence[Model], rows: int = 0) -> None:
+    def start_due_work(self, models: Sequence[Model], new_rows: int = 0) -> None:
         """Start the publications and snapshots that are due now.
 
         Only live models (near the end of the log) are published.
 
-        rows: number of rows learned since the last call.
+        new_rows: number of rows learned since the last call.
         """
-        self._new_rows += rows
+        self._new_rows += new_rows
         now = time.monotonic()
 
-        for model in self._live(models):
-            if self._publication_due(model, self._idle(models)) <= now:
-                self._work.submit(self._publish, model, model.begin_publishing())
+        for model in self._live_among(models):
+            if self._publication_due(model, self._all_at_log_end(models)) <= now:
+                self._solve_pool.submit(self._publish_and_report, model, model.freeze_and_mark_solving())
 
         if self._snapshots_due(models) <= now:
-            self._start_checkpoint(models)
+            self._submit_due_snapshots(models)
 
-    def next_due(self, models: Sequence[Model]) -> MonotonicTime:
+    def next_due_time(self, models: Sequence[Model]) -> MonotonicTime:
         """Return the time (time.monotonic) at which the next work becomes due.
 
         Returns infinity if nothing becomes due before new events arrive or running work ends.
         """
-        idle = self._idle(models)
-        return min([*(self._publication_due(m, idle) for m in self._live(models)), self._snapshots_due(models)])
+        idle = self._all_at_log_end(models)
+        return min([*(self._publication_due(m, idle) for m in self._live_among(models)), self._snapshots_due(models)])
 
     def submit_publish_and_snapshot(self, model: Model) -> "Future[None]":
         """Publish a model in the worker pool, then snapshot it.
 
         An error of the snapshot is logged. The snapshot is repeated when the next one is due.
         """
-        return self._work.submit(self._publish_and_snapshot, model)
+        return self._solve_pool.submit(self._publish_and_snapshot, model)
 
-    def submit_publish(self, model: Model) -> None:
+    def submit_publish_if_new(self, model: Model) -> None:
         """Publish a model in the worker pool.
 
         The model is not published in these cases:
@@ -269,13 +274,13 @@ class Driver:
         """
         if (
             model.auto_publishes
-            and model.stale
-            and not model.solving.under_way
-            and model.solving.attempted < model.position
+            and model.needs_publishing
+            and not model.solving.is_running
+            and model.solving.attempted_position < model.position
         ):
-            self._work.submit(self._publish, model, model.begin_publishing())
+            self._solve_pool.submit(self._publish_and_report, model, model.freeze_and_mark_solving())
 
-    def write_snapshots(self, frozen: Iterable[tuple[Model, Frozen]]) -> None:
+    def snapshot_and_trim_log(self, frozen: Iterable[tuple[Model, FrozenState]]) -> None:
         """Snapshot models in this thread, then drop unneeded events.
 
         frozen: pairs of a model and its state.
@@ -287,15 +292,18 @@ class Driver:
         errors: list[Exception] = []
         for model, state in frozen:
             if not model.snapshot_covers(state.position) and self._directory.holds(model):
-                self._snapshot(model, state, errors)
-        self._retain(errors)
+                self._snapshot_and_report(model, state, errors)
+        self._drop_unneeded_rows(errors)
         if errors:
             raise errors[0]
 
-    def finish(self, models: Iterable[Model], publishing: Callable[[Model], bool] = lambda model: True) -> None:
+    def publish_and_snapshot_all(
+        self, models: Iterable[Model], should_publish: Callable[[Model], bool] = lambda model: True
+    ) -> None:
         """Publish and snapshot the models before the process ends.
 
-        publishing: returns True for a model that is to be published. All models are snapshotted.
+        should_publish: returns True for a model that is to be published. All models are
+            snapshotted.
 
         Version numbers that were reserved on disk and not used are released. If snapshots fail,
         the first error is raised at the end.
@@ -305,28 +313,30 @@ class Driver:
             wait([self._checkpoint])
 
         alive = [m for m in models if m.failure is None]
-        unpublished = [m for m in alive if m.stale and publishing(m)]
-        for solved in [self._work.submit(self._publish, m, m.begin_publishing()) for m in unpublished]:
+        unpublished = [m for m in alive if m.needs_publishing and should_publish(m)]
+        for solved in [
+            self._solve_pool.submit(self._publish_and_report, m, m.freeze_and_mark_solving()) for m in unpublished
+        ]:
             solved.result()
 
         try:
-            self.write_snapshots((m, m.freeze()) for m in alive)
+            self.snapshot_and_trim_log((m, m.freeze()) for m in alive)
         finally:
             for model in alive:
-                model.version_numbers.release()
+                model.version_numbers.release_unused()
 
-    def _live(self, models: Sequence[Model]) -> list[Model]:
+    def _live_among(self, models: Sequence[Model]) -> list[Model]:
         """Return the live models, which are near the log's end."""
         return [m for m in models if m.status == "live"]
 
-    def _idle(self, models: Sequence[Model]) -> bool:
+    def _all_at_log_end(self, models: Sequence[Model]) -> bool:
         """Return True if all models have applied the log's last event."""
         return all(m.position >= self._directory.position for m in models)
 
-    def _publication_due(self, model: Model, idle: bool) -> MonotonicTime:
+    def _publication_due(self, model: Model, all_at_log_end: bool) -> MonotonicTime:
         """Return the time (time.monotonic) at which a model must be published.
 
-        idle: True if all models have applied the last event of the log.
+        all_at_log_end: True if all models have applied the last event of the log.
 
         Returns infinity in these cases:
 
@@ -334,9 +344,9 @@ class Driver:
         - The model is being solved.
         - The model's policy asks for no publication so far.
         """
-        if not model.stale or model.solving.under_way or model.solving.attempted >= model.position:
+        if not model.needs_publishing or model.solving.is_running or model.solving.attempted_position >= model.position:
             return math.inf
-        if model.solving.attempted < min(self._awaited_position(), model.position):
+        if model.solving.attempted_position < min(self._awaited_position(), model.position):
             return 0.0
 
         published = model.published
@@ -345,13 +355,13 @@ class Driver:
         was_published = published is None and model.version_numbers.next > 1
         by_rows = policy.rows is not None and model.rows - (published.rows if published else 0) >= policy.rows
 
-        if by_rows or (idle and (policy.idle or was_published)):
+        if by_rows or (all_at_log_end and (policy.idle or was_published)):
             pause = 0.0
         else:
             pause = math.inf if policy.seconds is None else policy.seconds
-        return model.solving.ended_at + max(pause, SOLVING_SHARE * model.solving.seconds)
+        return model.solving.ended_at + max(pause, SOLVING_PAUSE_FACTOR * model.solving.seconds)
 
-    def _publish(self, model: Model, frozen: Frozen) -> None:
+    def _publish_and_report(self, model: Model, frozen: FrozenState) -> None:
         published = model.try_to_publish(frozen)
         if published is not None:
             self._on_event(
@@ -360,11 +370,11 @@ class Driver:
         self._on_event(EngineEvent.SOLVING_ENDED)
 
     def _publish_and_snapshot(self, model: Model) -> None:
-        if model.stale:
-            self._publish(model, model.begin_publishing())
-        if not model.is_snapshotted:
+        if model.needs_publishing:
+            self._publish_and_report(model, model.freeze_and_mark_solving())
+        if not model.snapshot_has_published:
             with suppress(Exception):
-                self.write_snapshots([(model, model.freeze())])
+                self.snapshot_and_trim_log([(model, model.freeze())])
 
     def _snapshots_due(self, models: Sequence[Model]) -> MonotonicTime:
         """Return the time (time.monotonic) at which the next snapshots are due.
@@ -376,51 +386,51 @@ class Driver:
         - The settings ask for no snapshot so far.
         """
         running = self._checkpoint is not None and not self._checkpoint.done()
-        if running or not any(map(_lacks_snapshot, models)):
+        if running or not any(map(_needs_snapshot, models)):
             return math.inf
 
         # The components of a projection are unique only up to their signs. A snapshot of the first
         # published projection preserves the signs if the process is killed and restarted.
-        if self._published_but_in_no_snapshot(models):
+        if self._published_never_snapshotted(models):
             return self._checkpoint_started_at
 
         settings = self._settings
         by_rows = settings.snapshot_rows is not None and self._new_rows >= settings.snapshot_rows
         pause = 0.0 if by_rows else math.inf if settings.snapshot_seconds is None else settings.snapshot_seconds
-        return self._checkpoint_started_at + max(pause, SNAPSHOT_SHARE * self._checkpoint_seconds)
+        return self._checkpoint_started_at + max(pause, SNAPSHOT_PAUSE_FACTOR * self._checkpoint_seconds)
 
-    def _published_but_in_no_snapshot(self, models: Sequence[Model]) -> list[Model]:
+    def _published_never_snapshotted(self, models: Sequence[Model]) -> list[Model]:
         """Return published models of which no snapshot has a projection.
 
         The list is empty if the last snapshots could not be written.
         """
         if self._checkpoint_failed:
             return []
-        return [m for m in models if _lacks_snapshot(m) and m.published and not m.last_snapshot.version]
+        return [m for m in models if _needs_snapshot(m) and m.published and not m.last_snapshot.version]
 
-    def _start_checkpoint(self, models: Sequence[Model]) -> None:
+    def _submit_due_snapshots(self, models: Sequence[Model]) -> None:
         """Start a task that snapshots the models that changed.
 
         If models have a first projection that no snapshot contains, only these are snapshotted.
         """
-        due = self._published_but_in_no_snapshot(models)
+        due = self._published_never_snapshotted(models)
         if not due:
-            due = [m for m in models if _lacks_snapshot(m)]
+            due = [m for m in models if _needs_snapshot(m)]
             self._new_rows = 0
             self._checkpoint_started_at = time.monotonic()
-        self._checkpoint = self._work.submit(self._run_checkpoint, [(m, m.freeze()) for m in due])
+        self._checkpoint = self._solve_pool.submit(self._write_and_time_snapshots, [(m, m.freeze()) for m in due])
         self._checkpoint.add_done_callback(lambda _: self._on_event(EngineEvent.CHECKPOINT_ENDED))
 
-    def _run_checkpoint(self, frozen: Sequence[tuple[Model, Frozen]]) -> None:
+    def _write_and_time_snapshots(self, frozen: Sequence[tuple[Model, FrozenState]]) -> None:
         started_at = time.monotonic()
         self._checkpoint_failed = True
         try:
-            self.write_snapshots(frozen)
+            self.snapshot_and_trim_log(frozen)
             self._checkpoint_failed = False
         finally:
             self._checkpoint_seconds = time.monotonic() - started_at
 
-    def _snapshot(self, model: Model, frozen: Frozen, errors: list[Exception]) -> None:
+    def _snapshot_and_report(self, model: Model, frozen: FrozenState, errors: list[Exception]) -> None:
         """Write a model's snapshot.
 
         An error is logged and appended to `errors`.
@@ -438,7 +448,7 @@ class Driver:
             return
         self._on_event(EngineEvent.SNAPSHOT, model=model.name, position=frozen.position)
 
-    def _retain(self, errors: list[Exception]) -> None:
+    def _drop_unneeded_rows(self, errors: list[Exception]) -> None:
         """Drop and erase rows of the log that no model needs.
 
         An error is logged and appended to `errors`.
@@ -452,7 +462,7 @@ class Driver:
             errors.append(e)
 
 
-def _lacks_snapshot(model: Model) -> bool:
+def _needs_snapshot(model: Model) -> bool:
     """Return True if a model has changed since its last snapshot.
 
     False for a failed model, because its state may be incomplete.

@@ -60,7 +60,7 @@ def fit(
     4
     """
     options = options if estimator.feature_map else {"raw": False} | options
-    blocks = _blocks(source, label, format, options)
+    blocks = _read_blocks(source, label, format, options)
 
     # Let a copy learn, so that the estimator does not change if an error is raised.
     learned = type(estimator)(**estimator.get_params())
@@ -79,7 +79,7 @@ def fit(
     return estimator
 
 
-def _blocks(source: Any, label: str | None, format: str | None, options: JsonDict) -> Iterator[Block]:
+def _read_blocks(source: Any, label: str | None, format: str | None, options: JsonDict) -> Iterator[Block]:
     """Yield the batches of a source as Blocks.
 
     The parameters have the meaning that `fit` describes.

@@ -100,13 +100,13 @@ class Appender:
 
     def _commit_next_group(self) -> None:
         with self._changed:
-            group = self._take_queued_drafts()
+            group = self._take_next_group()
         # Drop each draft whose caller has cancelled the future.
-        self._append_and_answer([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
+        self._append_and_complete([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
         with self._changed:
             self.queued_bytes -= sum(d.size for d, _ in group)
 
-    def _take_queued_drafts(self) -> list[QueuedDraft]:
+    def _take_next_group(self) -> list[QueuedDraft]:
         """Remove the drafts of the next group commit from the queue."""
         group: list[QueuedDraft] = []
         size = 0
@@ -115,7 +115,7 @@ class Appender:
             size += group[-1][0].size
         return group
 
-    def _append_and_answer(self, group: list[QueuedDraft]) -> None:
+    def _append_and_complete(self, group: list[QueuedDraft]) -> None:
         """Append a group of drafts in one commit.
 
         The future of each draft is completed.
@@ -131,7 +131,7 @@ class Appender:
             return
 
         # Report the new events before their callers get an answer.
-        self._count(answers)
+        self._count_answers(answers)
         new = [a for a in answers if isinstance(a, Receipt) and not a.duplicate]
         if new:
             self._on_appended(new)
@@ -142,7 +142,7 @@ class Appender:
             else:
                 future.set_exception(answer)
 
-    def _count(self, answers: Sequence[Receipt | StreamDRError]) -> None:
+    def _count_answers(self, answers: Sequence[Receipt | StreamDRError]) -> None:
         figures = self.figures
         figures["commits"] += 1
         for answer in answers:

@@ -16,7 +16,7 @@ log = logging.getLogger("stream_dr.jobs")
 JobKind = Literal["refine", "snapshot"]
 JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
-JOBS_KEPT = 1_000
+MAX_JOBS = 1_000
 """Number of jobs above which the oldest ended jobs are forgotten."""
 
 
@@ -81,15 +81,15 @@ class Job:
         """
         self._cancel_requested.set()
 
-    def run(self, work: Callable[["Job"], None], after: "Job | None" = None) -> None:
+    def run(self, work: Callable[["Job"], None], previous_job: "Job | None" = None) -> None:
         """Run the job's work, and record how the work ended.
 
         work: function that does the work. It receives this job, so that it can report progress and
             see a request to stop.
-        after: another job that must end before this job starts, or None.
+        previous_job: another job that must end before this job starts, or None.
         """
-        if after is not None:
-            after.wait()
+        if previous_job is not None:
+            previous_job.wait()
 
         self.state = "running"
         try:
@@ -134,25 +134,25 @@ class Jobs:
     most: number of jobs above which the oldest ended jobs are forgotten.
     """
 
-    def __init__(self, most: int = JOBS_KEPT) -> None:
-        self._most = most
+    def __init__(self, max_jobs: int = MAX_JOBS) -> None:
+        self._max_jobs = max_jobs
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
     def start(
-        self, kind: JobKind, model: Model, pool: Executor, work: Callable[[Job], None], exclusive: bool = False
+        self, kind: JobKind, model: Model, pool: Executor, work: Callable[[Job], None], reuse_running: bool = False
     ) -> Job:
         """Start a job on a model in a thread pool.
 
         work: function that does the work. It receives the job.
-        exclusive: True if a model may have only one running job of this kind. An unfinished
+        reuse_running: True if a model may have only one running job of this kind. An unfinished
             earlier job is then returned instead of a new job. But if the earlier job was asked to
             stop, a new job is started after the earlier job has ended.
 
         Returns the new job or the earlier job.
         """
         with self._lock:
-            previous = self._unfinished(kind, model) if exclusive else None
+            previous = self._newest_unfinished(kind, model) if reuse_running else None
             if previous is not None and not previous.cancel_requested:
                 return previous
 
@@ -161,13 +161,13 @@ class Jobs:
 
             # Forget the oldest ended jobs if there are too many jobs.
             ended = [j.id for j in self._jobs.values() if j.has_ended]
-            for id in ended[: max(0, len(self._jobs) - self._most)]:
+            for id in ended[: max(0, len(self._jobs) - self._max_jobs)]:
                 del self._jobs[id]
 
         pool.submit(job.run, work, previous)
         return job
 
-    def _unfinished(self, kind: JobKind, model: Model) -> Job | None:
+    def _newest_unfinished(self, kind: JobKind, model: Model) -> Job | None:
         """Return a model's newest unfinished job of a kind, or None."""
         jobs = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.target is model and not j.has_ended)
         return next(jobs, None)
@@ -177,7 +177,7 @@ class Jobs:
         job = self._jobs.get(id)
         if job is None:
             raise UnknownJob(
-                f"no job has the id {id!r}; the last {self._most} are known, and none from before the service was "
+                f"no job has the id {id!r}; the last {self._max_jobs} are known, and none from before the service was "
                 "started."
             )
         return job

@@ -12,9 +12,9 @@ Two baselines need no model: they predict the previous row's target, and the mos
 Unlearned rows are removed from the scores. Testing does not change what models learn or publish.
 One thread runs the tests. Any thread may read the scores.
 
-The newest MOST_ROWS tested rows are held in memory, with at most MOST_BYTES bytes. After
-FREE_SECONDS seconds of testing, tests may take at most a fraction of the time, which is 1 divided
-by `TestThenTrain.share`. Events that arrive too fast for this limit are not tested.
+The newest MAX_TESTED_ROWS tested rows are held in memory, with at most MAX_TESTED_BYTES bytes.
+After UNLIMITED_SECONDS seconds of testing, tests may take at most a fraction of the time, which is
+1 divided by `TestThenTrain.share`. Events that arrive too fast for this limit are not tested.
 """
 
 import logging
@@ -30,10 +30,10 @@ from stream_dr.directory.draft import Removal
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.model import Model
-from stream_dr.models.schema import block_for
+from stream_dr.models.schema import drop_unneeded_targets
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
-from stream_dr.running.advance import Step
+from stream_dr.running.advance import ParsedEvent
 from stream_dr.solve.nearest_mean import means_by_class, nearest_mean
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
@@ -41,34 +41,34 @@ from stream_dr.targets.targets import Targets
 
 log = logging.getLogger("stream_dr.test_then_train")
 
-MOST_ROWS = 2_000
+MAX_TESTED_ROWS = 2_000
 """Maximum number of tested rows that are held in memory. Scores are computed from these rows."""
 
-ROWS_AT_ONCE = 500
+MAX_ROWS_PER_EVENT = 500
 """Maximum number of rows of one event that are tested."""
 
-MOST_BYTES = 16 << 20
+MAX_TESTED_BYTES = 16 << 20
 """Maximum number of bytes of the tested rows that are held in memory."""
 
-FREE_SECONDS = 0.5
+UNLIMITED_SECONDS = 0.5
 """Number of seconds of testing that are allowed before the time of the tests is limited.
 
 Without these seconds, models would not be tested in short runs.
 """
 
-SOLVING_SHARE = 10
+SOLVING_TIME_DIVISOR = 10
 """Divisor of the time that bounds the solving of models for the tests.
 
 With 10, at most a tenth of the time is spent on solving models for the tests.
 """
 
-CHEAP_BYTES = 16 << 20
+MAX_SOLVED_STATE_BYTES = 16 << 20
 """Maximum number of bytes of a model's state if the model is to be solved for the tests.
 
 Solving takes an unknown time before the model was solved once, so its size is limited instead.
 """
 
-FEWEST_ROWS = 200
+MIN_RELIABLE_ROWS = 200
 """Number of tested rows from which a model's scores are reliable.
 
 Fewer tested rows have two effects:
@@ -77,7 +77,7 @@ Fewer tested rows have two effects:
 - The other models are also compared on rows on which this model was not tested.
 """
 
-FEWEST_HALVED = 40
+MIN_ROWS_TO_SPLIT = 40
 """Minimum number of rows with a target for which the first event is split into two halves.
 
 Copies of the models learn one half, and are tested on the other half.
@@ -86,14 +86,14 @@ Copies of the models learn one half, and are tested on the other half.
 CURVE_GROWTH = 1.25
 """Factor by which the number of learned rows grows between two points of a learning curve."""
 
-MOST_CLASSES = 12
+MAX_CONFUSION_LABELS = 12
 """Maximum number of labels in a confusion matrix. The most frequent labels are shown."""
 
 # Names of the baselines, which predict the previous row's target and the most frequent label.
 PREVIOUS, MOST_FREQUENT = "previous", "most_frequent"
 
 
-class _Part(NamedTuple):
+class _TestedRows(NamedTuple):
     """Tested rows of one event, with their targets and predictions.
 
     The targets are labels, or q numbers for each row.
@@ -117,7 +117,7 @@ class _Part(NamedTuple):
     predicted: dict[int, np.ndarray]
 
 
-def _select_tested_rows(part: _Part, row_mask: np.ndarray) -> _Part:
+def _select_tested_rows(part: _TestedRows, row_mask: np.ndarray) -> _TestedRows:
     """Return a copy with some of the tested rows.
 
     row_mask: (rows,) bool, True for the rows to return.
@@ -125,7 +125,7 @@ def _select_tested_rows(part: _Part, row_mask: np.ndarray) -> _Part:
     errors = {key: values[row_mask] for key, values in part.errors.items()}
     predicted = {id: codes[row_mask] for id, codes in part.predicted.items()}
     block = part.block.take(np.flatnonzero(row_mask))
-    return _Part(part.position, part.numbers[row_mask], block, part.targets[row_mask], errors, predicted)
+    return _TestedRows(part.position, part.numbers[row_mask], block, part.targets[row_mask], errors, predicted)
 
 
 class TestThenTrain:
@@ -145,14 +145,14 @@ class TestThenTrain:
     # At most 1 / share of the time is spent on tests. If share is 0, every event is tested.
     share = 50
 
-    def __init__(self, earlier: Mapping[int, JsonDict] | None = None, solves: bool = False) -> None:
-        self._earlier = earlier or {}
-        self._solves = solves
+    def __init__(self, earlier_scores: Mapping[int, JsonDict] | None = None, solve_for_tests: bool = False) -> None:
+        self._earlier = earlier_scores or {}
+        self._solves = solve_for_tests
         self._started = time.monotonic()
         self._spent = 0.0
         self._solving_spent = 0.0
         self._next_test = 0.0
-        self._parts: tuple[_Part, ...] = ()
+        self._parts: tuple[_TestedRows, ...] = ()
         self._labels: dict[Label, int] = {}
         # Target of the last row of the previous event: (1,) label code, or (1, q) numbers.
         self._previous: np.ndarray | None = None
@@ -165,15 +165,15 @@ class TestThenTrain:
         # by the position of their event.
         self._projected: dict[int, tuple[int, dict[int, np.ndarray]]] = {}
 
-    def test(self, models: Sequence[Model], steps: Sequence[Step]) -> None:
+    def test(self, models: Sequence[Model], events: Sequence[ParsedEvent]) -> None:
         """Test models on events that they have not learned.
 
         The rows that an unlearn event names are removed from the tested rows. If a test raises an
         error, the error is logged.
         """
-        for event in steps:
+        for event in events:
             if event.removal is not None:
-                self._drop_tested_rows(event.removal)
+                self._remove_unlearned_rows(event.removal)
             elif event.block is not None and isinstance(event.block.y, Targets):
                 started = time.monotonic()
                 try:
@@ -184,7 +184,7 @@ class TestThenTrain:
                 # Limit the share of the time that is spent on tests.
                 seconds = time.monotonic() - started
                 self._spent += seconds
-                if self._spent > FREE_SECONDS:
+                if self._spent > UNLIMITED_SECONDS:
                     self._next_test = max(self._next_test, started + self.share * seconds)
 
     def scores(self, model: Model) -> JsonDict:
@@ -204,13 +204,14 @@ class TestThenTrain:
             of each true label.
 
         The scores of several models can be compared, because they are computed from rows on which
-        all these models were tested. Until FEWEST_ROWS rows are tested, the scores of an earlier
-        process are returned if there are any. The dict is empty if the model was not tested.
+        all these models were tested. Until MIN_RELIABLE_ROWS rows are tested, the scores of an
+        earlier process are returned if there are any. The dict is empty if the model was not
+        tested.
         """
-        parts = self._common_parts(model)
+        parts = self._comparable_parts(model)
         earlier = self._earlier.get(model.id)
         tested = sum(len(part.numbers) for part in parts)
-        if earlier and tested < FEWEST_ROWS:
+        if earlier and tested < MIN_RELIABLE_ROWS:
             return dict(earlier)
         if not tested:
             return {}
@@ -230,22 +231,26 @@ class TestThenTrain:
         # The learning curve of an earlier process is continued.
         curve = [*(earlier or {}).get("curve", ()), *self._curves.get(model.id, ())]
         measured |= {"baseline": previous, "tested": tested}
-        return measured | {"tested_at": self._tested_at, "curve": curve, "confusion": self._confusion(parts, model)}
+        return measured | {
+            "tested_at": self._tested_at,
+            "curve": curve,
+            "confusion": self._confusion_matrix(parts, model),
+        }
 
-    def _common_parts(self, model: Model) -> list[_Part]:
+    def _comparable_parts(self, model: Model) -> list[_TestedRows]:
         """Return tested rows on which models can be compared.
 
         These are the rows of the events on which all models of the newest test were tested. Other
-        models with fewer than FEWEST_ROWS tested rows are ignored.
+        models with fewer than MIN_RELIABLE_ROWS tested rows are ignored.
         """
         parts = [part for part in self._parts if model.id in part.errors]
         if not parts:
             return []
         tested = {key: sum(len(p.numbers) for p in self._parts if key in p.errors) for key in parts[-1].errors}
-        peers = {key for key, rows in tested.items() if rows >= FEWEST_ROWS}
+        peers = {key for key, rows in tested.items() if rows >= MIN_RELIABLE_ROWS}
         return [part for part in parts if peers <= part.errors.keys()] or parts
 
-    def _confusion(self, parts: Sequence[_Part], model: Model) -> JsonDict | None:
+    def _confusion_matrix(self, parts: Sequence[_TestedRows], model: Model) -> JsonDict | None:
         """Return the confusion matrix of a model, as `scores` describes it.
 
         Returns None unless the targets have the kind "class" (one label for each row).
@@ -260,17 +265,17 @@ class TestThenTrain:
 
         # Select the labels with the most rows.
         rows = counts.sum(axis=1)
-        most_frequent = np.argsort(-rows, kind="stable")[:MOST_CLASSES]
+        most_frequent = np.argsort(-rows, kind="stable")[:MAX_CONFUSION_LABELS]
         frequent = sorted(labels[code] for code in most_frequent if rows[code])
         codes = [self._labels[label] for label in frequent]
         return {"labels": frequent, "counts": counts[np.ix_(codes, codes)].tolist(), "rows": rows[codes].tolist()}
 
-    def _test_and_remember_last(self, models: Sequence[Model], position: int, block: Block, test: bool) -> None:
+    def _test_and_remember_last(self, models: Sequence[Model], position: int, block: Block, test_rows: bool) -> None:
         """Test models on one event, and store its last target.
 
-        test: False to skip the test and only store the target.
+        test_rows: False to skip the test and only store the target.
         """
-        numbers = _rows_with_target(block.y)
+        numbers = _numbers_of_labelled_rows(block.y)
         if not len(numbers):
             return
         models = [model for model in models if model.position < position]
@@ -279,88 +284,92 @@ class TestThenTrain:
         # into two halves: one half is learned by copies of the models, and the other half is
         # tested.
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
-        if test and is_first and len(numbers) >= FEWEST_HALVED:
-            self._learn_half(models, position, block, numbers[::2])
+        if test_rows and is_first and len(numbers) >= MIN_ROWS_TO_SPLIT:
+            self._solve_copies_on_half(models, position, block, numbers[::2])
             self._test_rows(models, position, block, numbers, np.arange(1, len(numbers), 2))
-        elif test:
+        elif test_rows:
             self._test_rows(models, position, block, numbers, np.arange(len(numbers)))
-        self._previous = self._targets(block.y.take(numbers[-1:]))
+        self._previous = self._codes_or_values(block.y.take(numbers[-1:]))
 
-    def _learn_half(self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray) -> None:
+    def _solve_copies_on_half(
+        self, models: Sequence[Model], position: int, block: Block, row_numbers: np.ndarray
+    ) -> None:
         """Solve copies of models that learn some rows of an event.
 
         Each copy of a model learns the same rows of the first event. These rows are added to the
         tested rows, so that the other rows of the event can be predicted from them. The models do
         not change.
 
-        numbers: numbers of the rows to learn.
+        row_numbers: numbers of the rows to learn.
         """
-        half = block.take(numbers)
+        half = block.take(row_numbers)
         for model in models:
             if self._has_time_to_solve(model, 0.0):
                 accumulator = model.estimator.accumulator()
-                accumulator.add(block_for(model.estimator, half))
-                self._solve(model, accumulator.freeze(), half.rows)
-        numbers = _evenly_spread(numbers)
-        rows = block.take(numbers)
-        self._add_and_drop_oldest(_Part(position, numbers, rows, self._targets(rows.y), {}, {}))
+                accumulator.add(drop_unneeded_targets(model.estimator, half))
+                self._solve_and_store(model, accumulator.freeze(), half.rows)
+        row_numbers = _evenly_spaced_sample(row_numbers)
+        rows = block.take(row_numbers)
+        self._add_tested_rows(_TestedRows(position, row_numbers, rows, self._codes_or_values(rows.y), {}, {}))
 
     def _test_rows(
-        self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray, among: np.ndarray
+        self, models: Sequence[Model], position: int, block: Block, rows_with_target: np.ndarray, candidates: np.ndarray
     ) -> None:
-        """Test models on at most ROWS_AT_ONCE rows of an event.
+        """Test models on at most MAX_ROWS_PER_EVENT rows of an event.
 
         block: rows of the event.
-        numbers: (n,) row numbers in `block` of the rows that have a target.
-        among: indices (0 … n − 1) of the entries of `numbers` that may be tested.
+        rows_with_target: (n,) row numbers in `block` of the rows that have a target.
+        candidates: indices (0 … n − 1) of the entries of `rows_with_target` that may be tested.
         """
-        projections = {m.id: solution for m in models if (solution := self._projection(m)) is not None}
+        projections = {m.id: solution for m in models if (solution := self._numbered_projection(m)) is not None}
         if not projections:
             return
 
         # Choose the rows to test.
-        chosen = _evenly_spread(among)
-        rows = block.take(numbers[chosen])
-        targets = self._targets(rows.y)
-        part = _Part(position, numbers[chosen], rows, targets, {}, {})
+        chosen = _evenly_spaced_sample(candidates)
+        rows = block.take(rows_with_target[chosen])
+        targets = self._codes_or_values(rows.y)
+        part = _TestedRows(position, rows_with_target[chosen], rows, targets, {}, {})
 
         # Predict the targets from the rows of earlier tests. In the first test there are none.
         if self._parts:
             known = np.concatenate([part.targets for part in self._parts])
             for id, (number, projection) in projections.items():
                 Z = self._project_tested_rows(id, number, projection)
-                predictions = _predict_from_means(Z, known, projection.apply(rows.X), len(self._labels))
+                predictions = _predict_from_known_rows(Z, known, projection.apply(rows.X), len(self._labels))
                 if predictions is not None:
                     part.predicted[id] = predictions
-                    part.errors[id] = self._errors(predictions, rows.y, targets)
-            part.errors[PREVIOUS] = self._errors(self._targets_before(block.y, numbers, chosen), rows.y, targets)
+                    part.errors[id] = self._prediction_errors(predictions, rows.y, targets)
+            part.errors[PREVIOUS] = self._prediction_errors(
+                self._previous_targets(block.y, rows_with_target, chosen), rows.y, targets
+            )
             if targets.ndim == 1:
                 most_frequent = np.full(len(targets), np.bincount(known).argmax())
-                part.errors[MOST_FREQUENT] = self._errors(most_frequent, rows.y, targets)
+                part.errors[MOST_FREQUENT] = self._prediction_errors(most_frequent, rows.y, targets)
 
         # Add the rows to the tested rows, also if no prediction was made.
-        self._add_and_drop_oldest(part)
+        self._add_tested_rows(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
 
-    def _targets_before(self, y: Targets, numbers: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def _previous_targets(self, y: Targets, rows_with_target: np.ndarray, tested: np.ndarray) -> np.ndarray:
         """Return, for each tested row, the target of the row before.
 
         These targets are the predictions of a baseline. Rows without a target are skipped.
 
         y: targets of all rows of the event.
-        numbers: (n,) row numbers of the rows that have a target.
-        chosen: indices (0 … n − 1) of the entries of `numbers` that are tested.
+        rows_with_target: (n,) row numbers of the rows that have a target.
+        tested: indices (0 … n − 1) of the entries of `rows_with_target` that are tested.
         """
-        before = self._targets(y.take(numbers[chosen[chosen > 0] - 1]))
-        if chosen[0] > 0:
+        before = self._codes_or_values(y.take(rows_with_target[tested[tested > 0] - 1]))
+        if tested[0] > 0:
             return before
         # The row before an event's first row is the last row of the previous event. The first
         # event has no previous event. The prediction is then −1, which is the code of no label.
         first = np.full_like(before, -1, shape=(1, *before.shape[1:])) if self._previous is None else self._previous
         return np.concatenate([first, before])
 
-    def _targets(self, y: Targets) -> np.ndarray:
+    def _codes_or_values(self, y: Targets) -> np.ndarray:
         """Return targets as an array of label codes or of numbers.
 
         For labels (rows,), the code of each row's first label. For q numeric targets, (rows, q).
@@ -372,14 +381,14 @@ class TestThenTrain:
             [self._labels.setdefault(y.labels[c], len(self._labels)) for c in codes.tolist()], dtype=np.int64
         )
 
-    def _errors(self, predicted: np.ndarray, y: Targets, targets: np.ndarray) -> np.ndarray:
+    def _prediction_errors(self, predicted: np.ndarray, y: Targets, targets: np.ndarray) -> np.ndarray:
         """Return the errors of predictions.
 
         For labels, an array (rows,) of bool that is True if the predicted label is none of the
         row's labels. For q numeric targets, squared errors (rows, q).
 
         y: targets of the rows.
-        targets: array of label codes or of numbers that `_targets` returns for `y`.
+        targets: array of label codes or of numbers that `_codes_or_values` returns for `y`.
         """
         if y.values is not None:
             return np.asarray(np.square(predicted - targets))
@@ -410,11 +419,11 @@ class TestThenTrain:
             curve = self._curves.setdefault(model.id, [])
             learned = max(model.rows, self._solved.get(model.id, (0,))[0])
             if not curve or learned >= CURVE_GROWTH * curve[-1][0]:
-                parts = self._common_parts(model)
+                parts = self._comparable_parts(model)
                 score = _accuracy_or_r2(parts, np.concatenate([part.targets for part in parts]), model.id)
                 curve.append((learned, score))
 
-    def _projection(self, model: Model) -> tuple[int, Projection] | None:
+    def _numbered_projection(self, model: Model) -> tuple[int, Projection] | None:
         """Return the number and projection with which a model is tested.
 
         Different projections of a model have different numbers. Returns None if the model has no
@@ -424,14 +433,14 @@ class TestThenTrain:
             return None if model.published is None else (model.published.version, model.published.projection)
         rows, seconds, _ = self._solved.get(model.id, (0, 0.0, None))
         if model.rows >= max(1, 2 * rows) and self._has_time_to_solve(model, seconds):
-            self._solve(model, model.freeze().state, model.rows)
+            self._solve_and_store(model, model.freeze().state, model.rows)
         rows, _, projection = self._solved.get(model.id, (0, 0.0, None))
         return None if projection is None else (rows, projection)
 
-    def _solve(self, model: Model, state: State, rows: int) -> None:
+    def _solve_and_store(self, model: Model, state: State, n_rows: int) -> None:
         """Solve a model's state, and store the projection for tests.
 
-        rows: number of rows that the state includes.
+        n_rows: number of rows that the state includes.
         """
         started = time.monotonic()
         projection = None
@@ -440,7 +449,7 @@ class TestThenTrain:
             projection = model.estimator.solve(state)
         seconds = time.monotonic() - started
         self._solving_spent += seconds
-        self._solved[model.id] = rows, seconds, projection
+        self._solved[model.id] = n_rows, seconds, projection
 
     def _has_time_to_solve(self, model: Model, last_seconds: float) -> bool:
         """Return True if there is time to solve a model.
@@ -453,24 +462,24 @@ class TestThenTrain:
         if not last_seconds:
             estimator, accumulator = model.estimator, model.accumulator
             size = state_bytes(estimator, accumulator.n_features, len(accumulator.labels) or 1, accumulator.table)
-            return size + estimator.solve_bytes() <= CHEAP_BYTES
+            return size + estimator.solve_bytes() <= MAX_SOLVED_STATE_BYTES
         spent = self._solving_spent + last_seconds
-        return spent <= FREE_SECONDS or SOLVING_SHARE * spent <= time.monotonic() - self._started
+        return spent <= UNLIMITED_SECONDS or SOLVING_TIME_DIVISOR * spent <= time.monotonic() - self._started
 
-    def _add_and_drop_oldest(self, part: _Part) -> None:
+    def _add_tested_rows(self, part: _TestedRows) -> None:
         """Add the tested rows of an event.
 
         The oldest tested rows are dropped if there are too many.
         """
         parts = [*self._parts, part]
         rows, size = sum(p.block.rows for p in parts), sum(p.block.nbytes for p in parts)
-        while len(parts) > 1 and (rows > MOST_ROWS or size > MOST_BYTES):
+        while len(parts) > 1 and (rows > MAX_TESTED_ROWS or size > MAX_TESTED_BYTES):
             oldest = parts.pop(0)
             rows, size = rows - oldest.block.rows, size - oldest.block.nbytes
-            self._forget(oldest.position)
+            self._forget_projected_rows(oldest.position)
         self._parts = tuple(parts)
 
-    def _drop_tested_rows(self, removal: Removal) -> None:
+    def _remove_unlearned_rows(self, removal: Removal) -> None:
         """Remove unlearned rows from the tested rows."""
         parts = []
         for part in self._parts:
@@ -478,17 +487,17 @@ class TestThenTrain:
                 removed = removal[part.position]
                 stays = np.zeros(len(part.numbers), bool) if removed is None else ~np.isin(part.numbers, removed)
                 part = _select_tested_rows(part, stays)
-                self._forget(part.position)
+                self._forget_projected_rows(part.position)
             parts += [part] if part.block.rows else []
         self._parts = tuple(parts)
 
-    def _forget(self, position: int) -> None:
+    def _forget_projected_rows(self, position: int) -> None:
         """Drop the projected rows of an event."""
         for _, projected in self._projected.values():
             projected.pop(position, None)
 
 
-def _accuracy_or_r2(parts: Sequence[_Part], targets: np.ndarray, predictor: int | str) -> float:
+def _accuracy_or_r2(parts: Sequence[_TestedRows], targets: np.ndarray, predictor: int | str) -> float:
     """Return the accuracy or R² of a model or a baseline.
 
     R² is averaged over the numeric targets that are not constant. R² is 0 if all targets are
@@ -505,38 +514,40 @@ def _accuracy_or_r2(parts: Sequence[_Part], targets: np.ndarray, predictor: int 
     return round(float((1 - errors[varies] / variances[varies]).mean()), 4) if varies.any() else 0.0
 
 
-def _predict_from_means(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> np.ndarray | None:
+def _predict_from_known_rows(
+    Z_known: np.ndarray, known_targets: np.ndarray, Z_new: np.ndarray, n_labels: int
+) -> np.ndarray | None:
     """Predict the targets of projected rows.
 
     Labels are predicted by the nearest class mean, and numbers by least squares.
 
     The targets of n rows are known. They are labels, or q numbers for each row.
 
-    Z: (n, components) projected rows whose targets are known.
-    targets: (n,) label codes, or (n, q) numbers.
-    X: (rows, components) projected rows whose targets are predicted.
-    labels: number of different labels.
+    Z_known: (n, components) projected rows whose targets are known.
+    known_targets: (n,) label codes, or (n, q) numbers.
+    Z_new: (rows, components) projected rows whose targets are predicted.
+    n_labels: number of different labels.
 
     Returns None if least squares has fewer than two known rows for each coefficient.
     """
-    if targets.ndim == 1:
-        return nearest_mean(X, means_by_class(Z, targets, labels))
-    if 2 * (Z.shape[1] + 1) > len(Z):
+    if known_targets.ndim == 1:
+        return nearest_mean(Z_new, means_by_class(Z_known, known_targets, n_labels))
+    if 2 * (Z_known.shape[1] + 1) > len(Z_known):
         return None
 
     # scikit-learn is imported here because the import is slow and rarely needed.
     from sklearn.linear_model import LinearRegression
 
-    return np.asarray(LinearRegression().fit(Z, targets).predict(X))
+    return np.asarray(LinearRegression().fit(Z_known, known_targets).predict(Z_new))
 
 
-def _evenly_spread(numbers: np.ndarray) -> np.ndarray:
-    """Return at most ROWS_AT_ONCE evenly spaced entries of an array."""
-    at = np.linspace(0, len(numbers) - 1, min(ROWS_AT_ONCE, len(numbers)))
-    return numbers[at.astype(np.int64)]
+def _evenly_spaced_sample(values: np.ndarray) -> np.ndarray:
+    """Return at most MAX_ROWS_PER_EVENT evenly spaced entries of an array."""
+    at = np.linspace(0, len(values) - 1, min(MAX_ROWS_PER_EVENT, len(values)))
+    return values[at.astype(np.int64)]
 
 
-def _rows_with_target(y: Targets) -> np.ndarray:
+def _numbers_of_labelled_rows(y: Targets) -> np.ndarray:
     """Return the numbers of the rows that have a target."""
     there = np.ones(y.rows, bool) if y.present is None else y.present
     if y.values is None:

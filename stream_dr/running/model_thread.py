@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.history import PAGE
 from stream_dr.models.model import Model, MonotonicTime
-from stream_dr.running.advance import Step, Steps
+from stream_dr.running.advance import EventReader, ParsedEvent
 from stream_dr.running.driver import Driver
 from stream_dr.threads import engine_thread
 
@@ -61,17 +61,17 @@ class ModelThread:
         self,
         directory: Directory,
         new_driver: Callable[[], Driver],
-        long: Executor,
-        refine: Callable[[Model], None],
-        on_moved: Callable[[], None],
+        catch_up_pool: Executor,
+        start_refine: Callable[[Model], None],
+        on_models_advanced: Callable[[], None],
     ) -> None:
         self._directory = directory
         self._new_driver = new_driver
-        self._long = long
-        self._refine = refine
-        self._on_moved = on_moved
+        self._catch_up_pool = catch_up_pool
+        self._start_refine = start_refine
+        self._on_models_advanced = on_models_advanced
         self.driver = new_driver()
-        self._steps = Steps(directory)
+        self._event_reader = EventReader(directory)
 
         self._lock = threading.Lock()
         self._woken = threading.Event()
@@ -79,18 +79,18 @@ class ModelThread:
         self._joined_rows = 0
         self._thread = engine_thread("models", self._run)
 
-    def start(self, live: Sequence[Model]) -> None:
+    def start(self, live_models: Sequence[Model]) -> None:
         """Make these models live and start the thread."""
-        for model in live:
+        for model in live_models:
             model.live()
         self._thread.start()
 
-    def stop(self, seconds: float | None) -> None:
+    def stop(self, max_seconds: float | None) -> None:
         """Learn the rest of the log, then end the thread.
 
-        seconds: maximum time for the rest of the log. None: no limit.
+        max_seconds: maximum time for the rest of the log. None: no limit.
         """
-        self._stop_at = time.monotonic() + (1e9 if seconds is None else seconds)
+        self._stop_at = time.monotonic() + (1e9 if max_seconds is None else max_seconds)
         self.wake()
         if self._thread.ident is not None:
             self._thread.join()
@@ -105,14 +105,14 @@ class ModelThread:
         return [m for m in self._directory.models.values() if m.status == "live"]
 
     @property
-    def cursor(self) -> int:
+    def slowest_position(self) -> int:
         """Position of the last event that every live model has applied."""
         return min((m.position for m in self.live), default=self._directory.position)
 
     @property
     def lag(self) -> int:
         """Number of events that the slowest live model has not learned."""
-        return max(0, self._directory.position - self.cursor)
+        return max(0, self._directory.position - self.slowest_position)
 
     def join(self, models: Sequence[Model]) -> ModelsBehind:
         """Make models live if they are near the live models.
@@ -124,9 +124,9 @@ class ModelThread:
         Returns the models that are more than PAGE events behind, which do not become live.
         """
         with self._lock:
-            cursor = self.cursor
+            slowest_position = self.slowest_position
             for model in models:
-                if model.status == "catching_up" and cursor - model.position <= PAGE:
+                if model.status == "catching_up" and slowest_position - model.position <= PAGE:
                     model.live()
                     self._joined_rows += model.rows
         self.wake()
@@ -138,26 +138,26 @@ class ModelThread:
         A model that fails or is removed does not stop the other models. All models stop when this
         thread is stopped.
         """
-        self._long.submit(self._catch_up, models)
+        self._catch_up_pool.submit(self._catch_up, models)
 
     def _catch_up(self, models: Sequence[Model]) -> None:
         """Let models catch up in the calling thread until they become live."""
         behind = list(models)
         driver = self._new_driver()
 
-        def stopped(steps: Sequence[Step]) -> bool:
+        def should_stop(page: Sequence[ParsedEvent]) -> bool:
             return self._stopping or not any(map(self._directory.holds, behind))
 
-        with self._fail_those_behind_on_error(models):
+        with self._fail_behind_on_error(models):
             while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
-                blocked = driver.catch_up(behind, self.cursor, rebuild=None, after_turn=stopped)
+                blocked = driver.catch_up(behind, self.slowest_position, continue_rebuild=None, after_page=should_stop)
                 # Each model in `blocked` must be rebuilt, which takes long. Publish the rows that
                 # it has learned, so that queries are answered during the rebuild.
                 for model in blocked:
-                    driver.submit_publish(model)
+                    driver.submit_publish_if_new(model)
                 self._submit_rebuilds(blocked)
                 behind = [m for m in behind if m not in blocked]
-                self._on_moved()
+                self._on_models_advanced()
 
     def _submit_rebuilds(self, models: Iterable[Model]) -> None:
         """Rebuild each model in the thread pool.
@@ -169,9 +169,9 @@ class ModelThread:
             model.catch_up()
             # The thread pool raises RuntimeError for new work if it was shut down.
             with suppress(RuntimeError):
-                self._long.submit(self._rebuild, model)
+                self._catch_up_pool.submit(self._rebuild_and_catch_up, model)
 
-    def _rebuild(self, model: Model) -> None:
+    def _rebuild_and_catch_up(self, model: Model) -> None:
         """Rebuild a model in the calling thread, then let it catch up.
 
         The model learns the log again without unlearned rows. The rebuild stops if the model is
@@ -181,13 +181,13 @@ class ModelThread:
         def should_continue() -> bool:
             return not self._stopping and self._directory.holds(model)
 
-        with self._fail_those_behind_on_error([model]):
-            self._new_driver().catch_up([model], model.position + 1, rebuild=should_continue)
+        with self._fail_behind_on_error([model]):
+            self._new_driver().catch_up([model], model.position + 1, continue_rebuild=should_continue)
         if should_continue():
             self._catch_up([model])
 
     @contextmanager
-    def _fail_those_behind_on_error(self, models: Sequence[Model]) -> Iterator[None]:
+    def _fail_behind_on_error(self, models: Sequence[Model]) -> Iterator[None]:
         """Mark models that catch up as failed on an error.
 
         An error in the with-block is logged and not raised again. Live models do not become
@@ -200,7 +200,7 @@ class ModelThread:
             log.exception("models %s could not be brought up to the log's end", [m.name for m in behind])
             for model in behind:
                 model.fail(model.position + 1, e)
-        self._on_moved()
+        self._on_models_advanced()
 
     @property
     def _stopping(self) -> bool:
@@ -210,21 +210,21 @@ class ModelThread:
     def _run(self) -> None:
         """Learn new events and start due work until stopped."""
         while True:
-            behind = self.cursor < self._directory.position
+            behind = self.slowest_position < self._directory.position
             if self._stopping and (not behind or time.monotonic() > self._stop_at):
                 return
 
             # Clear the flag first, so that a call of `wake` during the turn is not lost.
             self._woken.clear()
             try:
-                pause = self._take_turn() - time.monotonic()
+                pause = self._learn_and_start_due_work() - time.monotonic()
             except Exception:
                 log.exception("the model thread could not read the log; it tries again")
                 pause = RETRY_SECONDS
             if pause > 0:
                 self._woken.wait(None if pause == math.inf else pause)
 
-    def _take_turn(self) -> MonotonicTime:
+    def _learn_and_start_due_work(self) -> MonotonicTime:
         """Learn the next events with all live models, and start due work.
 
         Returns the time (time.monotonic) at which this method must be called again. Infinity means
@@ -235,18 +235,20 @@ class ModelThread:
             joined_rows = self._joined_rows
             self._joined_rows = 0
 
-            events = self._steps.read(self.cursor, last, EVENTS_PER_TURN)
-            self._submit_rebuilds(self.driver.turn(self.live, events, rebuild=None, joined_rows=joined_rows))
+            events = self._event_reader.read(self.slowest_position, last, EVENTS_PER_TURN)
+            self._submit_rebuilds(
+                self.driver.learn_and_schedule(self.live, events, continue_rebuild=None, joined_rows=joined_rows)
+            )
 
             # The live models may have changed, because a model has failed or needs a rebuild.
             live = self.live
-            cursor = self.cursor
-            self._directory.recent.forget(cursor)
-            for model in [m for m in live if m.refine_due <= time.monotonic()]:
-                self._refine(model)
-        self._on_moved()
+            slowest_position = self.slowest_position
+            self._directory.recent.forget(slowest_position)
+            for model in [m for m in live if m.refine_due_at <= time.monotonic()]:
+                self._start_refine(model)
+        self._on_models_advanced()
 
         # Continue at once if there are more events to learn.
-        if cursor < last:
+        if slowest_position < last:
             return 0.0
-        return min([self.driver.next_due(live), *(m.refine_due for m in live)])
+        return min([self.driver.next_due_time(live), *(m.refine_due_at for m in live)])

@@ -27,15 +27,17 @@ from stream_dr.errors import InvalidParameter
 SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather", ".csv", ".npz")
 
 
-def check_output_path(out: Path) -> None:
-    """Raise an error if the path `out` cannot be written.
+def check_output_path(output_path: Path) -> None:
+    """Raise an error if the path `output_path` cannot be written.
 
     Raises InvalidParameter if the suffix is not in SUFFIXES. Raises SourceMissing if the folder
     does not exist.
     """
-    if out.suffix not in SUFFIXES:
-        raise InvalidParameter(f"{out} ends in {out.suffix!r}; name a .parquet, .arrow, .csv or .npz file.")
-    check_folder(out)
+    if output_path.suffix not in SUFFIXES:
+        raise InvalidParameter(
+            f"{output_path} ends in {output_path.suffix!r}; name a .parquet, .arrow, .csv or .npz file."
+        )
+    check_folder(output_path)
 
 
 def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatch]) -> int:
@@ -54,7 +56,7 @@ def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatc
 
     # A CSV file has no lists, so each list is written as a JSON string.
     if suffix == ".csv":
-        batches = map(_without_lists, batches)
+        batches = map(_lists_to_json, batches)
     rows = 0
     first = next(batches)
     with _open_writer(file, suffix, first.schema) as writer:
@@ -75,13 +77,13 @@ def _open_writer(
     return pa.ipc.new_file(file, schema)
 
 
-def _without_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _lists_to_json(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Replace each list in the batch by its JSON string."""
-    columns = [_as_json(column) if pa.types.is_nested(column.type) else column for column in batch.columns]
+    columns = [_lists_to_json_column(column) if pa.types.is_nested(column.type) else column for column in batch.columns]
     return pa.record_batch(columns, names=batch.schema.names)
 
 
-def _as_json(lists: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _lists_to_json_column(lists: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return a column of lists as a column of JSON strings."""
     return pa.array([None if v is None else orjson.dumps(v).decode() for v in lists.to_pylist()], pa.string())
 
@@ -112,7 +114,7 @@ def _column_array(column: pa.ChunkedArray) -> np.ndarray:
 
     # Lists of labels become JSON strings.
     if pa.types.is_nested(kind):
-        column = _as_json(column)
+        column = _lists_to_json_column(column)
         kind = pa.string()
     if pa.types.is_string(kind) or pa.types.is_null(kind):
         return np.array([text or "" for text in column.to_pylist()], str)

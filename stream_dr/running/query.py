@@ -36,7 +36,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Schema, columns_in_order, columns_missing
+from stream_dr.models.schema import Schema, columns_missing, reorder_columns
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, projection_change
 from stream_dr.projection import Mapped, Projection
@@ -138,7 +138,7 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
 
     projection = published.projection
     missing = columns_missing(block, schema)
-    block, unseen = conform_block(block, projection, schema)
+    block, unseen = check_and_reorder_block(block, projection, schema)
     z = projection.apply(block.X)
     return ProjectedRows(
         model.name, published.version, published.position, projection.solution, z, block.ids, unseen, missing
@@ -157,14 +157,14 @@ class ConformedBlock(NamedTuple):
     n_ignored: int
 
 
-def conform_block(block: Block, projection: Projection, schema: Schema) -> ConformedBlock:
+def check_and_reorder_block(block: Block, projection: Projection, schema: Schema) -> ConformedBlock:
     """Check a block's rows, and reorder its columns for a projection.
 
     Raises NotFinite, SchemaMismatch or InvalidRows.
     """
     check_finite(block.X)
-    _check_names(block, schema)
-    block = _empty_batch(block, projection.n_features) if block.X.shape == (0, 0) else columns_in_order(block, schema)
+    _check_names_accepted(block, schema)
+    block = _empty_block(block, projection.n_features) if block.X.shape == (0, 0) else reorder_columns(block, schema)
 
     # Rows of a table need a feature map that has learned the table.
     if block.table:
@@ -175,7 +175,7 @@ def conform_block(block: Block, projection: Projection, schema: Schema) -> Confo
     return ConformedBlock(block, n_ignored)
 
 
-def _check_names(block: Block, schema: Schema) -> None:
+def _check_names_accepted(block: Block, schema: Schema) -> None:
     """Raise SchemaMismatch if only the block has named columns.
 
     A block with names does not fit a stream whose columns have no names.
@@ -187,12 +187,12 @@ def _check_names(block: Block, schema: Schema) -> None:
         )
 
 
-def _empty_batch(block: Block, width: int) -> Block:
-    """Return a block without rows that has `width` columns.
+def _empty_block(block: Block, n_columns: int) -> Block:
+    """Return a block without rows that has `n_columns` columns.
 
     block: block without rows and columns, parsed from a body such as {"rows": []}.
     """
-    return block._replace(X=np.empty((0, width)))
+    return block._replace(X=np.empty((0, n_columns)))
 
 
 class ExportedProjection(NamedTuple):
@@ -232,15 +232,15 @@ class ExportedProjection(NamedTuple):
         from safetensors.numpy import save
 
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
-        return save(arrays, metadata=self._texts())
+        return save(arrays, metadata=self._metadata_strings())
 
     def to_arrow(self) -> bytes:
         """Return the bytes of an Arrow stream with one row."""
-        columns = {name: _array_as_row(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
+        columns = {name: _array_as_one_row(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
         batch = pa.record_batch(list(columns.values()), names=list(columns))
-        return bytes(write_arrow([batch.replace_schema_metadata(self._texts())]))
+        return bytes(write_arrow([batch.replace_schema_metadata(self._metadata_strings())]))
 
-    def _texts(self) -> dict[str, str]:
+    def _metadata_strings(self) -> dict[str, str]:
         """Return the metadata as strings, without the entries that are None."""
         return {name: str(value) for name, value in self.metadata.items() if value is not None}
 
@@ -283,7 +283,7 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
         if projection.feature_names is not None:
             metadata["columns"] = json.dumps(projection.feature_names)
 
-    arrays = _arrays(projection)
+    arrays = _projection_arrays(projection)
 
     # A client that stored projected rows of an old version converts them with `map` and `offset`.
     to_newest = None if version is None else projection_change(projection, newest.projection)
@@ -293,14 +293,14 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
     return ExportedProjection(metadata, arrays)
 
 
-def _arrays(projection: Projection) -> Arrays:
+def _projection_arrays(projection: Projection) -> Arrays:
     """Return the arrays of a projection by name."""
     if projection.kind == "linear":
         return {name: getattr(projection, name) for name in ("mean", "components", "eigenvalues")}
     return pack(projection)[0]
 
 
-def _array_as_row(array: np.ndarray) -> pa.Array:
+def _array_as_one_row(array: np.ndarray) -> pa.Array:
     """Return an Arrow column whose only row is the array."""
     # Arrow has no empty tensors, so an array without elements is written as an empty list.
     if array.size == 0:
@@ -310,11 +310,16 @@ def _array_as_row(array: np.ndarray) -> pa.Array:
 
 
 def project(
-    directory: Directory, model: Model, source: Source, out: Path, on_progress: Callable[[int], None] | None = None
+    directory: Directory,
+    model: Model,
+    source: Source,
+    output_path: Path,
+    on_progress: Callable[[int], None] | None = None,
 ) -> int:
     """Write a source's projected rows to a file, and count the rows.
 
-    out: path of the file. The suffix selects the format. SUFFIXES lists the allowed suffixes.
+    output_path: path of the file. The suffix selects the format. SUFFIXES lists the allowed
+        suffixes.
     on_progress: called after each batch with the number of rows written so far.
 
     Raises InvalidParameter if there are no rows or no columns to write. Raises NotFitted if the
@@ -324,13 +329,15 @@ def project(
     Returns the number of rows.
     """
     # Check the arguments before the file is created.
-    check_output_path(out)
+    check_output_path(output_path)
     if isinstance(source, Dataset) and not source.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
 
-    require_published(model)
-    fields = carried_fields(source) if isinstance(source, Dataset) else _fields_of(next(source.events())[1])
-    if not fields and not require_published(model).projection.n_components:
+    published_or_raise(model)
+    fields = (
+        id_and_target_types(source) if isinstance(source, Dataset) else _block_column_types(next(source.events())[1])
+    )
+    if not fields and not published_or_raise(model).projection.n_components:
         # An Arrow batch without columns has no number of rows, so it cannot be written.
         raise InvalidParameter(f"{model.name} has no component yet: {model.estimator.limit}. Nothing was written.")
 
@@ -341,9 +348,9 @@ def project(
 
     def write(file: BinaryIO) -> None:
         nonlocal rows
-        rows = write_projected(file, out.suffix, chain([first], batches))
+        rows = write_projected(file, output_path.suffix, chain([first], batches))
 
-    write_atomically(out, write)
+    write_atomically(output_path, write)
     return rows
 
 
@@ -351,26 +358,26 @@ def _projected_batches(
     directory: Directory,
     model: Model,
     source: Source,
-    fields: dict[str, pa.DataType],
+    field_types: dict[str, pa.DataType],
     on_progress: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the projected rows of a source as Arrow batches.
 
     Batches without rows are skipped.
 
-    fields: names and Arrow types of the columns of ids and targets.
+    field_types: names and Arrow types of the columns of ids and targets.
     on_progress: called after each batch with the number of rows projected so far.
     """
     done = 0
     for _, block in source.events():
-        batch = projected_batch(block, require_published(model).projection, directory.schema, fields)
+        batch = batch_of_projected_rows(block, published_or_raise(model).projection, directory.schema, field_types)
         done += block.rows
         on_progress(done)
         if block.rows:
             yield batch
 
 
-def require_published(model: Model) -> Published:
+def published_or_raise(model: Model) -> Published:
     """Return a model's published projection.
 
     If the model has no published projection, an error is raised that says why.
@@ -383,33 +390,33 @@ def require_published(model: Model) -> Published:
     return model.published
 
 
-def projected_batch(
-    block: Block, projection: Projection, schema: Schema, fields: dict[str, pa.DataType]
+def batch_of_projected_rows(
+    block: Block, projection: Projection, schema: Schema, field_types: dict[str, pa.DataType]
 ) -> pa.RecordBatch:
     """Return a block's projected rows as an Arrow batch.
 
     The batch has the columns of ids and targets, then the components z0, z1 …
 
-    fields: names and Arrow types of the columns of ids and targets.
+    field_types: names and Arrow types of the columns of ids and targets.
     """
-    conformed, _ = conform_block(block, projection, schema)
+    conformed, _ = check_and_reorder_block(block, projection, schema)
     z = projection.apply(conformed.X)
-    columns = _carried_columns(block, fields) | {
+    columns = _id_and_target_columns(block, field_types) | {
         f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)
     }
     return pa.record_batch(list(columns.values()), names=list(columns))
 
 
-def _fields_of(block: Block) -> dict[str, pa.DataType]:
+def _block_column_types(block: Block) -> dict[str, pa.DataType]:
     """Return Arrow types of a block's id and target columns.
 
     The keys of the dict are names of columns.
     """
     schema = arrow_from_block(block).schema
-    return {name: _written_type(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
+    return {name: _output_type(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
 
 
-def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
+def id_and_target_types(dataset: Dataset) -> dict[str, pa.DataType]:
     """Return Arrow types of the shards' id and target columns.
 
     The keys of the dict are names of columns.
@@ -418,7 +425,7 @@ def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
     """
     names = ("id", *_COLUMN.values())
     schemas = [
-        pa.schema([(n, _written_type(shard.schema.field(n).type)) for n in names if n in shard.schema.names])
+        pa.schema([(n, _output_type(shard.schema.field(n).type)) for n in names if n in shard.schema.names])
         for shard in dataset.shards
     ]
     try:
@@ -428,29 +435,29 @@ def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
     return {name: unified.field(name).type for name in names if name in unified.names}
 
 
-def _written_type(kind: pa.DataType) -> pa.DataType:
+def _output_type(column_type: pa.DataType) -> pa.DataType:
     """Return the Arrow type for writing ids or targets.
 
-    kind: Arrow type in which the column was read.
+    column_type: Arrow type in which the column was read.
     """
-    if pa.types.is_dictionary(kind):
-        return _written_type(kind.value_type)
-    if pa.types.is_fixed_size_list(kind) and kind.list_size == 1:
-        return _written_type(kind.value_type)
-    if pa.types.is_nested(kind):
-        return pa.list_(_written_type(kind.value_type))
-    if pa.types.is_floating(kind):
+    if pa.types.is_dictionary(column_type):
+        return _output_type(column_type.value_type)
+    if pa.types.is_fixed_size_list(column_type) and column_type.list_size == 1:
+        return _output_type(column_type.value_type)
+    if pa.types.is_nested(column_type):
+        return pa.list_(_output_type(column_type.value_type))
+    if pa.types.is_floating(column_type):
         return pa.float64()
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(column_type):
         return pa.int64()
-    return kind if pa.types.is_boolean(kind) or pa.types.is_null(kind) else pa.string()
+    return column_type if pa.types.is_boolean(column_type) or pa.types.is_null(column_type) else pa.string()
 
 
-def _carried_columns(block: Block, fields: dict[str, pa.DataType]) -> dict[str, pa.Array]:
+def _id_and_target_columns(block: Block, field_types: dict[str, pa.DataType]) -> dict[str, pa.Array]:
     """Return the block's ids and targets as Arrow columns by name.
 
-    fields: names and Arrow types of the columns to return. A column that the block does not have
-        is filled with nulls.
+    field_types: names and Arrow types of the columns to return. A column that the block does not
+        have is filled with nulls.
     """
     # A row's list of one numeric target is written as a number.
     values: dict[str, object] = {"id": block.ids}
@@ -459,4 +466,4 @@ def _carried_columns(block: Block, fields: dict[str, pa.DataType]) -> dict[str, 
         if block.y.kind == "continuous" and block.y.values is not None and block.y.values.shape[1] == 1:
             rows = [row[0] if row is not None else None for row in rows]
         values[_COLUMN[block.y.kind]] = rows
-    return {name: pa.array(values.get(name) or [None] * block.rows, kind) for name, kind in fields.items()}
+    return {name: pa.array(values.get(name) or [None] * block.rows, kind) for name, kind in field_types.items()}

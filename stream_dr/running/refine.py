@@ -22,12 +22,18 @@ from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
 from stream_dr.estimators import make
-from stream_dr.estimators.fitting.refining import PassSums, Refining, check_method, is_exact, refine_steps
+from stream_dr.estimators.fitting.refining import (
+    ComputePassSums,
+    Refining,
+    check_has_refine,
+    is_exact_without_refine,
+    refine_steps,
+)
 from stream_dr.evaluation.held_out import scores_of_refining
-from stream_dr.models.model import Frozen, Model
-from stream_dr.models.schema import block_for
+from stream_dr.models.model import FrozenState, Model
+from stream_dr.models.schema import drop_unneeded_targets
 from stream_dr.models.snapshot import remove_snapshots, snapshot, snapshot_folder
-from stream_dr.models.snapshot_file import damaged_contents, read_file, write_file
+from stream_dr.models.snapshot_file import errors_as_damaged_file, read_file, write_file
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
@@ -38,7 +44,7 @@ PassCallback = Callable[[JsonDict], None]
 """Function that receives the progress of a refine, as `refine_frozen` describes it."""
 
 
-def check_model(directory: Directory, model: Model) -> None:
+def check_can_refine(directory: Directory, model: Model) -> None:
     """Raise an error if a model cannot be refined.
 
     A refine reads all rows that the model has learned again. Raises
@@ -47,7 +53,7 @@ def check_model(directory: Directory, model: Model) -> None:
     - CannotRefine if the model was made from a saved estimator, whose rows are not in the log,
     - HistoryGone if events that the model has learned are no longer in the log.
     """
-    check_method(model.estimator)
+    check_has_refine(model.estimator)
     if model.spec.saved is not None:
         raise CannotRefine(
             f"model {model.name!r} began with a saved estimator, whose rows are not in this log. Refine the estimator where "
@@ -63,13 +69,13 @@ def check_model(directory: Directory, model: Model) -> None:
 def refine_frozen(
     directory: Directory,
     model: Model,
-    frozen: Frozen,
+    frozen: FrozenState,
     tol: float = 1e-6,
     max_passes: int = 20,
     on_progress: PassCallback | None = None,
-    cancelled: Callable[[], bool] | None = None,
-    threads: int = 1,
-    sums: PassSums | None = None,
+    should_cancel: Callable[[], bool] | None = None,
+    n_threads: int = 1,
+    compute_sums: ComputePassSums | None = None,
 ) -> Published | None:
     """Refine a frozen state of a model, and publish the result.
 
@@ -89,11 +95,11 @@ def refine_frozen(
         Receives dicts with these keys. After each pass: "pass", "rows", "residual", "angle",
         "components", "seconds", "converged", "total_rows". During a pass: "pass", "rows",
         "total_rows".
-    cancelled : callable or None
+    should_cancel : callable or None
         Called at every event. It returns True to cancel the refine.
-    threads : int
+    n_threads : int
         Number of threads for matrix products.
-    sums : PassSums or None
+    compute_sums : PassSums or None
         Function that computes the sums of a pass in other processes. None: this process computes
         the sums.
 
@@ -104,16 +110,16 @@ def refine_frozen(
 
     Raises CannotRefine, HistoryGone, InvalidParameter, NotFitted, InsufficientStorage.
     """
-    check_model(directory, model)
+    check_can_refine(directory, model)
     report = on_progress or (lambda progress: None)
-    if is_exact(model.estimator, frozen.state) and model.published is not None:
+    if is_exact_without_refine(model.estimator, frozen.state) and model.published is not None:
         report({"exact": True, "note": "the model is exact already, from one pass"})
         return model.published
 
-    source = _FrozenSource(directory, model, frozen, cancelled)
+    source = _FrozenSource(directory, model, frozen, should_cancel)
     try:
         with directory.retention.pin_rows():
-            return _run_passes(directory, model, frozen, source, tol, max_passes, report, threads, sums)
+            return _run_passes(directory, model, frozen, source, tol, max_passes, report, n_threads, compute_sums)
     except _Cancelled:
         return None
     finally:
@@ -125,18 +131,18 @@ def refine_frozen(
 def _run_passes(
     directory: Directory,
     model: Model,
-    frozen: Frozen,
+    frozen: FrozenState,
     source: "_FrozenSource",
     tol: float,
     max_passes: int,
-    report: PassCallback,
-    threads: int,
-    sums: PassSums | None,
+    on_progress: PassCallback,
+    n_threads: int,
+    compute_sums: ComputePassSums | None,
 ) -> Published:
     """Run the remaining passes, and publish the result.
 
-    A checkpoint is written after each pass. `source` yields the rows, and `report` receives the
-    progress. The other parameters have the meaning that `refine_frozen` describes.
+    A checkpoint is written after each pass. `source` yields the rows, and `on_progress` receives
+    the progress. The other parameters have the meaning that `refine_frozen` describes.
     """
     # Run the passes. They continue from a checkpoint of an earlier refine, if there is one.
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
@@ -147,18 +153,18 @@ def _run_passes(
         source,
         tol=tol,
         max_passes=max_passes,
-        names=directory.schema.names,
-        resume=_load_checkpoint(path, frozen, max_passes),
+        feature_names=directory.schema.names,
+        resume=_load_usable_checkpoint(path, frozen, max_passes),
         guess=model.published.projection if model.published and model.published.refined_at is not None else None,
-        progress=lambda number, rows: report({"pass": number, "rows": rows, "total_rows": frozen.rows}),
-        threads=threads,
-        sums=sums,
+        progress=lambda number, rows: on_progress({"pass": number, "rows": rows, "total_rows": frozen.rows}),
+        n_threads=n_threads,
+        compute_pass_sums=compute_sums,
     ):
         # Report the pass, record it, and write the checkpoint.
         last = step
         fields = step.report._asdict()
         number = fields.pop("number")
-        report({"pass": number, **fields, "total_rows": frozen.rows})
+        on_progress({"pass": number, **fields, "total_rows": frozen.rows})
         directory.records.add("pass", model=model.name, position=frozen.position, **{"pass": number}, **fields)
         _write_checkpoint(path, frozen, step.refining)
 
@@ -179,30 +185,32 @@ def refine_model(
     tol: float,
     max_passes: int,
     on_progress: PassCallback | None = None,
-    threads: int = 1,
-    new_sums: Callable[[Frozen], PassSums] | None = None,
+    n_threads: int = 1,
+    make_compute_sums: Callable[[FrozenState], ComputePassSums] | None = None,
 ) -> Published:
     """Refine and snapshot a model, as the command `stream-dr refine` does.
 
     The model first learns the events of the log that it has not learned yet.
 
-    new_sums: function that receives the model's state and returns a function. The returned
-        function computes the sums of each pass in other processes. If `new_sums` is None, this
-        process computes the sums.
+    make_compute_sums: function that receives the model's state and returns a function. The
+        returned function computes the sums of each pass in other processes. If `make_compute_sums`
+        is None, this process computes the sums.
 
     The other parameters and the errors are described in `refine_frozen`.
     """
-    check_model(directory, model)
+    check_can_refine(directory, model)
     with threadpool_limits(1):
         backfill(directory, [model], directory.position)
         frozen = model.freeze()
-        sums = None if new_sums is None else new_sums(frozen)
-        published = refine_frozen(directory, model, frozen, tol, max_passes, on_progress, threads=threads, sums=sums)
+        sums = None if make_compute_sums is None else make_compute_sums(frozen)
+        published = refine_frozen(
+            directory, model, frozen, tol, max_passes, on_progress, n_threads=n_threads, compute_sums=sums
+        )
 
     if published is None:
         raise CannotRefine("the refine was cancelled.")
     snapshot(model, frozen, directory.path)
-    model.version_numbers.release()
+    model.version_numbers.release_unused()
     return published
 
 
@@ -221,14 +229,14 @@ def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: 
 
     The errors are described in `refine_frozen`.
     """
-    check_model(directory, model)
+    check_can_refine(directory, model)
     source = _FrozenSource(directory, model, model.freeze(), None)
     with directory.retention.pin_rows(), threadpool_limits(1):
         scores = scores_of_refining(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
     return HeldOutScores(*scores)
 
 
-def publish_unrefined(directory: Directory, model: Model) -> None:
+def undo_refine_and_snapshot(directory: Directory, model: Model) -> None:
     """Replace a model's refined projection by the unrefined projection.
 
     The model is then snapshotted.
@@ -236,7 +244,7 @@ def publish_unrefined(directory: Directory, model: Model) -> None:
     frozen = model.freeze()
     model.publish(frozen)
     snapshot(model, frozen, directory.path)
-    model.version_numbers.release()
+    model.version_numbers.release_unused()
 
 
 class _Cancelled(Exception):
@@ -253,12 +261,12 @@ class _FrozenSource:
     """
 
     def __init__(
-        self, directory: Directory, model: Model, frozen: Frozen, cancelled: Callable[[], bool] | None
+        self, directory: Directory, model: Model, frozen: FrozenState, should_cancel: Callable[[], bool] | None
     ) -> None:
         self._history = directory.history
         self._model = model
         self._frozen = frozen
-        self._cancelled = cancelled or (lambda: False)
+        self._should_cancel = should_cancel or (lambda: False)
 
     def events(self, after: int = -1, until: int | None = None) -> Generator[tuple[int, Block], None, None]:
         """Yield the position and the rows of each event.
@@ -271,12 +279,12 @@ class _FrozenSource:
         events = self._history.events(first, last, unlearn_horizon=self._frozen.unlearn_horizon)
         with closing(compute_ahead(events)) as blocks:
             for position, block in blocks:
-                if self._cancelled():
+                if self._should_cancel():
                     raise _Cancelled
-                yield position, block_for(self._model.estimator, block)
+                yield position, drop_unneeded_targets(self._model.estimator, block)
 
 
-def _write_checkpoint(path: Path, frozen: Frozen, refining: Refining) -> None:
+def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> None:
     """Write the state of the passes to a checkpoint file.
 
     frozen: state of the model, from which the passes started.
@@ -287,7 +295,7 @@ def _write_checkpoint(path: Path, frozen: Frozen, refining: Refining) -> None:
     write_file(path, arrays, {"kind": "refine", **frozen_at, "refining": description})
 
 
-def _load_checkpoint(path: Path, frozen: Frozen, max_passes: int) -> Refining | None:
+def _load_usable_checkpoint(path: Path, frozen: FrozenState, max_passes: int) -> Refining | None:
     """Return the checkpoint of an earlier refine of the same rows.
 
     Returns None in these cases:
@@ -302,7 +310,7 @@ def _load_checkpoint(path: Path, frozen: Frozen, max_passes: int) -> Refining | 
     # The checkpoint must be of the same position and of the same unlearned rows.
     try:
         arrays, header = read_file(path)
-        with damaged_contents(path):
+        with errors_as_damaged_file(path):
             unlearn_horizon = header.get("removed_to", header["position"])
             if header["kind"] != "refine" or (header["position"], unlearn_horizon) != (
                 frozen.position,

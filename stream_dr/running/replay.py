@@ -31,7 +31,7 @@ from stream_dr.directory.references import GROUP_BYTES, Batches, references, rem
 from stream_dr.errors import InsufficientStorage, StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Model
-from stream_dr.running.advance import Step, Steps, rows_to_learn
+from stream_dr.running.advance import EventReader, ParsedEvent, count_rows_to_learn
 from stream_dr.running.driver import Driver, EngineEvent, RunSettings
 from stream_dr.shards.dataset import Dataset
 from stream_dr.threads import compute_ahead, fast_switching, thread_pool
@@ -137,7 +137,7 @@ def replay(
     return run.run(run.append_and_learn_all)
 
 
-class _Appended(NamedTuple):
+class _CommitResult(NamedTuple):
     """Batches that were appended to the log in one commit.
 
     last: position of the last appended event.
@@ -163,7 +163,7 @@ class Replay:
         self.rows = self.events = self.caught_up = 0
         # The keys are an ordered set of names. The values are not used.
         self.columns_missing: dict[str, None] = {}
-        self.passes = self._target_passes()
+        self.passes = self._total_passes()
         # A killed replay of one pass is continued with the batches that are missing in the log.
         # For several passes, the directory must also store the number of passes.
         self.recorded = self.passes > 1 or settings.again
@@ -173,14 +173,14 @@ class Replay:
         run = settings.run._replace(publish=ON_DEMAND, test_then_train=settings.test)
         self.advance = thread_pool("advance")
         self.work = thread_pool("work", run.workers)
-        self.driver = Driver(directory, run, self.advance, self.work, self._on_event, solving=True)
+        self.driver = Driver(directory, run, self.advance, self.work, self._on_event, solve_for_tests=True)
         self.recorder: Recorder = Recorder(directory, self.driver.scores)
 
-    def run(self, learn: Callable[[], None]) -> ReplayReport:
+    def run(self, learn_data_set: Callable[[], None]) -> ReplayReport:
         """Run the replay, then publish and snapshot the models.
 
-        learn: function that lets the models learn the data set. It is called after the models have
-            learned the events that are already in the log.
+        learn_data_set: function that lets the models learn the data set. It is called after the
+            models have learned the events that are already in the log.
 
         After an error, the models are snapshotted and the error is raised.
         """
@@ -189,12 +189,12 @@ class Replay:
         with fast_switching(), threadpool_limits(1), self.recorder:
             try:
                 self._catch_up()
-                learn()
-                self.driver.finish(self.models)
+                learn_data_set()
+                self.driver.publish_and_snapshot_all(self.models)
             except BaseException:
                 # Wait until the models have finished the events that they are learning.
                 self.advance.shutdown()
-                self.driver.write_snapshots([(m, m.freeze()) for m in self.models if m.failure is None])
+                self.driver.snapshot_and_trim_log([(m, m.freeze()) for m in self.models if m.failure is None])
                 raise
             finally:
                 self.advance.shutdown()
@@ -203,7 +203,7 @@ class Replay:
 
         # The replay is complete. Raise the failure of a model, or return the result.
         if self.recorded:
-            self.directory.table.end_replay(self.identity)
+            self.directory.table.end_replay(self.data_set_digest)
         for model in self.models:
             if model.failure is not None:
                 raise model.failure_error(model.failure)
@@ -217,13 +217,13 @@ class Replay:
         """Learn the events that are already in the log."""
         remember_places(self.directory.path, self.directory.log, self.dataset)
         if self.recorded:
-            self.directory.table.begin_replay(self.identity, self.passes)
+            self.directory.table.begin_replay(self.data_set_digest, self.passes)
 
-        def after_turn(page: Sequence[Step]) -> None:
-            self.caught_up += rows_to_learn(page)
-            self.show("catching up")
+        def after_turn(page: Sequence[ParsedEvent]) -> None:
+            self.caught_up += count_rows_to_learn(page)
+            self.report_progress("catching up")
 
-        self.driver.catch_up(self.models, self.directory.position, after_turn=after_turn)
+        self.driver.catch_up(self.models, self.directory.position, after_page=after_turn)
         for model in self.models:
             model.live()
 
@@ -234,23 +234,23 @@ class Replay:
         """
         # Batches stay in memory from the commit until they are learned.
         self.directory.hold_recent(4 * GROUP_BYTES)
-        reader = Steps(self.directory)
+        reader = EventReader(self.directory)
         position = self.directory.position
-        with closing(compute_ahead(self._append(), depth=1)) as groups:
+        with closing(compute_ahead(self._append_missing_batches(), depth=1)) as groups:
             for group in groups:
-                for page in self._turns(reader.pages(position, group.last)):
-                    self.driver.turn(self.models, page, test=self._in_first_pass())
+                for page in self._split_into_turns(reader.pages(position, group.last)):
+                    self.driver.learn_and_schedule(self.models, page, test_first=self._is_in_first_pass())
                     position = page[-1].position
                     self.directory.recent.forget(position)
 
-                    self.rows += rows_to_learn(page)
+                    self.rows += count_rows_to_learn(page)
                     self.events += len(page)
-                    self.show("learning")
+                    self.report_progress("learning")
 
                 if group.refusal is not None:
                     raise group.refusal
 
-    def _turns(self, pages: Iterable[Sequence[Step]]) -> Iterator[Sequence[Step]]:
+    def _split_into_turns(self, pages: Iterable[Sequence[ParsedEvent]]) -> Iterator[Sequence[ParsedEvent]]:
         """Yield lists of events for the models to learn.
 
         The models learn one list at a time. While models are tested, each list has one event, so
@@ -259,17 +259,17 @@ class Replay:
 
         pages: lists of consecutive events of the log.
         """
-        tested = self.driver.tests is not None and self._in_first_pass()
+        tested = self.driver.tests is not None and self._is_in_first_pass()
         return ([event] for page in pages for event in page) if tested else iter(pages)
 
-    def _in_first_pass(self) -> bool:
+    def _is_in_first_pass(self) -> bool:
         """Return True until one pass of rows was learned."""
         return self.rows + self.caught_up < self.dataset.rows
 
     def _on_event(self, event: EngineEvent, **details: int | str) -> None:
         self.recorder.woken.set()
 
-    def show(self, phase: Phase) -> None:
+    def report_progress(self, phase: Phase) -> None:
         """Report the progress to `on_progress`, and wake the recording thread."""
         self.recorder.woken.set()
         if self.on_progress is not None:
@@ -277,7 +277,7 @@ class Replay:
             total = self.dataset.rows * self.passes
             self.on_progress(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))
 
-    def _append(self) -> Generator[_Appended, None, None]:
+    def _append_missing_batches(self) -> Generator[_CommitResult, None, None]:
         """Append missing batches to the log, and yield each result.
 
         A result is yielded after each commit. No batch is appended after the first batch that is
@@ -293,14 +293,14 @@ class Replay:
                 # Only the last answer can be a refusal, because the directory stops there.
                 last = answers[-1]
                 refusal = (
-                    _refusal_with_shard(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
+                    _name_batch_in_error(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
                 )
-                yield _Appended(self.directory.position, refusal)
+                yield _CommitResult(self.directory.position, refusal)
                 if refusal is not None:
                     return
 
     @cached_property
-    def identity(self) -> str:
+    def data_set_digest(self) -> str:
         """Hex digest that identifies the data set.
 
         The digest does not depend on the order of the shards. Shards without a sha256 in a
@@ -308,17 +308,17 @@ class Replay:
         """
         return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
 
-    def _target_passes(self) -> int:
+    def _total_passes(self) -> int:
         """Return the number of passes after which the replay is complete.
 
         This number includes the passes of earlier replays.
         """
-        unfinished = self.directory.table.replay_passes(self.identity) if self.directory.table.replaying() else 0
+        unfinished = self.directory.table.replay_passes(self.data_set_digest) if self.directory.table.replaying() else 0
         if not self.settings.again:
             return max(self.settings.loops, unfinished)
-        return unfinished or self._complete_passes() + 1
+        return unfinished or self._count_complete_passes() + 1
 
-    def _complete_passes(self) -> int:
+    def _count_complete_passes(self) -> int:
         """Return the number of passes whose batches are in the log.
 
         A pass counts if all its batches are in the log. If damaged shards are skipped, a pass
@@ -338,7 +338,7 @@ class Replay:
         return passes
 
 
-def _refusal_with_shard(draft: Draft, error: StreamDRError) -> StreamDRError:
+def _name_batch_in_error(draft: Draft, error: StreamDRError) -> StreamDRError:
     """Add the refused batch and its shard to an error's message.
 
     draft: the refused draft. Its payload refers to the batch.

@@ -5,7 +5,7 @@
 - The model thread reads the log and lets the models learn its events.
 - Thread pools run long work: solving, snapshots, refining, and models that are far behind.
 
-Every thread reports its events to `Running._handle`, which wakes the other threads.
+Every thread reports its events to `Running._wake_and_notify`, which wakes the other threads.
 
 A batch is acknowledged only after it is durable in the log. Models learn only from the log.
 """
@@ -27,7 +27,7 @@ from stream_dr.directory.records import Recorder
 from stream_dr.disk import free_bytes
 from stream_dr.errors import Overloaded, StreamDRError
 from stream_dr.estimators import make
-from stream_dr.estimators.fitting.refining import check_method
+from stream_dr.estimators.fitting.refining import check_has_refine
 from stream_dr.models.entry import PublishPolicy, RefinePolicy
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot_file import canonical_json
@@ -36,7 +36,7 @@ from stream_dr.running.driver import Driver, EngineEvent, RunSettings
 from stream_dr.running.ingest import Appender
 from stream_dr.running.jobs import Job, Jobs
 from stream_dr.running.model_thread import ModelThread
-from stream_dr.running.refine import check_model, refine_frozen
+from stream_dr.running.refine import check_can_refine, refine_frozen
 from stream_dr.threads import fast_switching, thread_pool
 
 log = logging.getLogger("stream_dr.running")
@@ -78,9 +78,11 @@ class Running:
         self._advance = thread_pool("advance")
 
         self._listeners = Listeners()
-        self._waits = Waits(self._included, self._blocking_reason)
+        self._waits = Waits(self._all_include, self._blocking_reason)
         self._appender = Appender(directory, self._on_appended)
-        self._models = ModelThread(directory, self._new_driver, self._long, self._start_due_refine, self._on_moved)
+        self._models = ModelThread(
+            directory, self._new_driver, self._long, self._start_due_refine, self._on_models_advanced
+        )
         self._recorder = Recorder(directory, self.scores)
         self._jobs = Jobs()
 
@@ -115,12 +117,12 @@ class Running:
         self._appender.start()
         self._models.submit_catch_up([m for m in alive if m not in near])
 
-    def stop(self, seconds: float | None = None) -> None:
+    def stop(self, max_seconds: float | None = None) -> None:
         """Finish the queued work, snapshot every model and end the threads.
 
         - New batches are refused. Queued batches are appended to the log.
-        - The models learn from the log for at most `seconds`, or without limit if it is None. They
-          learn the rest of the log after the next start.
+        - The models learn from the log for at most `max_seconds`, or without limit if it is None.
+          They learn the rest of the log after the next start.
         - The directory stays open.
         """
         # Stop accepting work. End the threads in the order in which batches pass through them.
@@ -128,12 +130,14 @@ class Running:
         self._waits.cancel_all()
         self._jobs.cancel()
         self._appender.close()
-        self._models.stop(seconds)
+        self._models.stop(max_seconds)
         self._long.shutdown()
 
         # Publish and snapshot the models, then end the other threads.
         try:
-            self._models.driver.finish(self.directory.models.values(), lambda model: model.auto_publishes)
+            self._models.driver.publish_and_snapshot_all(
+                self.directory.models.values(), lambda model: model.auto_publishes
+            )
         finally:
             self._work.shutdown()
             self._advance.shutdown()
@@ -170,7 +174,7 @@ class Running:
         """
         return self.directory.check(draft)
 
-    def applied(self, position: int) -> "Future[str | None]":
+    def future_until_all_include(self, position: int) -> "Future[str | None]":
         """Return a future that waits until all models include an event.
 
         position: the event's position in the log.
@@ -187,7 +191,7 @@ class Running:
         cancel the future.
         """
         future = self._waits.add(position)
-        self._handle(EngineEvent.WAIT_ADDED)
+        self._wake_and_notify(EngineEvent.WAIT_ADDED)
         return future
 
     def wait_until_all_include(self, position: int, timeout: float) -> bool:
@@ -195,14 +199,14 @@ class Running:
 
         position: the event's position in the log.
 
-        `applied` describes when a model includes an event. Returns True when all models include
-        the event. Returns False in these cases:
+        `future_until_all_include` describes when a model includes an event. Returns True when all
+        models include the event. Returns False in these cases:
 
         - `timeout` seconds pass first.
         - `stop` is called first.
         - Some model will never include the event.
         """
-        future = self.applied(position)
+        future = self.future_until_all_include(position)
         wait([future], timeout)
         return not future.cancel() and not future.cancelled() and future.result() is None
 
@@ -223,11 +227,11 @@ class Running:
         Returns the model, and True if the model is new.
         """
         if refine is not None and any(refine):
-            check_method(make(key, params))
+            check_has_refine(make(key, params))
             known = self.directory.models.get(name)
             if known is not None:
-                check_model(self.directory, known)
-        return self._join_or_backfill(*self.directory.add_model(name, key, params, start, policy, refine))
+                check_can_refine(self.directory, known)
+        return self._make_live_if_new(*self.directory.add_model(name, key, params, start, policy, refine))
 
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> ModelAndIsNew:
         """Add a saved estimator as a model, as Directory.add_saved does.
@@ -235,7 +239,7 @@ class Running:
         The model learns the batches that are appended from now on. Returns the model, and True if
         the model is new.
         """
-        return self._join_or_backfill(*self.directory.add_saved(name, estimator, policy))
+        return self._make_live_if_new(*self.directory.add_saved(name, estimator, policy))
 
     def remove_model(self, name: str) -> None:
         """Remove a model, as Directory.remove_model does, and cancel its jobs.
@@ -245,7 +249,7 @@ class Running:
         model = self.directory.remove_model(name)
         self._jobs.cancel(model)
         self._snapshot_errors.pop(name, None)
-        self._on_moved()
+        self._on_models_advanced()
 
     def publish(self, name: str, timeout: float = 30.0) -> Published:
         """Solve, publish and snapshot a model as it is now.
@@ -261,10 +265,10 @@ class Running:
             raise model.failure_error(model.failure)
 
         # Publish and snapshot the model in the thread pool, and wait for the result.
-        if model.stale or not model.is_snapshotted:
+        if model.needs_publishing or not model.snapshot_has_published:
             # Snapshot the model too, so that the projection is not lost if the process is killed.
             self._models.driver.submit_publish_and_snapshot(model).result(timeout)
-        if model.published is None or (model.stale and model.solving.error is not None):
+        if model.published is None or (model.needs_publishing and model.solving.error is not None):
             raise model.unpublished_error()
         return model.published
 
@@ -274,7 +278,7 @@ class Running:
         Returns the job. Raises UnknownModel.
         """
         model = self.directory.model(name)
-        write = self._models.driver.write_snapshots
+        write = self._models.driver.snapshot_and_trim_log
         return self._jobs.start("snapshot", model, self._work, lambda _: write([(model, model.freeze())]))
 
     def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> Job:
@@ -287,9 +291,13 @@ class Running:
         Raises UnknownModel, CannotRefine, HistoryGone.
         """
         model = self.directory.model(name)
-        check_model(self.directory, model)
+        check_can_refine(self.directory, model)
         return self._jobs.start(
-            "refine", model, self._long, lambda job: self._refine(model, job, tol, max_passes), exclusive=True
+            "refine",
+            model,
+            self._long,
+            lambda job: self._refine_and_snapshot(model, job, tol, max_passes),
+            reuse_running=True,
         )
 
     def unlearn(
@@ -317,7 +325,7 @@ class Running:
     def jobs(self) -> list[Job]:
         """Unfinished jobs and the most recent ended jobs, oldest first.
 
-        If there are more than jobs.JOBS_KEPT jobs, the oldest ended jobs are forgotten.
+        If there are more than jobs.MAX_JOBS jobs, the oldest ended jobs are forgotten.
         """
         return list(self._jobs)
 
@@ -331,7 +339,7 @@ class Running:
         """Number of bytes of batches that wait for the log."""
         return self._appender.queued_bytes
 
-    def ready(self) -> str | None:
+    def refusal_reason(self) -> str | None:
         """Return the reason why batches are refused now, as a sentence.
 
         Returns None if batches are accepted.
@@ -380,21 +388,21 @@ class Running:
             whose last snapshot failed.
         """
         return {
-            "reason": self.ready(),
+            "reason": self.refusal_reason(),
             "free_bytes": free_bytes(self.directory.path),
             "min_free_bytes": self.directory.limits.min_free_bytes,
             "last_rows": self._last_rows,
             "snapshot_errors": dict(self._snapshot_errors),
         }
 
-    def refinable(self, model: Model) -> bool:
+    def can_refine(self, model: Model) -> bool:
         """Return True if a model can be refined.
 
         A model can be refined if its method supports refining, and if the log still contains all
         rows that the model has learned.
         """
         try:
-            check_model(self.directory, model)
+            check_can_refine(self.directory, model)
         except StreamDRError:
             return False
         return True
@@ -412,10 +420,15 @@ class Running:
     def _new_driver(self) -> Driver:
         """Return a driver that works in this object's thread pools."""
         return Driver(
-            self.directory, self.settings, self._advance, self._work, self._handle, lambda: self._waits.furthest
+            self.directory,
+            self.settings,
+            self._advance,
+            self._work,
+            self._wake_and_notify,
+            lambda: self._waits.furthest_awaited,
         )
 
-    def _handle(self, event: EngineEvent, **details: int | str) -> None:
+    def _wake_and_notify(self, event: EngineEvent, **details: int | str) -> None:
         """Wake the threads and call the listeners that an event concerns."""
         # Wake the model thread. It learns appended batches, and starts the next solution or
         # snapshot if this is due.
@@ -427,7 +440,7 @@ class Running:
         # Record the models' figures, and complete the futures of callers that wait for the models.
         if event in (EngineEvent.MODELS_MOVED, EngineEvent.SOLVING_ENDED):
             self._recorder.woken.set()
-            self._waits.resolve()
+            self._waits.complete_reached()
 
         # Call the listeners.
         if event in (EngineEvent.APPENDED, EngineEvent.PUBLISHED, EngineEvent.SNAPSHOT, EngineEvent.FAILED):
@@ -442,18 +455,18 @@ class Running:
         if event in _COUNTED:
             self._figures[_COUNTED[event]] += 1
 
-    def _join_or_backfill(self, model: Model, new: bool) -> ModelAndIsNew:
+    def _make_live_if_new(self, model: Model, is_new: bool) -> ModelAndIsNew:
         """Make a model live if it is new.
 
         A new model that is far behind the log catches up first. Returns the arguments.
         """
-        if new:
+        if is_new:
             self._set_default_policy(model)
             model.catch_up()
             if self._models.join([model]):
                 self._models.submit_catch_up([model])
-        self._handle(EngineEvent.WAIT_ADDED)
-        return model, new
+        self._wake_and_notify(EngineEvent.WAIT_ADDED)
+        return model, is_new
 
     def _set_default_policy(self, model: Model) -> None:
         """Give a model the default publish policy if it has none."""
@@ -464,20 +477,22 @@ class Running:
         """Report that events were appended to the log."""
         rows = sum(r.rows for r in receipts)
         self._last_rows = time.time() if rows else self._last_rows
-        self._handle(EngineEvent.APPENDED, position=receipts[-1].position, rows=rows)
+        self._wake_and_notify(EngineEvent.APPENDED, position=receipts[-1].position, rows=rows)
 
-    def _on_moved(self) -> None:
+    def _on_models_advanced(self) -> None:
         """Report that models have applied events, and report new failures."""
         for model in self.directory.models.values():
             if model.failure is not None and model.id not in self._failed:
                 self._failed.add(model.id)
                 failure = model.failure
-                self._handle(EngineEvent.FAILED, model=model.name, position=failure.position, code=failure.code)
-        self._handle(EngineEvent.MODELS_MOVED)
+                self._wake_and_notify(
+                    EngineEvent.FAILED, model=model.name, position=failure.position, code=failure.code
+                )
+        self._wake_and_notify(EngineEvent.MODELS_MOVED)
 
-    def _included(self, position: int) -> bool:
+    def _all_include(self, position: int) -> bool:
         """Return True if all models include the event at `position`."""
-        return all(m.includes(position) for m in self.directory.models.values())
+        return all(m.is_up_to_date_to(position) for m in self.directory.models.values())
 
     def _blocking_reason(self, position: int) -> str | None:
         """Return the reason why some model will never include an event.
@@ -491,15 +506,15 @@ class Running:
 
         If the refine cannot start, the error is logged.
         """
-        model.begin_refine()
+        model.note_refine_start()
         try:
             self.refine(model.name)
         except StreamDRError as e:
             log.warning("model %s could not be refined again (%s): %s", model.name, e.code, e)
 
-    def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
+    def _refine_and_snapshot(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
         """Refine a model, and snapshot a newly published projection."""
-        model.begin_refine()
+        model.note_refine_start()
         previous = model.published
         published = refine_frozen(
             self.directory, model, model.freeze(), tol, max_passes, job.report, lambda: job.cancel_requested
@@ -507,13 +522,13 @@ class Running:
 
         # Without a new projection, nothing is to be reported or snapshotted.
         if published is not None and published is not previous:
-            self._handle(
+            self._wake_and_notify(
                 EngineEvent.PUBLISHED, model=model.name, version=published.version, position=published.position
             )
-            self._on_moved()
+            self._on_models_advanced()
             # Snapshot the present state, because the model may have learned rows during the
             # refine.
-            self._models.driver.write_snapshots([(model, model.freeze())])
+            self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
 
 
 _COUNTED = {EngineEvent.PUBLISHED: "publishes", EngineEvent.SNAPSHOT: "snapshots"}
@@ -564,8 +579,8 @@ class Waits:
         known.
     """
 
-    def __init__(self, reached: Callable[[int], bool], blocking_reason: Callable[[int], str | None]) -> None:
-        self._reached = reached
+    def __init__(self, is_reached: Callable[[int], bool], blocking_reason: Callable[[int], str | None]) -> None:
+        self._reached = is_reached
         self._blocking_reason = blocking_reason
         self._lock = threading.Lock()
         self._waiting: dict[Future[str | None], int] = {}
@@ -577,16 +592,16 @@ class Waits:
         future.add_done_callback(self._discard)
         with self._lock:
             self._waiting[future] = position
-        self.cancel_all() if self._ended else self.resolve()
+        self.cancel_all() if self._ended else self.complete_reached()
         return future
 
     @property
-    def furthest(self) -> int:
+    def furthest_awaited(self) -> int:
         """Last position that a caller waits for, or −1."""
         with self._lock:
             return max(self._waiting.values(), default=-1)
 
-    def resolve(self) -> None:
+    def complete_reached(self) -> None:
         """Complete the futures whose result is known.
 
         The result is known if the position is reached or will never be reached.
@@ -608,7 +623,7 @@ class Waits:
         cancelled or completed in the same way.
         """
         self._ended = True
-        self.resolve()
+        self.complete_reached()
         with self._lock:
             unresolved = list(self._waiting)
         for future in unresolved:

@@ -29,7 +29,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps import feature_map
-from stream_dr.models.schema import block_for
+from stream_dr.models.schema import drop_unneeded_targets
 from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import raw_from_dicts
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
@@ -40,7 +40,7 @@ ROWS = 16
 FEATURES = 6
 """Number of features of the dense rows, and of the sparse rows with few features."""
 
-WIDE = 100
+WIDE_FEATURES = 100
 """Number of features of the sparse rows with many features."""
 
 log = logging.getLogger("stream_dr.warm_up")
@@ -73,35 +73,35 @@ def warm_up(
         try:
             for kind in estimator.target_kinds or (None,):
                 for block in chain(_table_blocks(estimator, kind), _numeric_blocks(kind, json)):
-                    _exercise(estimator, block)
+                    _learn_solve_and_refine(estimator, block)
         finally:
             timer.cancel()
 
 
-def _exercise(estimator: Estimator, block: Block) -> None:
+def _learn_solve_and_refine(estimator: Estimator, block: Block) -> None:
     """Learn a block twice, then solve, project and refine."""
     try:
         # Suppress warnings of feature maps about the made-up rows, which the user has not sent.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             accumulator = estimator.accumulator()
-            accumulator.add(block_for(estimator, block))
-            accumulator.add(block_for(estimator, block))
+            accumulator.add(drop_unneeded_targets(estimator, block))
+            accumulator.add(drop_unneeded_targets(estimator, block))
             estimator.solve(accumulator.freeze()).apply(block.X)
             # Refining sparse rows uses functions that are compiled separately.
             if block.sparse and estimator.refined_by is not None:
-                refined = clone(estimator).set_params(scatter="diagonal").fit(block_for(estimator, block))
+                refined = clone(estimator).set_params(scatter="diagonal").fit(drop_unneeded_targets(estimator, block))
                 refined.refine([block], max_passes=1)
     except StreamDRError as e:
         log.debug("%s has no answer on the rows it is warmed with (%s): %s", type(estimator).__name__, e.code, e)
 
 
-def _table_blocks(estimator: Estimator, kind: str | None) -> Iterator[Block]:
+def _table_blocks(estimator: Estimator, target_kind: str | None) -> Iterator[Block]:
     """Yield a table of categories and a table of texts.
 
     No table is yielded if the estimator's feature map does not accept tables.
 
-    kind: kind of the targets. None: no targets.
+    target_kind: kind of the targets. None: no targets.
     """
     spec = estimator.get_params().get("feature_map")
     if spec is None or not feature_map(spec).learns:
@@ -109,45 +109,45 @@ def _table_blocks(estimator: Estimator, kind: str | None) -> Iterator[Block]:
     words = [{"a": f"w{i}", "b": f"v{i}"} for i in range(ROWS)]
     texts = [{spec.get("column") or "text": f"w{i} and so on"} for i in range(ROWS)]
     for rows in (raw_from_dicts(words), raw_from_dicts(texts)):
-        yield Block(rows, _made_up_targets(kind), names=rows.names)
+        yield Block(rows, _made_up_targets(target_kind), names=rows.names)
 
 
-def _numeric_blocks(kind: str | None, with_json: bool) -> Iterator[Block]:
+def _numeric_blocks(target_kind: str | None, with_json: bool) -> Iterator[Block]:
     """Yield dense and sparse rows, encoded and parsed in each format.
 
-    kind: kind of the targets. None: no targets.
+    target_kind: kind of the targets. None: no targets.
     with_json: True to yield JSON rows in addition to Arrow rows.
     """
     dense = np.random.default_rng(0).normal(size=(ROWS, FEATURES))
     filled = sp.csr_matrix(np.where(dense > 0, dense, 0.0))
-    wide = sp.csr_matrix((filled.data, filled.indices, filled.indptr), shape=(ROWS, WIDE))
+    wide = sp.csr_matrix((filled.data, filled.indices, filled.indptr), shape=(ROWS, WIDE_FEATURES))
     for rows in (dense, filled, wide):
         for dtype in (np.float64, np.float32):
-            block = Block(rows.astype(dtype), _made_up_targets(kind))
-            yield _parsed(write_arrow([arrow_from_block(block)]), "arrow")
+            block = Block(rows.astype(dtype), _made_up_targets(target_kind))
+            yield _parse_body(write_arrow([arrow_from_block(block)]), "arrow")
         if with_json:
-            yield _parsed(orjson.dumps(json_rows(Block(rows, _made_up_targets(kind)))), "json")
+            yield _parse_body(orjson.dumps(json_rows(Block(rows, _made_up_targets(target_kind)))), "json")
 
 
-def _parsed(body: bytes, media: str) -> Block:
+def _parse_body(body: bytes, body_format: str) -> Block:
     """Parse the rows of a request's body like the service.
 
-    media: "arrow" or "json".
+    body_format: "arrow" or "json".
     """
-    block = rows_draft(body, media).block
+    block = rows_draft(body, body_format).block
     assert block is not None
     return block
 
 
-def _made_up_targets(kind: str | None) -> Targets | None:
+def _made_up_targets(target_kind: str | None) -> Targets | None:
     """Return targets of ROWS rows.
 
-    kind: "class", "multilabel" or "continuous". None: no targets.
+    target_kind: "class", "multilabel" or "continuous". None: no targets.
     """
-    if kind is None:
+    if target_kind is None:
         return None
-    if kind == "continuous":
+    if target_kind == "continuous":
         return continuous_targets(np.arange(ROWS, dtype=np.float64) % 5)
     # String labels, and a class with only one row, use functions that are compiled separately.
     labels = [*("abc"[i % 3] for i in range(1, ROWS)), "d"]
-    return class_targets(labels) if kind == "class" else multilabel_targets([[label, "e"] for label in labels])
+    return class_targets(labels) if target_kind == "class" else multilabel_targets([[label, "e"] for label in labels])

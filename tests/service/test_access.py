@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.auth import OPEN, OPEN_FILES, check_host
+from service.auth import PUBLIC_PATH_PREFIXES, PUBLIC_PATHS, refuse_unguarded_host
 from service.settings import Settings
 from tests.support.serving import ROOT, Served, in_thread
 
@@ -73,7 +73,7 @@ def routes(served: Served) -> list[tuple[str, str]]:
     told = served.http.get("/openapi.json").json()["paths"]
     found = {(method.upper(), path) for path, methods in told.items() for method in methods}
     return sorted(
-        found | {("GET", path) for path in (*OPEN, *(f"{folder}…" for folder in OPEN_FILES))},
+        found | {("GET", path) for path in (*PUBLIC_PATHS, *(f"{folder}…" for folder in PUBLIC_PATH_PREFIXES))},
         key=lambda route: route[::-1],
     )
 
@@ -115,7 +115,7 @@ def test_no_other_way_to_write_a_path_leads_past_the_rights(served: Served, meth
             *(f"/docs/../{path}", f"/docs/{path}", f"/livez/{path}", f"/livez/../{path}", f"/readyz%2f..%2f{path}"),
         ):
             assert status(served, method, written, None) in (400, 401), (method, written)
-        for written in (f"{OPEN_FILES[0]}../{path}", f"{OPEN_FILES[1]}%2e%2e/{path}"):
+        for written in (f"{PUBLIC_PATH_PREFIXES[0]}../{path}", f"{PUBLIC_PATH_PREFIXES[1]}%2e%2e/{path}"):
             assert status(served, method, written, None) in (404, 405)
 
 
@@ -145,8 +145,8 @@ def test_tokens_stay_out_of_logs_and_answers(served: Served, caplog: pytest.LogC
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "example.org"])
 def test_others_need_a_token(host: str) -> None:
     with pytest.raises(ValueError, match="no token is set"):
-        check_host(Settings(host=host))
-    check_host(Settings(host=host, write_token=WRITE))
+        refuse_unguarded_host(Settings(host=host))
+    refuse_unguarded_host(Settings(host=host, write_token=WRITE))
 
 
 def test_without_a_token_other_pages_may_not_call(open_to_all: Served) -> None:

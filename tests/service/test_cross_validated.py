@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stream_dr
-from stream_dr.estimators.fitting.mapping import fold_states
+from stream_dr.estimators.fitting.mapping import inner_states_of_folds
 from tests.support.serving import arrow, in_thread, post
 
 RANDOM = np.random.default_rng(0)
@@ -68,10 +68,10 @@ def test_rows_of_one_id_are_in_one_fold(tmp_path: Path) -> None:
         alone = stream_dr.LDA(gamma="cv", folds_by="id").fit(X, Y, groups=ids)
         assert served.http.get("/models/x").json()["chosen"]["gamma"] == pytest.approx(alone.gamma_, rel=1e-9)
         state = served.directory.model("x").accumulator.freeze()
-        assert [part.rows for part in fold_states(state)] == alone.fold_rows_.tolist()
+        assert [part.rows for part in inner_states_of_folds(state)] == alone.fold_rows_.tolist()
 
         # Rows without ids go by their values.
         assert post(served.http, arrow(X, Y), path=APPLIED).status_code == 200
         alone.partial_fit(X, Y)
         state = served.directory.model("x").accumulator.freeze()
-        assert [part.rows for part in fold_states(state)] == alone.fold_rows_.tolist()
+        assert [part.rows for part in inner_states_of_folds(state)] == alone.fold_rows_.tolist()

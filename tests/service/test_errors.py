@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import stream_dr
-from stream_dr.models.saved import saved_bytes
+from stream_dr.models.saved import saved_file_bytes
 from tests.support.serving import ARROW, Served, arrow, in_thread, post, sparse_arrow, stream
 from tests.support.waiting import wait_until
 
@@ -268,7 +268,7 @@ def test_no_room_on_the_disk(tmp_path: Path) -> None:
 
 
 def test_no_room_for_a_saved_estimator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved = saved_bytes(stream_dr.LDA().fit(ROWS, LABELS))
+    saved = saved_file_bytes(stream_dr.LDA().fit(ROWS, LABELS))
     with in_thread(tmp_path) as served, monkeypatch.context() as patched:
         patched.setattr("stream_dr.disk.free_bytes", lambda path: 10)
         content = {"content": saved, "headers": {"Content-Type": "application/safetensors"}}

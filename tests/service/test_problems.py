@@ -34,7 +34,7 @@ def test_an_unforeseen_error_is_logged_and_not_told(caplog: pytest.LogCaptureFix
 
 
 def test_facts_cannot_overwrite_the_problem() -> None:
-    told = json.loads(problems.response("not_finite", "d", {"status": 1, "code": "x", "row": 2}).body)
+    told = json.loads(problems.problem_response("not_finite", "d", {"status": 1, "code": "x", "row": 2}).body)
     assert (told["status"], told["code"], told["row"]) == (422, "not_finite", 2)
 
 
@@ -45,7 +45,7 @@ def test_429_says_when_to_come_back() -> None:
 
 def test_facts_that_json_cannot_say_are_told_all_the_same() -> None:
     facts = {"labels": [1, 2**70], "model": {"classes": [-(2**70)], 3: float("nan")}, "half": "\ud800"}
-    told = json.loads(problems.response("invalid_targets", "d", facts).body)
+    told = json.loads(problems.problem_response("invalid_targets", "d", facts).body)
     assert (told["labels"], told["model"]) == ([1, str(2**70)], {"classes": [str(-(2**70))], "3": None})
 
 

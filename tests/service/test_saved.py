@@ -12,7 +12,7 @@ import pytest
 
 import stream_dr
 from stream_dr import LDA
-from stream_dr.models.snapshot_file import file_bytes, read_bytes
+from stream_dr.models.snapshot_file import read_bytes, safetensors_bytes
 from tests.support.serving import ROOT, Process, Served, arrow, in_thread, packed, post
 
 RANDOM = np.random.default_rng(5)
@@ -135,7 +135,7 @@ def test_the_command_serves_a_file(tmp_path: Path) -> None:
 def test_a_right_checksum_over_wrong_arrays_is_no_right_file(served: Served, tmp_path: Path) -> None:
     arrays, facts = read_bytes(file_of(LDA().fit(X, Y), tmp_path))
     for name, wrong in (("state.features.mean", np.zeros(9)), ("state.targets.label_rows", np.full(3, -1))):
-        told = put(served.http, file_bytes({**arrays, name: wrong}, facts), "new")
+        told = put(served.http, safetensors_bytes({**arrays, name: wrong}, facts), "new")
         assert (told.status_code, told.json()["code"], told.json()["reason"]) == (
             400,
             "malformed_input",

@@ -119,8 +119,8 @@ def test_the_clients_types_have_the_fields_of_the_schemas() -> None:
         (responses.ModelStatus, schemas.ModelState),
         (responses.StreamStatus, schemas.StreamState),
         (responses.JobStatus, schemas.JobState),
-        (responses.StreamFigures, schemas.Overview),
-        (responses.ModelFigures, schemas.ModelOverview),
+        (responses.StreamEventStatus, schemas.Overview),
+        (responses.ModelEventStatus, schemas.ModelOverview),
     )
     for kind, schema in pairs:
         assert set(kind.__annotations__) == set(schema.model_fields), kind

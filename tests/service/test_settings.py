@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from service import settings
 from service.app import run_settings
-from service.serve import warn_of_ignored
+from service.serve import warn_of_ignored_settings
 from service.settings import Settings
 from stream_dr.directory.directory import Directory
 from tests.support.batches import SMALL, dense, put
@@ -183,9 +183,9 @@ def test_a_setting_that_the_stream_has_decided_otherwise_is_told(
 ) -> None:
     with Directory(tmp_path, limits=SMALL) as directory:
         put(directory, dense(0))
-        warn_of_ignored(Settings(dir=tmp_path, target_kind="class"), directory)
+        warn_of_ignored_settings(Settings(dir=tmp_path, target_kind="class"), directory)
         assert caplog.text == ""
-        warn_of_ignored(Settings(dir=tmp_path, target_kind="multilabel", n_features=9), directory)
+        warn_of_ignored_settings(Settings(dir=tmp_path, target_kind="multilabel", n_features=9), directory)
     assert "target_kind=multilabel is passed over: the stream" in caplog.text
     assert "n_features=9 is passed over" in caplog.text
 

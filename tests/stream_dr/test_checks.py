@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 import stream_dr
 from stream_dr import HSL, LPP, PCA, InformationGain, KNearest, LaplacianEigenmaps, checks, errors
-from stream_dr.models.saved import saved_bytes
-from stream_dr.models.snapshot_file import file_bytes, read_bytes
+from stream_dr.models.saved import saved_file_bytes
+from stream_dr.models.snapshot_file import read_bytes, safetensors_bytes
 
 RANDOM = np.random.default_rng(7)
 Y = RANDOM.choice(["a", "b", "c"], 30)
@@ -64,10 +64,10 @@ def test_a_descending_row_pointer_is_named() -> None:
 
 def changed(estimator: Any, change: Callable[[Arrays, Any], None]) -> bytes:
     """The estimator's file with arrays or facts changed, and the checksum of what they are now."""
-    arrays, facts = read_bytes(saved_bytes(estimator))
+    arrays, facts = read_bytes(saved_file_bytes(estimator))
     arrays = {name: array.copy() for name, array in arrays.items()}
     change(arrays, facts)
-    return file_bytes(arrays, facts)
+    return safetensors_bytes(arrays, facts)
 
 
 def entry(name: str, value: float) -> Callable[[Arrays, Any], None]:
@@ -109,7 +109,7 @@ def fact(name: str, value: Any) -> Callable[[Arrays, Any], None]:
     ],
 )
 def test_a_file_with_wrong_arrays_is_damaged_whatever_its_checksum(estimator: Any, change: Any, name: str) -> None:
-    stream_dr.load(saved_bytes(estimator))
+    stream_dr.load(saved_file_bytes(estimator))
     with pytest.raises(errors.DamagedFile, match=name):
         stream_dr.load(changed(estimator, change))
 
@@ -117,7 +117,7 @@ def test_a_file_with_wrong_arrays_is_damaged_whatever_its_checksum(estimator: An
 def test_a_wrong_projection_is_damaged() -> None:
     estimator = LaplacianEigenmaps().fit(SPARSE)
     estimator.transform(SPARSE)
-    stream_dr.load(saved_bytes(estimator))
+    stream_dr.load(saved_file_bytes(estimator))
     for name, value in (("shown.landmarks.indices", 9), ("shown.places", np.inf), ("shown.radii", -1.0)):
         with pytest.raises(errors.DamagedFile, match=name.split(".")[-1]):
             stream_dr.load(changed(estimator, entry(name, value)))
@@ -136,5 +136,5 @@ def test_a_state_that_may_take_too_much_is_refused_by_what_it_declares() -> None
     with pytest.raises(errors.LimitExceeded, match="max_bytes"):
         stream_dr.load(content)
     with pytest.raises(errors.LimitExceeded):
-        stream_dr.load(saved_bytes(PCA().fit(X)), max_bytes=100)
-    assert stream_dr.load(saved_bytes(PCA().fit(X)), max_bytes=None).n_samples_seen_ == 30
+        stream_dr.load(saved_file_bytes(PCA().fit(X)), max_bytes=100)
+    assert stream_dr.load(saved_file_bytes(PCA().fit(X)), max_bytes=None).n_samples_seen_ == 30

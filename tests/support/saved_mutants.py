@@ -18,8 +18,8 @@ import scipy.sparse as sp
 import stream_dr
 from stream_dr import ESTIMATORS, KNearest
 from stream_dr.errors import StreamDRError
-from stream_dr.models.saved import saved_bytes
-from stream_dr.models.snapshot_file import file_bytes, read_bytes
+from stream_dr.models.saved import saved_file_bytes
+from stream_dr.models.snapshot_file import read_bytes, safetensors_bytes
 
 Draw = np.random.Generator
 Arrays = dict[str, np.ndarray]
@@ -117,7 +117,7 @@ def _base(name: str, estimator: Any, X: Any, draw: Draw) -> Base | None:
             with suppress(StreamDRError, AttributeError):  # no recurrence can, nor a table whose means filled something
                 estimator.unlearn(X[:4], None if y is None else y[:4])
             used(estimator, X, y)
-        return Base(name, saved_bytes(estimator), X, y)
+        return Base(name, saved_file_bytes(estimator), X, y)
     except StreamDRError:
         return None
 
@@ -133,7 +133,7 @@ def used(estimator: Any, X: Any, y: Any) -> None:
             if hasattr(estimator, "predict"):
                 estimator.predict(X)
         estimator.partial_fit(X, y)
-    saved_bytes(estimator)
+    saved_file_bytes(estimator)
 
 
 def mutant(whole: list[Base], seed: int, number: int) -> tuple[Base, bytes]:
@@ -147,7 +147,7 @@ def mutant(whole: list[Base], seed: int, number: int) -> tuple[Base, bytes]:
             arrays = _changed_arrays(draw, arrays, facts)
         else:
             _change_fact(draw, facts)
-    content = file_bytes(arrays, facts)
+    content = safetensors_bytes(arrays, facts)
     return base, _declared(draw, content) if draw.random() < 0.05 else content
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.app import create_app
-from service.serve import Serving, bound_socket, open_directory
+from service.serve import ServiceServer, bind_socket, open_directory
 from service.settings import Settings
 from tests.support.waiting import wait_until
 
@@ -39,11 +39,11 @@ class Served:
 def in_thread(path: Path, until_ready: bool = True, **settings: Any) -> Iterator[Served]:
     """The service on uvicorn in a thread of this process. until_ready: or else until it answers."""
     chosen = Settings(**{"dir": path, **SMALL, **settings})
-    listening = bound_socket(chosen)
+    listening = bind_socket(chosen)
     with listening, open_directory(chosen) as directory:
         app = create_app(directory, chosen)
         up = threading.Event()
-        serving = Serving(app, chosen, up.set)
+        serving = ServiceServer(app, chosen, up.set)
         thread = threading.Thread(target=serving.run, args=[listening], daemon=True)
         thread.start()
         served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", directory, up)

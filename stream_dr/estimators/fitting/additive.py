@@ -14,7 +14,7 @@ from stream_dr.errors import CannotMerge, InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.mapping import same_parameters
+from stream_dr.estimators.fitting.mapping import have_same_parameters
 from stream_dr.rows.batches import as_block, split_target_column
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
@@ -91,15 +91,15 @@ class AdditiveEstimator(Estimator):
 
         Raises CannotMerge if the estimators differ in class, parameters or column names.
         """
-        if type(other) is not type(self) or not same_parameters(other, self):
+        if type(other) is not type(self) or not have_same_parameters(other, self):
             raise CannotMerge(
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
             )
 
         mine = self.fitted()
         theirs = other.fitted()
-        mine.check_parameters_unchanged(self)
-        theirs.check_parameters_unchanged(other)
+        mine.check_fixed_parameters(self)
+        theirs.check_fixed_parameters(other)
 
         # The shorter list of names must be the beginning of the longer list.
         names = max(mine.names or (), theirs.names or (), key=len) or None
@@ -127,7 +127,7 @@ class AdditiveEstimator(Estimator):
         groups: group (rows,) of each row, with which the rows were learned.
         """
         fitted = self.fitted()
-        fitted.check_parameters_unchanged(self)
+        fitted.check_fixed_parameters(self)
 
         rows = as_block(X if groups is None else self.with_groups(X, groups), y, sample_weight)
         block, _ = self.parse(fitted, split_target_column(rows))

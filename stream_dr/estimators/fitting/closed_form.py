@@ -27,20 +27,20 @@ from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.inputs import RefineSource
 from stream_dr.estimators.fitting.mapping import (
     StateType,
-    add_map,
     check_feature_map,
     check_mapped_width,
-    fold_rows,
-    fold_states,
-    inner_state,
-    linear_of,
+    count_rows_in_folds,
+    inner_linear_projection,
+    inner_states_of_folds,
     make_accumulator,
-    mapped_bytes,
-    replace_linear,
-    with_inner,
+    max_bytes_with_map,
+    prepend_feature_map,
+    replace_inner_fields,
+    replace_inner_state,
+    whole_inner_state,
 )
-from stream_dr.estimators.fitting.moments import Moments, labels_waiting, moments_of
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
+from stream_dr.estimators.fitting.moments import Moments, compute_moments, mask_labels_with_few_rows
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
@@ -59,7 +59,7 @@ from stream_dr.uncertainty import ComponentSpread, CrossValidation
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.refining import Refining
 
-DEFAULT_FOLDS = 5
+DEFAULT_CV_FOLDS = 5
 """Number of folds if a parameter is "cv" and `folds` is 0."""
 
 Directions = tuple[np.ndarray, np.ndarray]
@@ -173,10 +173,10 @@ class ClosedForm(AdditiveEstimator):
         """Raise InvalidParameter if a parameter is outside its range."""
         self.check_components()
         if not (self.cross_validates == "gamma" and self.is_cross_validated):
-            check_number("gamma", self.gamma, low=0.0)
+            check_number_in_range("gamma", self.gamma, low=0.0)
         check_choice("scatter", self.scatter, ("auto", "exact", "diagonal"))
         check_choice("standardize", self.standardize, self.standardize_choices)
-        check_number("decay", self.decay, low=0.0, high=1.0, open_low=True)
+        check_number_in_range("decay", self.decay, low=0.0, high=1.0, exclude_low=True)
         check_positive_int("min_class_rows", self.min_class_rows)
         check_choice("target", self.target, ("auto", *KINDS))
 
@@ -198,7 +198,7 @@ class ClosedForm(AdditiveEstimator):
     def check_components(self) -> None:
         """Raise InvalidParameter if n_components is outside its range."""
         if not (self.cross_validates == "n_components" and self.is_cross_validated):
-            check_positive_int("n_components", self.n_components, optional=True)
+            check_positive_int("n_components", self.n_components, allow_none=True)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
         """Return a new accumulator of centred sums.
@@ -208,20 +208,20 @@ class ClosedForm(AdditiveEstimator):
 
         state: state from which the accumulator continues. None means an empty accumulator.
         """
-        if state is not None and (have := len(fold_rows(state))) != self.fold_count:
+        if state is not None and (have := len(count_rows_in_folds(state))) != self.fold_count:
             raise InvalidParameter(
                 f"what was learned is stored in {have} folds, and these parameters need {self.fold_count}. Set "
                 f"folds={have}, or call fit with the rows again."
             )
-        build = self._folded_accumulator if self.fold_count else self._moment_accumulator
-        return make_accumulator(self.feature_map, cast(Callable[[State | None], Accumulator], build), state)
+        make_inner = self._make_folded_accumulator if self.fold_count else self._make_moment_accumulator
+        return make_accumulator(self.feature_map, cast(Callable[[State | None], Accumulator], make_inner), state)
 
-    def _folded_accumulator(self, state: FoldedState | None) -> FoldedAccumulator:
+    def _make_folded_accumulator(self, state: FoldedState | None) -> FoldedAccumulator:
         # The folds themselves have no decay, because the clock counts the rows of all folds.
-        build = partial(self._moment_accumulator, decay=1.0)
-        return FoldedAccumulator(self.fold_count, build, self.decay, state)
+        make_inner = partial(self._make_moment_accumulator, decay=1.0)
+        return FoldedAccumulator(self.fold_count, make_inner, self.decay, state)
 
-    def _moment_accumulator(self, state: MomentState | None, decay: float | None = None) -> MomentAccumulator:
+    def _make_moment_accumulator(self, state: MomentState | None, decay: float | None = None) -> MomentAccumulator:
         return MomentAccumulator(
             self.target_encoding(),
             scatter=self.stored_scatter(),
@@ -234,7 +234,7 @@ class ClosedForm(AdditiveEstimator):
     @property
     def fold_count(self) -> int:
         """Number of folds in which learned rows are stored, or 0 without folds."""
-        return self.folds or (DEFAULT_FOLDS if self.is_cross_validated else 0)
+        return self.folds or (DEFAULT_CV_FOLDS if self.is_cross_validated else 0)
 
     @property
     def is_cross_validated(self) -> bool:
@@ -244,7 +244,7 @@ class ClosedForm(AdditiveEstimator):
         """
         return bool(self.cross_validates) and getattr(self, self.cross_validates) == "cv"
 
-    def fold_hashes(self, block: Block, rows: int) -> np.ndarray | None:
+    def fold_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) of rows' groups or ids.
 
         A row's fold follows from this hash. The result is None if groups or ids are not used. A
@@ -252,19 +252,19 @@ class ClosedForm(AdditiveEstimator):
         group or id for each row.
 
         block: rows, with their groups or ids.
-        rows: number of rows.
+        n_rows: number of rows.
         """
         hashes = block.hashes
         if hashes is None and self.fold_count and self.folds_by == "id" and block.ids is not None:
             hashes = group_hashes(block.ids)
-        if hashes is not None and len(hashes) != rows:
-            raise InvalidParameter(f"there are {len(hashes)} groups or ids for {rows} rows; give one a row.")
+        if hashes is not None and len(hashes) != n_rows:
+            raise InvalidParameter(f"there are {len(hashes)} groups or ids for {n_rows} rows; give one a row.")
         return hashes
 
     @property
     def fold_rows_(self) -> np.ndarray:
         """Number of rows (folds,) int64 in each fold."""
-        return np.array(fold_rows(self.state_), dtype=np.int64)
+        return np.array(count_rows_in_folds(self.state_), dtype=np.int64)
 
     def stored_scatter(self) -> Literal["exact", "diagonal", "auto", ""]:
         """Return the part of the rows' scatter matrix that is stored.
@@ -298,8 +298,8 @@ class ClosedForm(AdditiveEstimator):
         If the sums in the state are only rounding error, the projection has no component.
         """
         # With a feature map, `inner` is the state of the mapped rows.
-        inner = cast(MomentState, inner_state(state))
-        state = with_inner(state, inner)
+        inner = cast(MomentState, whole_inner_state(state))
+        state = replace_inner_state(state, inner)
         check_stored_optional_sums(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
 
@@ -307,22 +307,22 @@ class ClosedForm(AdditiveEstimator):
         # diagonal of the matrix is stored.
         exact = not self.reads_scatter() or moments.scatter is not None
         directions = self.directions(moments, inner)
-        return add_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))
+        return prepend_feature_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))
 
     def moments(self, state: State) -> Moments:
         """Return the moments (centred sums of rows and targets) of a state.
 
         The components are computed from the moments.
         """
-        return moments_of(state, bool(self.standardize), self.min_class_rows)
+        return compute_moments(state, bool(self.standardize), self.min_class_rows)
 
-    def classes_waiting(self, learned: State | Accumulator) -> tuple[Label, ...]:
+    def classes_waiting(self, state_or_accumulator: State | Accumulator) -> tuple[Label, ...]:
         """Return the labels with fewer rows than `min_class_rows`, sorted.
 
-        learned: a state or an accumulator.
+        state_or_accumulator: a state or an accumulator.
         """
-        at = np.flatnonzero(labels_waiting(cast(MomentState, learned), self.min_class_rows))
-        return tuple(sorted(learned.labels[j] for j in at))
+        at = np.flatnonzero(mask_labels_with_few_rows(cast(MomentState, state_or_accumulator), self.min_class_rows))
+        return tuple(sorted(state_or_accumulator.labels[j] for j in at))
 
     @property
     def classes_waiting_(self) -> np.ndarray:
@@ -338,11 +338,11 @@ class ClosedForm(AdditiveEstimator):
 
         columns: (features, m).
         """
-        scatter = moments_of(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
+        scatter = compute_moments(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
         d = len(columns)
         return scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns
 
-    def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
+    def make_projection(self, moments: Moments, directions: Directions, solution_kind: str) -> Linear:
         """Return the projection to at most n_components directions.
 
         This method decides the length and sign of each component. It also chooses the basis of
@@ -350,7 +350,7 @@ class ClosedForm(AdditiveEstimator):
 
         moments: centred sums from which the directions were computed.
         directions: loadings and eigenvalues.
-        solution: kind of solution, "exact", "diagonal" or "refined".
+        solution_kind: kind of solution, "exact", "diagonal" or "refined".
         """
         loadings, eigenvalues = directions
         if self.solves_eigenproblem:
@@ -359,7 +359,9 @@ class ClosedForm(AdditiveEstimator):
         # The projection has p components. Predictions use q ≥ p components.
         p = self.component_count(eigenvalues, moments)
         q = len(eigenvalues) if self.predicts_with_all else p
-        loadings = with_fixed_signs(self.scale_loadings(loadings[:, :q], moments, solution) * moments.scale[:, None])
+        loadings = with_fixed_signs(
+            self.scale_loadings(loadings[:, :q], moments, solution_kind) * moments.scale[:, None]
+        )
 
         # Store the loadings of components that n_components excludes, if predictions use them.
         readout = self.readout(moments, loadings, eigenvalues[:q])
@@ -367,7 +369,7 @@ class ClosedForm(AdditiveEstimator):
             readout = readout._replace(rest=np.ascontiguousarray(loadings[:, p:]))
             loadings = np.ascontiguousarray(loadings[:, :p])
 
-        return Linear(self.centre(moments), loadings, eigenvalues[:p].copy(), solution, readout=readout)
+        return Linear(self.centre(moments), loadings, eigenvalues[:p].copy(), solution_kind, readout=readout)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
         """Return the number of components of the projection, at most n_components.
@@ -413,7 +415,7 @@ class ClosedForm(AdditiveEstimator):
         """
         return None
 
-    def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+    def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return loadings (features, p) scaled to their final length.
 
         The default implementation returns the loadings unchanged.
@@ -425,12 +427,12 @@ class ClosedForm(AdditiveEstimator):
     @property
     def eigenvalues_std_(self) -> np.ndarray:
         """Standard error (components,) float64 of each eigenvalue, by the jackknife."""
-        return self._spread().eigenvalues_std
+        return self._cached_component_spread().eigenvalues_std
 
     @property
     def components_std_(self) -> np.ndarray:
         """Standard error (components, features) float64 of each entry of `components_`."""
-        return self._spread().components_std
+        return self._cached_component_spread().components_std
 
     @property
     def angles_(self) -> np.ndarray:
@@ -438,7 +440,7 @@ class ClosedForm(AdditiveEstimator):
 
         The error is the angle to the component that an infinite number of rows would give.
         """
-        return self._spread().angles
+        return self._cached_component_spread().angles
 
     @property
     def plane_angles_(self) -> np.ndarray:
@@ -448,16 +450,16 @@ class ClosedForm(AdditiveEstimator):
         an infinite number of rows would give. NaN where the eigenvalues of the two components
         differ by 5 % or more.
         """
-        return self._spread().plane_angles
+        return self._cached_component_spread().plane_angles
 
-    def _spread(self) -> ComponentSpread:
+    def _cached_component_spread(self) -> ComponentSpread:
         """Return the uncertainty of the components, computed once for each projection.
 
         Raises AttributeError if rows are not in folds, or if the projection was refined.
         """
         if not self.fold_count:
             raise AttributeError(f"{type(self).__name__} has no folds: set folds=5 before the rows are learned.")
-        projection = linear_of(self.projection())
+        projection = inner_linear_projection(self.projection())
         if projection.solution == "refined":
             raise AttributeError(
                 "the projection was refined, and the folds have no refined solutions to compare it with."
@@ -465,7 +467,7 @@ class ClosedForm(AdditiveEstimator):
         if projection.spread is None:
             fitted = self.fitted()
             fitted.projection = self.with_spread(self.projection(), fitted.accumulator.freeze())
-            projection = linear_of(fitted.projection)
+            projection = inner_linear_projection(fitted.projection)
         assert projection.spread is not None
         return projection.spread
 
@@ -478,26 +480,26 @@ class ClosedForm(AdditiveEstimator):
 
         state: state from which the projection was solved.
         """
-        from stream_dr.estimators.fitting.jackknife import component_spread
+        from stream_dr.estimators.fitting.jackknife import jackknife_components
 
-        inner = linear_of(projection)
-        parts = fold_states(state)
+        inner = inner_linear_projection(projection)
+        parts = inner_states_of_folds(state)
         if not parts or inner.solution == "refined":
             return projection
-        states = [with_inner(state, part) for part in parts]
-        spread = component_spread(self.with_choice(inner.choice), states, projection)
-        return replace_linear(projection, spread=spread)
+        states = [replace_inner_state(state, part) for part in parts]
+        spread = jackknife_components(self.with_choice(inner.choice), states, projection)
+        return replace_inner_fields(projection, spread=spread)
 
-    def with_choice(self, choice: CrossValidation | None) -> Self:
+    def with_choice(self, cross_validation: CrossValidation | None) -> Self:
         """Return a copy with the parameter value that cross-validation has chosen.
 
-        choice: result of the cross-validation, with the parameter's name and the chosen value. If
-            None, the estimator itself is returned.
+        cross_validation: result of the cross-validation, with the parameter's name and the chosen
+            value. If None, the estimator itself is returned.
         """
-        if choice is None:
+        if cross_validation is None:
             return self
         chosen = copy(self)
-        setattr(chosen, choice.parameter, choice.value)
+        setattr(chosen, cross_validation.parameter, cross_validation.value)
         return chosen
 
     def centre(self, moments: Moments) -> np.ndarray:
@@ -539,22 +541,26 @@ class ClosedForm(AdditiveEstimator):
         -----
         For d features and k targets, a pass takes O(entries · k) time and O(d k) memory.
         """
-        from stream_dr.estimators.fitting.refining import check_refinable, is_exact, run_all_passes
+        from stream_dr.estimators.fitting.refining import (
+            check_refinable,
+            is_exact_without_refine,
+            refine_with_all_passes,
+        )
 
         self.check_parameters()
         fitted = self.fitted()
-        fitted.check_parameters_unchanged(self)
+        fitted.check_fixed_parameters(self)
         state = fitted.accumulator.freeze()
 
         check_refinable(self, state)
-        if is_exact(self, state):
+        if is_exact_without_refine(self, state):
             warnings.warn(f"{type(self).__name__} is exact already, from one pass: nothing was changed.", stacklevel=2)
             return self
 
-        projection, self.refine_report_ = run_all_passes(
+        projection, self.refine_report_ = refine_with_all_passes(
             self, state, source, tol, max_passes, fitted.names, resume, fitted.refined
         )
-        fitted.refined = fitted.cache_projection(projection, partial(self.scatter_product, state))
+        fitted.refined = fitted.orient_and_cache_projection(projection, partial(self.scatter_product, state))
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
@@ -565,19 +571,19 @@ class ClosedForm(AdditiveEstimator):
         a feature map, d is the number of columns that the map returns. The sums of rows that HSL
         stores for sets of labels are not included.
         """
-        return mapped_bytes(self.feature_map, self.moment_bytes, n_features, n_targets)
+        return max_bytes_with_map(self.feature_map, self.moment_bytes, n_features, n_targets)
 
-    def max_width(self, sparse: bool, stated: int) -> int | None:
+    def max_width(self, sparse: bool, declared_width: int) -> int | None:
         """Return the largest number of features, or None if there is no limit.
 
         A batch of more features raises an error.
 
         sparse: True if the rows are sparse.
-        stated: number of features that sparse rows declare, or 0 if they declare none.
+        declared_width: number of features that sparse rows declare, or 0 if they declare none.
         """
         if self.feature_map is not None or not self.reads_scatter():
             return None
-        exact = self.scatter == "exact" or (self.scatter == "auto" and sparse and 0 < stated <= EXACT_WIDTH)
+        exact = self.scatter == "exact" or (self.scatter == "auto" and sparse and 0 < declared_width <= EXACT_WIDTH)
         return EXACT_WIDTH if exact else None
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:

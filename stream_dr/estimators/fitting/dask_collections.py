@@ -18,7 +18,7 @@ from sklearn.base import clone
 from stream_dr.errors import CannotMerge, ClusterError, InvalidRows, InvalidTargets
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.mapping import merges_parts
+from stream_dr.estimators.fitting.mapping import can_merge_parts
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
 from stream_dr.targets.parsing import parse_targets
@@ -35,7 +35,7 @@ Delayed = Any
 """Dask's delayed object of one block of rows, which is computed later."""
 
 
-def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
+def learn_dask_collections(estimator: "Estimator", rows: Block) -> FittedState:
     """Learn Dask collections and return the fitted state.
 
     Parameters
@@ -60,43 +60,49 @@ def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
     """
     import dask
 
-    if not merges_parts(estimator):
-        raise _cannot_learn_blocks(estimator)
+    if not can_merge_parts(estimator):
+        raise _cannot_learn_blocks_error(estimator)
 
     X = rows.X
-    blocks = [_blocks("X", X), _blocks_along("y", rows.y, X), _blocks_along("sample_weight", rows.weights, X)]
-    _check_workers()
+    blocks = [
+        _delayed_row_blocks("X", X),
+        _delayed_blocks_matching("y", rows.y, X),
+        _delayed_blocks_matching("sample_weight", rows.weights, X),
+    ]
+    _check_dask_has_workers()
 
     # Learn each block, then merge the states of neighbouring blocks in pairs.
-    learner = _with_kind(estimator, blocks[1][0])
-    parts = [dask.delayed(_learn_block)(learner, *block, pure=False) for block in zip(*blocks, strict=True)]
+    learner = _clone_with_target_kind(estimator, blocks[1][0])
+    parts = [dask.delayed(_fit_clone_on_block)(learner, *block, pure=False) for block in zip(*blocks, strict=True)]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
-        parts = [dask.delayed(_merge_states)(a, b) for a, b in pairs] + parts[len(parts) // 2 * 2 :]
+        parts = [dask.delayed(_merge_into_copy)(a, b) for a, b in pairs] + parts[len(parts) // 2 * 2 :]
 
     (merged,) = dask.compute(parts[0])
     return new_fitted_state(estimator, merged.state_, merged.fitted_.names)
 
 
-def project_collection(estimator: "Estimator", X: Collection) -> Collection:
+def project_dask_collection(estimator: "Estimator", collection: Collection) -> Collection:
     """Return a lazy Dask collection of the projected rows.
 
     For a Dask array, the result is a Dask array (rows, components). For a Dask dataframe, the
     result is a Dask dataframe with one column for each component.
     """
-    _blocks("X", X)
+    _delayed_row_blocks("X", collection)
     width = estimator.rank_
-    if rows_kind(X) is Kind.DASK_ARRAY:
+    if rows_kind(collection) is Kind.DASK_ARRAY:
         meta = np.empty((0, width))
-        return X.map_blocks(_transform_block, estimator, dtype=meta.dtype, chunks=(X.chunks[0], (width,)), meta=meta)
+        return collection.map_blocks(
+            _transform_block, estimator, dtype=meta.dtype, chunks=(collection.chunks[0], (width,)), meta=meta
+        )
     import pandas as pd
 
     names = list(estimator.get_feature_names_out())
     meta_frame = pd.DataFrame(np.empty((0, width)), columns=names)
-    return X.map_partitions(_transform_frame, estimator, names, meta=meta_frame)
+    return collection.map_partitions(_transform_to_data_frame, estimator, names, meta=meta_frame)
 
 
-def _cannot_learn_blocks(estimator: "Estimator") -> CannotMerge:
+def _cannot_learn_blocks_error(estimator: "Estimator") -> CannotMerge:
     """Return the error for an estimator whose states of blocks cannot be merged."""
     if estimator.merges:
         return CannotMerge(
@@ -109,7 +115,7 @@ def _cannot_learn_blocks(estimator: "Estimator") -> CannotMerge:
     )
 
 
-def _check_workers() -> None:
+def _check_dask_has_workers() -> None:
     """Raise ClusterError if Dask would run on a cluster without workers.
 
     Without this error, Dask would wait for ever.
@@ -121,85 +127,89 @@ def _check_workers() -> None:
         raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")
 
 
-def _blocks(name: Literal["X", "y", "sample_weight"], collection: Collection) -> list[Delayed]:
+def _delayed_row_blocks(argument_name: Literal["X", "y", "sample_weight"], collection: Collection) -> list[Delayed]:
     """Return the collection's blocks of rows, as Dask's delayed objects.
 
     Raises InvalidTargets if `collection` is no Dask collection. Raises InvalidRows if its blocks
     are split along features.
 
-    name: argument of `fit` that has the collection, for error messages.
+    argument_name: argument of `fit` that has the collection, for error messages.
     """
     if rows_kind(collection) not in DASK:
         raise InvalidTargets(
-            f"X is a Dask collection and {name} is a {type(collection).__name__}; give {name} as one, "
+            f"X is a Dask collection and {argument_name} is a {type(collection).__name__}; give {argument_name} as one, "
             "in blocks of the same rows."
         )
     if len(getattr(collection, "numblocks", (1,))) > 1 and any(count > 1 for count in collection.numblocks[1:]):
         raise InvalidRows(
-            f"{name} is split along its features into {collection.numblocks[1]} blocks; a row must be whole. Call "
-            f"{name}.rechunk({{1: -1}}) first."
+            f"{argument_name} is split along its features into {collection.numblocks[1]} blocks; a row must be whole. Call "
+            f"{argument_name}.rechunk({{1: -1}}) first."
         )
     return list(np.ravel(collection.to_delayed()))
 
 
-def _blocks_along(name: Literal["y", "sample_weight"], collection: Collection, X: Collection) -> list[Delayed | None]:
+def _delayed_blocks_matching(
+    argument_name: Literal["y", "sample_weight"], collection: Collection, X_collection: Collection
+) -> list[Delayed | None]:
     """Return the blocks of targets or weights, one for each block of X.
 
     Each returned block has the rows of its block of X. If `collection` is None, None is returned
     for each block. Raises InvalidTargets if blocks of X and `collection` do not match.
 
-    name: argument of `fit` that has the collection, for error messages.
+    argument_name: argument of `fit` that has the collection, for error messages.
     """
     # The block lengths of a Dask dataframe are not known. NaN stands for an unknown length.
-    rows = getattr(X, "chunks", ((np.nan,),))[0]
-    count = X.npartitions
+    rows = getattr(X_collection, "chunks", ((np.nan,),))[0]
+    count = X_collection.npartitions
     if collection is None:
         return [None] * count
 
-    blocks = _blocks(name, collection)
+    blocks = _delayed_row_blocks(argument_name, collection)
     chunks = getattr(collection, "chunks", ((np.nan,),))[0]
 
     # Cut an array into the blocks of X, if all lengths are known.
     known = not np.isnan([*rows, *chunks]).any()
     if known and chunks != rows and sum(chunks) == sum(rows):
-        return _blocks(name, collection.rechunk({0: rows}))
+        return _delayed_row_blocks(argument_name, collection.rechunk({0: rows}))
     if len(blocks) != count or (known and chunks != rows):
         raise InvalidTargets(
-            f"{name} has {len(blocks)} blocks and X {count}, of unknown or other numbers of rows. "
+            f"{argument_name} has {len(blocks)} blocks and X {count}, of unknown or other numbers of rows. "
             "Give both in blocks of the same rows; compute_chunk_sizes() makes an array's known."
         )
     return blocks
 
 
-def _with_kind(estimator: "Estimator", y: Collection) -> "Estimator":
+def _clone_with_target_kind(estimator: "Estimator", first_targets_block: Collection) -> "Estimator":
     """Return a new estimator whose kind of targets is fixed.
 
-    The kind of the first block is set as the parameter `target`, so that all blocks are learned with the same kind of
-    targets. The other parameters are unchanged.
+    The kind of the first block is set as the parameter `target`, so that all blocks are learned
+    with the same kind of targets. The other parameters are unchanged.
 
-    y: first block of the targets, or None.
+    first_targets_block: first block of the targets, or None.
     """
     learner = clone(estimator)
-    if y is not None and estimator.target == "auto" and estimator.target_kinds:
-        first = y.compute()
+    if first_targets_block is not None and estimator.target == "auto" and estimator.target_kinds:
+        first = first_targets_block.compute()
         learner.set_params(target=parse_targets(first, len(first), estimator.target_kinds, "auto", None).kind)
     return learner
 
 
-def _learn_block(estimator: "Estimator", X: RowsLike, y: TargetsLike, weights: WeightsLike) -> "Estimator":
+def _fit_clone_on_block(estimator: "Estimator", X: RowsLike, y: TargetsLike, weights: WeightsLike) -> "Estimator":
     options = {} if weights is None else {"sample_weight": weights}
     return clone(estimator).partial_fit(X, y, **options)
 
 
-def _merge_states(older: "Estimator", newer: "Estimator") -> "Estimator":
+def _merge_into_copy(older: "Estimator", newer: "Estimator") -> "Estimator":
     return copy(older).merge(newer)
 
 
-def _transform_block(block: RowsLike, estimator: "Estimator") -> np.ndarray:
-    return np.asarray(estimator.transform(block), dtype=np.float64)
+def _transform_block(rows: RowsLike, estimator: "Estimator") -> np.ndarray:
+    return np.asarray(estimator.transform(rows), dtype=np.float64)
 
 
-def _transform_frame(part: "pd.DataFrame", estimator: "Estimator", names: list[str]) -> "pd.DataFrame":
+def _transform_to_data_frame(
+    data_frame: "pd.DataFrame", estimator: "Estimator", column_names: list[str]
+) -> "pd.DataFrame":
     import pandas as pd
 
-    return pd.DataFrame(_transform_block(part, estimator), columns=names, index=part.index)
+    return pd.DataFrame(_transform_block(data_frame, estimator), columns=column_names, index=data_frame.index)

@@ -30,25 +30,27 @@ class DependenceMethod(ClosedForm):
         """
         projection = self.linear_projection()
         moments = self.moments(self.state_)
-        return hsic_of_sums(moments, (projection.loadings / moments.scale[:, None]).T @ moments.cross)
+        return hsic_from_moments(moments, (projection.loadings / moments.scale[:, None]).T @ moments.cross)
 
 
-def hsic_of_sums(moments: Moments, cross: np.ndarray) -> float:
+def hsic_from_moments(moments: Moments, projected_cross_scatter: np.ndarray) -> float:
     """Return the Hilbert-Schmidt independence criterion of projected rows and targets.
 
     moments: centred sums of the rows, with the weight of the rows.
-    cross: (components, targets), cross-scatter of projected rows and targets.
+    projected_cross_scatter: (components, targets), cross-scatter of projected rows and targets.
     """
     # The criterion is tr(K H L H) / (N − 1)². K and L are the linear kernels of projected rows and
     # targets, H is the centring matrix and N the weight of the rows.
-    check_hsic_weight(moments.weight)
-    return float((cross**2).sum() / (moments.weight - 1.0) ** 2)
+    check_weight_above_one(moments.weight)
+    return float((projected_cross_scatter**2).sum() / (moments.weight - 1.0) ** 2)
 
 
-def check_hsic_weight(weight: float) -> None:
+def check_weight_above_one(total_weight: float) -> None:
     """Raise InvalidRows unless the sum of the rows' weights is above 1.
 
     The Hilbert-Schmidt independence criterion divides by this sum minus 1.
     """
-    if weight <= 1.0:
-        raise InvalidRows(f"HSIC divides by (n − 1)²; there are rows of weight {weight:g} in all. Give two or more.")
+    if total_weight <= 1.0:
+        raise InvalidRows(
+            f"HSIC divides by (n − 1)²; there are rows of weight {total_weight:g} in all. Give two or more."
+        )

@@ -13,7 +13,7 @@ ENTRY = re.compile(r"^(\w+) : .*(?:\n    .*)*", re.MULTILINE)
 NOTES = "Notes\n-----\n"
 
 
-def documented_sections(cls: type) -> dict[str, dict[str, str]]:
+def collect_documented_entries(cls: type) -> dict[str, dict[str, str]]:
     """Return the descriptions of all parameters and attributes of a class.
 
     The descriptions are read from the docstrings of the class and its base classes. The result has
@@ -27,7 +27,7 @@ def documented_sections(cls: type) -> dict[str, dict[str, str]]:
     return sections
 
 
-def with_documented_sections(cls: type) -> str:
+def docstring_with_inherited(cls: type) -> str:
     """Return the class's docstring, with inherited parameters and attributes added.
 
     The order of the sections is purpose and example, Parameters, Attributes, Notes.
@@ -37,7 +37,7 @@ def with_documented_sections(cls: type) -> str:
     purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
     sections = [
         "\n".join([name, "-" * len(name), *entries.values()])
-        for name, entries in documented_sections(cls).items()
+        for name, entries in collect_documented_entries(cls).items()
         if entries
     ]
     parts = [re.sub(r"\n{3,}", "\n\n", purpose).strip(), *sections, heading + notes]

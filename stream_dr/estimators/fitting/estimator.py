@@ -22,13 +22,18 @@ from sklearn.utils import Tags
 
 from stream_dr.aliases import FileName, JsonDict
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, TargetsRequired, unknown_parameter
-from stream_dr.estimators.fitting.dask_collections import learn_collections, project_collection
-from stream_dr.estimators.fitting.documented import with_documented_sections
-from stream_dr.estimators.fitting.fewer_components import warn_fewer_components, warn_fewer_components_early
+from stream_dr.estimators.fitting.dask_collections import learn_dask_collections, project_dask_collection
+from stream_dr.estimators.fitting.documented import docstring_with_inherited
+from stream_dr.estimators.fitting.fewer_components import warn_at_fit_if_few_components, warn_if_fewer_components
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RefineSource, RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.mapping import StateType, takes_tables, warn_other_columns
-from stream_dr.estimators.fitting.named_columns import in_known_order, numeric_rows, refuse_empty_rows, refuse_width
+from stream_dr.estimators.fitting.mapping import StateType, map_reads_tables, warn_if_columns_differ
+from stream_dr.estimators.fitting.named_columns import (
+    raise_if_no_rows,
+    raise_width_mismatch,
+    read_rows_and_names,
+    reorder_columns_by_name,
+)
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -122,21 +127,21 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """Number of folds in which learned rows are stored, or 0 without folds."""
         return 0
 
-    def fold_hashes(self, block: Block, rows: int) -> np.ndarray | None:
+    def fold_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) of rows' groups or ids.
 
         A row's fold follows from this hash. The result is None if groups or ids are not used. A
         row's fold then follows from the row's values.
 
         block: rows, with their groups or ids.
-        rows: number of rows.
+        n_rows: number of rows.
         """
         return None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Add inherited parameters and attributes to the subclass's docstring."""
         super().__init_subclass__(**options)
-        cls.__doc__ = with_documented_sections(cls)
+        cls.__doc__ = docstring_with_inherited(cls)
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
@@ -167,13 +172,13 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return ""
 
-    def max_width(self, sparse: bool, stated: int) -> int | None:
+    def max_width(self, sparse: bool, declared_width: int) -> int | None:
         """Return the largest number of features, or None if there is no limit.
 
         A batch of more features raises an error.
 
         sparse: True if the rows are sparse.
-        stated: number of features that sparse rows declare, or 0 if they declare none.
+        declared_width: number of features that sparse rows declare, or 0 if they declare none.
         """
         return None
 
@@ -206,12 +211,12 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return projection
 
-    def classes_waiting(self, learned: State | Accumulator) -> tuple[Label, ...]:
+    def classes_waiting(self, state_or_accumulator: State | Accumulator) -> tuple[Label, ...]:
         """Return the labels that have too few rows to be classes, sorted.
 
         The default implementation returns no labels.
 
-        learned: a state or an accumulator.
+        state_or_accumulator: a state or an accumulator.
         """
         return ()
 
@@ -255,12 +260,14 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
             If X has NaN or an infinity.
         """
         projection = self.projection()
-        warn_fewer_components(self, projection.n_components)
+        warn_if_fewer_components(self, projection.n_components)
         if (kind := rows_kind(X)) in DASK:
-            return project_collection(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
+            return project_dask_collection(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
         if kind is Kind.STREAM:
-            return np.concatenate([self.project(projection, part, keep_dtype=True) for part in iterate_arrow_tables(X)])
-        return self.project(projection, X, keep_dtype=True)
+            return np.concatenate(
+                [self.project(projection, part, keep_float32=True) for part in iterate_arrow_tables(X)]
+            )
+        return self.project(projection, X, keep_float32=True)
 
     def merge(self, other: "Estimator") -> Self:
         """Raise CannotMerge, because this estimator is updated row by row."""
@@ -324,12 +331,12 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     @property
     def components_(self) -> np.ndarray:
         """Directions (components, features) float64."""
-        return self._linear("components")
+        return self._linear_projection_array("components")
 
     @property
     def eigenvalues_(self) -> np.ndarray:
         """Eigenvalues (components,) float64."""
-        return self._linear("eigenvalues")
+        return self._linear_projection_array("eigenvalues")
 
     @property
     def mean_(self) -> np.ndarray:
@@ -337,7 +344,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         Zeros if the method does not centre.
         """
-        return self._linear("mean")
+        return self._linear_projection_array("mean")
 
     @property
     def rank_(self) -> int:
@@ -419,14 +426,14 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         # Learn in a new state, so that the estimator is unchanged if an error is raised.
         if kind in DASK:
-            fitted = learn_collections(self, split_target_column(rows, kind))
+            fitted = learn_dask_collections(self, split_target_column(rows, kind))
         else:
             fitted = new_fitted_state(self)
             for block in batches(rows, kind):
-                self._learn(fitted, block, kind if block.X is rows.X else None, refuse_empty=True)
+                self._parse_and_learn(fitted, block, kind if block.X is rows.X else None, raise_if_empty=True)
 
         self.fitted_ = fitted
-        warn_fewer_components_early(self)
+        warn_at_fit_if_few_components(self)
         return self
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
@@ -442,22 +449,25 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         # Learn a Dask collection separately, and merge the two states.
         if kind in DASK:
             parts = copy(self)
-            self.fitted_, parts.fitted_ = fitted, learn_collections(self, split_target_column(rows, kind))
+            self.fitted_, parts.fitted_ = fitted, learn_dask_collections(self, split_target_column(rows, kind))
             return self.merge(parts)
 
-        # Learn a stream in a copy, so that the state is unchanged if a later batch raises an error.
+        # Learn a stream in a copy, so that the state is unchanged if a later batch raises an
+        # error.
         fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
         for block in batches(rows, kind):
-            self._learn(fitted, block, kind if block.X is rows.X else None)
+            self._parse_and_learn(fitted, block, kind if block.X is rows.X else None)
         self.fitted_ = fitted
         return self
 
-    def _learn(self, fitted: FittedState, rows: Block, kind: Kind | None, refuse_empty: bool = False) -> None:
-        block, names = self.parse(fitted, rows, kind, refuse_empty)
-        if refuse_empty and block.weights is not None and not block.weights.any():
+    def _parse_and_learn(
+        self, fitted: FittedState, rows: Block, rows_kind_if_known: Kind | None, raise_if_empty: bool = False
+    ) -> None:
+        block, names = self.parse(fitted, rows, rows_kind_if_known, raise_if_empty)
+        if raise_if_empty and block.weights is not None and not block.weights.any():
             raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
         fitted.accumulator.add(block)
-        if refuse_empty and fitted.accumulator.rows == 0:
+        if raise_if_empty and fitted.accumulator.rows == 0:
             raise TargetsRequired(
                 f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
             )
@@ -468,9 +478,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self,
         fitted: FittedState,
         rows: Block,
-        kind: Kind | None = None,
-        refuse_empty: bool = False,
-        need_targets: bool = True,
+        rows_kind_if_known: Kind | None = None,
+        raise_if_empty: bool = False,
+        raise_if_no_targets: bool = True,
     ) -> tuple[Block, tuple[str, ...] | None]:
         """Check rows, targets and weights, and return them as a Block.
 
@@ -479,36 +489,41 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         fitted: fitted state of the estimator, with the names of its features.
         rows: rows, targets and weights as the caller has passed them.
-        kind: type of the rows (array, table, dicts and so on), or None if it is not known.
-        refuse_empty: if true, raise EmptyInput if there are no rows or no features.
-        need_targets: if true, raise TargetsRequired if the method is supervised and the rows have
-            no targets.
+        rows_kind_if_known: type of the rows (array, table, dicts and so on), or None if it is not
+            known.
+        raise_if_empty: if true, raise EmptyInput if there are no rows or no features.
+        raise_if_no_targets: if true, raise TargetsRequired if the method is supervised and the
+            rows have no targets.
         """
         accumulator, by_name = fitted.accumulator, self.columns_by_name()
-        X, names = numeric_rows(rows, by_name, takes_tables(self), kind)
-        if refuse_empty:
-            refuse_empty_rows(X)
+        X, names = read_rows_and_names(rows, by_name, map_reads_tables(self), rows_kind_if_known)
+        if raise_if_empty:
+            raise_if_no_rows(X)
 
         # Put columns into the order of the learned rows, and check the number of features.
         block = Block(X, names=names, width_stated=rows.width_stated, checked=True)
         n_rows, n_features = X.shape
-        if accumulator.n_features > 0 and not (by_name and self._any_columns(block)):
+        if accumulator.n_features > 0 and not (by_name and self._may_have_new_columns(block)):
             if not by_name and names != fitted.names:
-                X, names = in_known_order(fitted.names, names, X, type(self).__name__)
+                X, names = reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
             if n_features != accumulator.n_features and not block.sparse:
-                refuse_width(n_features, accumulator.n_features, type(self).__name__)
+                raise_width_mismatch(n_features, accumulator.n_features, type(self).__name__)
         if accumulator.table_names:
-            warn_other_columns(accumulator, block)
+            warn_if_columns_differ(accumulator, block)
 
         weights = as_weights(rows.weights, n_rows)
-        targets = self._parse_targets(accumulator, rows.y, n_rows) if need_targets or rows.y is not None else None
+        targets = (
+            self._parse_targets_if_used(accumulator, rows.y, n_rows)
+            if raise_if_no_targets or rows.y is not None
+            else None
+        )
         # Do not call `fold_hashes` if it would return None, because learning one row at a time
         # should take few calls.
         hashes = self.fold_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
         block = Block(X, targets, weights, None, names, rows.width_stated, checked=True, hashes=hashes)
         return block, None if by_name else names
 
-    def _any_columns(self, block: Block) -> bool:
+    def _may_have_new_columns(self, block: Block) -> bool:
         """True if a block may have other columns than the learned rows.
 
         A block may have other columns if it has column names and the feature map identifies
@@ -516,7 +531,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return self.columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
 
-    def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
+    def _parse_targets_if_used(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if not self.target_kinds:
             return None
         if y is None and self.unlabelled == "use":
@@ -527,38 +542,38 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from "
                 f"{' or '.join(self.target_kinds)} targets. Pass one target a row."
             )
-        if rows == 0 and isinstance(y, Sized) and not isinstance(y, Targets) and len(y) == 0:
+        if n_rows == 0 and isinstance(y, Sized) and not isinstance(y, Targets) and len(y) == 0:
             # A batch without rows does not decide the kind of targets (class, numbers and so on).
             return None
 
-        targets = parse_targets(y, rows, self.target_kinds, self.target or "auto", accumulator.target_kind)
+        targets = parse_targets(y, n_rows, self.target_kinds, self.target or "auto", accumulator.target_kind)
         check_label_type(accumulator.labels, targets.labels)
         return targets
 
-    def project(self, projection: Any, X: RowsLike, keep_dtype: bool = False) -> np.ndarray:
+    def project(self, projection: Any, X: RowsLike, keep_float32: bool = False) -> np.ndarray:
         """Return the projected rows (rows, components) float64.
 
         If columns have names, they are first put into the order of the learned rows.
 
         projection: projection to apply.
         X: rows (rows, features), or a Block of rows.
-        keep_dtype: if true, the result is float32 for float32 rows.
+        keep_float32: if true, the result is float32 for float32 rows.
         """
         by_name, learned = self.columns_by_name(), self.n_features_in_
         given = as_block(X)
-        rows, names = numeric_rows(given, by_name, takes_tables(self))
+        rows, names = read_rows_and_names(given, by_name, map_reads_tables(self))
         if not by_name:
-            rows, _ = in_known_order(self.fitted().names, names, rows, type(self).__name__)
+            rows, _ = reorder_columns_by_name(self.fitted().names, names, rows, type(self).__name__)
 
         # Check the number of features, unless sparse rows or named columns may differ in it.
         block = Block(rows, names=names, width_stated=given.width_stated)
         grows = block.sparse and (by_name or not block.width_stated)
-        if not self._any_columns(block) and not grows and block.features != learned:
-            refuse_width(block.features, learned, type(self).__name__)
-        warn_other_columns(self.fitted().accumulator, block)
+        if not self._may_have_new_columns(block) and not grows and block.features != learned:
+            raise_width_mismatch(block.features, learned, type(self).__name__)
+        warn_if_columns_differ(self.fitted().accumulator, block)
 
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
-        return z.astype(block.X.dtype, copy=False) if keep_dtype else z
+        return z.astype(block.X.dtype, copy=False) if keep_float32 else z
 
     def columns_by_name(self) -> bool:
         """True if a feature map identifies columns by name.
@@ -590,9 +605,11 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if fitted.projection is not None:
             return fitted.projection
         self.check_parameters()
-        fitted.check_parameters_unchanged(self)
+        fitted.check_fixed_parameters(self)
         state = fitted.accumulator.freeze()
-        return fitted.cache_projection(fitted.refined or self.solve(state), partial(self.scatter_product, state))
+        return fitted.orient_and_cache_projection(
+            fitted.refined or self.solve(state), partial(self.scatter_product, state)
+        )
 
     def linear_projection(self) -> LinearProjection:
         """Return the projection of the rows learned, which must be linear.
@@ -601,7 +618,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return cast(LinearProjection, self.projection())
 
-    def _linear(self, name: str) -> np.ndarray:
+    def _linear_projection_array(self, name: str) -> np.ndarray:
         projection = self.projection()
         if not hasattr(projection, name):
             raise AttributeError(

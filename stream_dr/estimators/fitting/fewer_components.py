@@ -12,33 +12,33 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.estimator import Estimator
 
 
-def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: int = 4) -> None:
+def warn_if_fewer_components(estimator: "Estimator", n_components: int, stacklevel: int = 4) -> None:
     """Issue the warning FewerComponents if there are too few components.
 
     The warning is issued if there are fewer components than the caller has set as n_components. It
     is issued once for each value of n_components.
 
-    components: number of components of the projection.
+    n_components: number of components of the projection.
     """
     fitted = estimator.fitted()
-    if not _asks_for_more(estimator, components) or fitted.warned_n_components == estimator.n_components:
+    if not _user_asked_for_more(estimator, n_components) or fitted.last_warned_n_components == estimator.n_components:
         return
 
     # Remember the value, so that the next call issues no second warning.
-    fitted.warned_n_components = estimator.n_components
+    fitted.last_warned_n_components = estimator.n_components
     learned = fitted.accumulator
     labels = f" and {len(learned.labels)} labels" if learned.labels else ""
     warnings.warn(
-        f"{type(estimator).__name__} has {components} components, not the "
+        f"{type(estimator).__name__} has {n_components} components, not the "
         f"n_components={estimator.n_components} asked for: "
         f"{estimator.limit} (so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers with "
-        f"{components}.",
+        f"{n_components}.",
         FewerComponents,
         stacklevel=stacklevel,
     )
 
 
-def warn_fewer_components_early(estimator: "Estimator") -> None:
+def warn_at_fit_if_few_components(estimator: "Estimator") -> None:
     """Issue the warning FewerComponents after `fit`, before anything is projected.
 
     The number of components is known only after solving. To save time, the projection is solved
@@ -46,18 +46,18 @@ def warn_fewer_components_early(estimator: "Estimator") -> None:
     """
     learned = estimator.fitted().accumulator
     enough = min(learned.rows, learned.n_features, len(learned.labels) if estimator.target_kinds else learned.rows)
-    if _asks_for_more(estimator, enough - 1):
+    if _user_asked_for_more(estimator, enough - 1):
         # `rank_` raises an error if there is no solution. No warning is needed in this case.
         with suppress(StreamDRError):
-            warn_fewer_components(estimator, estimator.rank_, stacklevel=5)
+            warn_if_fewer_components(estimator, estimator.rank_, stacklevel=5)
 
 
-def _asks_for_more(estimator: "Estimator", components: int) -> bool:
-    """True if the caller has set n_components to a number above `components`.
+def _user_asked_for_more(estimator: "Estimator", n_available: int) -> bool:
+    """True if the caller has set n_components to a number above `n_available`.
 
     The default value of n_components does not count as set by the caller.
     """
     asked = estimator.n_components
-    if not isinstance(asked, Integral) or asked <= components:
+    if not isinstance(asked, Integral) or asked <= n_available:
         return False
     return bool(asked != inspect.signature(type(estimator)).parameters["n_components"].default)

@@ -58,51 +58,56 @@ class FittedState:
         sample of the rows.
     neighbour_search : KNeighborsClassifier or None
         For the classifier KNearest, scikit-learn's classifier fitted on the current sample.
-    warned_n_components : int or None
+    last_warned_n_components : int or None
         Value of n_components for which the warning FewerComponents was issued.
     """
 
     def __init__(
-        self, accumulator: Accumulator, names: tuple[str, ...] | None = None, fixed_parameters: JsonDict | None = None
+        self,
+        accumulator: Accumulator,
+        feature_names: tuple[str, ...] | None = None,
+        fixed_parameters: JsonDict | None = None,
     ) -> None:
         self.accumulator = accumulator
-        self.names = names
+        self.names = feature_names
         self.fixed_parameters = fixed_parameters or {}
-        self._now = attrgetter(*self.fixed_parameters) if fixed_parameters else None
+        self._read_fixed_parameters = attrgetter(*self.fixed_parameters) if fixed_parameters else None
         values = tuple(self.fixed_parameters.values())
         # For a single name, attrgetter returns the value itself and not a tuple of one value.
-        self._then = values[0] if len(values) == 1 else values
+        self._fixed_values = values[0] if len(values) == 1 else values
 
         # Ids of the estimator's attributes at the last check, and the attributes themselves.
-        self._checked: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
+        self._last_checked_attributes: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
 
         self.projection: Projection | None = None
         self.refined: Projection | None = None
         self.shown: Projection | None = None
         self.neighbour_search: Any = None
-        self.warned_n_components: int | float | None = None
+        self.last_warned_n_components: int | float | None = None
 
-    def cache_projection(self, solved: Projection, covariance_product: MultiplyByScatter) -> Projection:
+    def orient_and_cache_projection(
+        self, new_projection: Projection, multiply_by_scatter: MultiplyByScatter
+    ) -> Projection:
         """Cache a new projection until more rows are learned, and return it.
 
         The components get the signs and order of the last projection that was returned to the
         user. Components of solution "recurrence" are not changed, because these components change
         only a little with each row.
 
-        solved: the new projection.
-        covariance_product: function that multiplies columns by the rows' scatter. The components
+        new_projection: the new projection.
+        multiply_by_scatter: function that multiplies columns by the rows' scatter. The components
             of the new and the last projection are compared with this function.
         """
-        if solved is not self.shown and solved.solution != "recurrence":
-            solved = self.shown = orient_components(solved, self.shown, covariance_product)
-        self.projection = solved.prepared() if isinstance(solved, Linear) else solved
+        if new_projection is not self.shown and new_projection.solution != "recurrence":
+            new_projection = self.shown = orient_components(new_projection, self.shown, multiply_by_scatter)
+        self.projection = new_projection.prepared() if isinstance(new_projection, Linear) else new_projection
         return self.projection
 
     def copy(self, estimator: AccumulatingEstimator) -> "FittedState":
         """Return a copy, which can learn more rows without changing this object."""
         copied = FittedState(estimator.accumulator(self.accumulator.freeze()), self.names, self.fixed_parameters)
         copied.shown = self.shown
-        copied.warned_n_components = self.warned_n_components
+        copied.last_warned_n_components = self.last_warned_n_components
         return copied
 
     def check_parameters(self, estimator: AccumulatingEstimator) -> None:
@@ -114,16 +119,16 @@ class FittedState:
         # Skip the checks if the estimator's attributes are the same objects as at the last check.
         attributes = tuple(vars(estimator).values())
         identities = tuple(map(id, attributes))
-        if identities != self._checked[0]:
+        if identities != self._last_checked_attributes[0]:
             estimator.check_parameters()
-            self.check_parameters_unchanged(estimator)
+            self.check_fixed_parameters(estimator)
             # Store the attributes in addition to their ids. While an attribute exists, no other
             # object can have its id.
-            self._checked = (identities, attributes)
+            self._last_checked_attributes = (identities, attributes)
 
-    def check_parameters_unchanged(self, estimator: AccumulatingEstimator) -> None:
+    def check_fixed_parameters(self, estimator: AccumulatingEstimator) -> None:
         """Raise InvalidParameter if a parameter of the accumulator has changed."""
-        if self._now is None or self._now(estimator) == self._then:
+        if self._read_fixed_parameters is None or self._read_fixed_parameters(estimator) == self._fixed_values:
             return
 
         for name, value in self.fixed_parameters.items():
@@ -138,7 +143,7 @@ class FittedState:
 
 
 def new_fitted_state(
-    estimator: AccumulatingEstimator, state: State | None = None, names: tuple[str, ...] | None = None
+    estimator: AccumulatingEstimator, state: State | None = None, feature_names: tuple[str, ...] | None = None
 ) -> FittedState:
     """Return a new FittedState for an estimator with its current parameters.
 
@@ -146,4 +151,4 @@ def new_fitted_state(
     """
     # Copy the values, because the caller may later change the dict of a feature map.
     fixed_parameters = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}
-    return FittedState(estimator.accumulator(state), names, fixed_parameters)
+    return FittedState(estimator.accumulator(state), feature_names, fixed_parameters)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.estimators.fitting.mapping import inner_state, linear_of, with_inner
+from stream_dr.estimators.fitting.mapping import inner_linear_projection, replace_inner_state, whole_inner_state
 from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.ridge_path import leave_one_out
+from stream_dr.estimators.fitting.ridge_path import merge_all_folds_but_one
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import GAP, MultiplyByScatter, correlations, pad_to_equal_rows
 from stream_dr.statistics.moments.state import MomentState
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm
 
 
-class _LeftOut(NamedTuple):
+class _FoldComparison(NamedTuple):
     """Solution without one fold, compared with the solution of all rows.
 
     Attributes
@@ -40,7 +40,7 @@ class _LeftOut(NamedTuple):
     squares : (p,)
         Squared sine of the angle between component i of the solution of all rows and the matching
         component. 1 where there is no match.
-    plane_squares : (p − 1,)
+    squared_plane_sines : (p − 1,)
         Squared sine of the largest angle between the plane of components i and i + 1 of the
         solution of all rows and the matching plane. NaN for planes that are not compared.
     """
@@ -48,7 +48,7 @@ class _LeftOut(NamedTuple):
     eigenvalues: np.ndarray
     loadings: np.ndarray
     squares: np.ndarray
-    plane_squares: np.ndarray
+    squared_plane_sines: np.ndarray
 
 
 class JackknifeEstimate(NamedTuple):
@@ -66,81 +66,85 @@ class JackknifeEstimate(NamedTuple):
     std_error: np.ndarray
 
 
-def component_spread(
-    estimator: "ClosedForm", parts: Sequence[State], whole_projection: Projection | None = None
+def jackknife_components(
+    estimator: "ClosedForm", states_by_fold: Sequence[State], all_rows_projection: Projection | None = None
 ) -> ComponentSpread:
     """Return the uncertainty of components and eigenvalues, by the jackknife.
 
     Costs one solution for each fold. Raises NotFitted if fewer than three folds have rows.
 
-    parts: state of each fold. The states must have decay 1. States with a feature map must have
-        the same map, with the statistics of all rows.
-    whole_projection: the projection solved from all folds together, or None to solve it here. It
-        must not have been refined by further passes over the rows.
+    states_by_fold: state of each fold. The states must have decay 1. States with a feature map
+        must have the same map, with the statistics of all rows.
+    all_rows_projection: the projection solved from all folds together, or None to solve it here.
+        It must not have been refined by further passes over the rows.
     """
-    filled = [part for part in parts if _moment_state(part).weight > 0.0]
+    filled = [part for part in states_by_fold if _inner_moment_state(part).weight > 0.0]
     if len(filled) < FEWEST_FOLDS:
         raise NotFitted(
-            f"{len(filled)} of {len(parts)} folds have rows, and the spread of components needs {FEWEST_FOLDS} "
+            f"{len(filled)} of {len(states_by_fold)} folds have rows, and the spread of components needs {FEWEST_FOLDS} "
             "folds with rows. Learn more rows, or use more folds."
         )
 
-    states = [_moment_state(part) for part in filled]
+    states = [_inner_moment_state(part) for part in filled]
     weights = np.array([state.weight for state in states])
     n = float(weights.sum())
     growth = estimator.eigenvalue_growth
 
-    whole_state = with_inner(filled[0], reduce(MomentState.merge, states))
-    whole = linear_of(estimator.solve(whole_state) if whole_projection is None else whole_projection)
+    whole_state = replace_inner_state(filled[0], reduce(MomentState.merge, states))
+    whole = inner_linear_projection(
+        estimator.solve(whole_state) if all_rows_projection is None else all_rows_projection
+    )
 
     # Solve without each fold, with a ridge that is reduced in proportion to the rows. An unchanged
     # ridge would shrink components more, because there are fewer rows.
     left_out = []
     product = partial(estimator.scatter_product, whole_state)
-    for weight, rest in zip(weights.tolist(), leave_one_out(states), strict=True):
+    for weight, rest in zip(weights.tolist(), merge_all_folds_but_one(states), strict=True):
         changed = copy(estimator)
         changed.gamma = float(estimator.gamma) * (n - weight) / n
-        state = with_inner(filled[0], rest)
-        solved = linear_of(changed.solve(state))
-        compared = _compare(whole, solved, product)
+        state = replace_inner_state(filled[0], rest)
+        solved = inner_linear_projection(changed.solve(state))
+        compared = _compare_with_whole(whole, solved, product)
         left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
 
     # Eigenvalues grow with the number of rows, so they are compared after division by n^growth.
-    folds = _LeftOut(*map(np.array, zip(*left_out, strict=True)))
-    eigenvalues, eigenvalues_std = _jackknife(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
-    _, loadings_std = _jackknife(whole.loadings, folds.loadings, n / weights)
+    folds = _FoldComparison(*map(np.array, zip(*left_out, strict=True)))
+    eigenvalues, eigenvalues_std = _jackknife_estimate(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
+    _, loadings_std = _jackknife_estimate(whole.loadings, folds.loadings, n / weights)
     return ComponentSpread(
         eigenvalues * n**growth,
         eigenvalues_std * n**growth,
         np.ascontiguousarray(loadings_std.T),
-        _combined_angles(folds.squares),
-        _combined_angles(folds.plane_squares),
+        _jackknife_angles_in_degrees(folds.squares),
+        _jackknife_angles_in_degrees(folds.squared_plane_sines),
         len(filled),
     )
 
 
-def _moment_state(state: State) -> MomentState:
-    return cast(MomentState, inner_state(state))
+def _inner_moment_state(state: State) -> MomentState:
+    return cast(MomentState, whole_inner_state(state))
 
 
-def _compare(whole: Linear, solved: Linear, product: MultiplyByScatter) -> _LeftOut:
+def _compare_with_whole(
+    all_rows_solution: Linear, reduced_solution: Linear, multiply_by_scatter: MultiplyByScatter
+) -> _FoldComparison:
     """Compare the solution without one fold with the solution of all rows.
 
     Components are matched by the absolute cosine of their angle. The cosine is the correlation
     over all rows. Eigenvalues are matched by rank, because the i-th largest eigenvalue changes
     less from fold to fold than the eigenvalue of a component that rotates.
 
-    whole: solution of all rows, with d features and p components.
-    solved: solution without one fold.
-    product: function that multiplies columns (features, m) by the scatter of all rows.
+    all_rows_solution: solution of all rows, with d features and p components.
+    reduced_solution: solution without one fold.
+    multiply_by_scatter: function that multiplies columns (features, m) by the scatter of all rows.
     """
     # Import scipy.optimize only here, because the import takes long.
     from scipy.optimize import linear_sum_assignment
 
-    d, p = whole.loadings.shape
+    d, p = all_rows_solution.loadings.shape
     # Sparse rows may have fewer features without the left-out fold.
-    own, solved_loadings = pad_to_equal_rows(whole.loadings, solved.loadings)
-    cosines = correlations(np.hstack([own, solved_loadings]), product)
+    own, solved_loadings = pad_to_equal_rows(all_rows_solution.loadings, reduced_solution.loadings)
+    cosines = correlations(np.hstack([own, solved_loadings]), multiply_by_scatter)
 
     # Match components such that the sum of absolute cosines is largest.
     of_whole, of_other = linear_sum_assignment(np.abs(cosines[:p, p:]), maximize=True)
@@ -151,18 +155,20 @@ def _compare(whole: Linear, solved: Linear, product: MultiplyByScatter) -> _Left
     loadings[:, of_whole] = solved_loadings[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
 
     # Match eigenvalues by rank.
-    rank = np.argsort(np.argsort(-whole.eigenvalues, kind="stable"))
-    values = np.full(max(p, solved.n_components), np.nan)
-    values[: solved.n_components] = np.sort(solved.eigenvalues)[::-1]
+    rank = np.argsort(np.argsort(-all_rows_solution.eigenvalues, kind="stable"))
+    values = np.full(max(p, reduced_solution.n_components), np.nan)
+    values[: reduced_solution.n_components] = np.sort(reduced_solution.eigenvalues)[::-1]
 
     # Compare planes. The last column of the padded cosines is zero, for components without match.
     at = np.full(p, len(cosines))
     at[of_whole] = p + of_other
-    plane_squares = _plane_squares(np.pad(cosines, (0, 1)), at, _near_pairs(whole.eigenvalues))
-    return _LeftOut(values[rank], loadings, squares, plane_squares)
+    squared_plane_sines = _squared_plane_sines(
+        np.pad(cosines, (0, 1)), at, _near_equal_pair_indices(all_rows_solution.eigenvalues)
+    )
+    return _FoldComparison(values[rank], loadings, squares, squared_plane_sines)
 
 
-def _near_pairs(eigenvalues: np.ndarray) -> np.ndarray:
+def _near_equal_pair_indices(eigenvalues: np.ndarray) -> np.ndarray:
     """Return the indices of pairs of nearly equal eigenvalues.
 
     Index i is returned if the eigenvalues i and i + 1 differ by less than 5 %.
@@ -171,19 +177,19 @@ def _near_pairs(eigenvalues: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.abs(np.diff(eigenvalues)) < GAP * np.maximum(low, high))
 
 
-def _plane_squares(cosines: np.ndarray, at: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices: np.ndarray) -> np.ndarray:
     """Return the squared sines (p − 1,) of angles between matching planes.
 
     The angle is the largest principal angle. Plane i of a solution is spanned by its components i
-    and i + 1. Only the planes `pairs` are compared. The result is NaN for other planes.
+    and i + 1. Only the planes `pair_indices` are compared. The result is NaN for other planes.
 
     cosines: (m, m), cosines of the angles between all components of both solutions.
-    at: (p,), index in `cosines` of the component that matches each component of all rows.
-    pairs: indices of the planes that are compared.
+    matches: (p,), index in `cosines` of the component that matches each component of all rows.
+    pair_indices: indices of the planes that are compared.
     """
     # Take the cosines within each plane, and between each plane and the matching plane.
-    mine = pairs[:, None] + [0, 1]
-    theirs = at[mine]
+    mine = pair_indices[:, None] + [0, 1]
+    theirs = matches[mine]
     own = cosines[mine[:, :, None], mine[:, None, :]]
     other = cosines[theirs[:, :, None], theirs[:, None, :]]
     cross = cosines[mine[:, :, None], theirs[:, None, :]]
@@ -191,28 +197,30 @@ def _plane_squares(cosines: np.ndarray, at: np.ndarray, pairs: np.ndarray) -> np
     # The eigenvalues of a matrix are the squared cosines of the two principal angles of a plane
     # and the matching plane.
     matrices = np.linalg.pinv(own) @ cross @ np.linalg.pinv(other) @ cross.swapaxes(1, 2)
-    squares = np.full(max(len(at) - 1, 0), np.nan)
-    squares[pairs] = np.clip(1.0 - np.linalg.eigvals(matrices).real.min(axis=1), 0.0, 1.0)
+    squares = np.full(max(len(matches) - 1, 0), np.nan)
+    squares[pair_indices] = np.clip(1.0 - np.linalg.eigvals(matrices).real.min(axis=1), 0.0, 1.0)
     return squares
 
 
-def _jackknife(whole: np.ndarray, left_out: np.ndarray, h: np.ndarray) -> JackknifeEstimate:
+def _jackknife_estimate(
+    all_rows_estimate: np.ndarray, fold_estimates: np.ndarray, weight_ratios: np.ndarray
+) -> JackknifeEstimate:
     """Correct the bias of an estimate, by the delete-m_j jackknife.
 
-    whole: estimate from all rows, an array of any shape.
-    left_out: (folds, ...), estimates without each fold.
-    h: (folds,), weight of all rows divided by the weight of each fold.
+    all_rows_estimate: estimate from all rows, an array of any shape.
+    fold_estimates: (folds, ...), estimates without each fold.
+    weight_ratios: (folds,), weight of all rows divided by the weight of each fold.
     """
-    h = h.reshape(-1, *[1] * whole.ndim)
-    corrected = len(h) * whole - ((1.0 - 1.0 / h) * left_out).sum(axis=0)
-    pseudo = h * whole - (h - 1.0) * left_out
-    return JackknifeEstimate(corrected, np.sqrt(((pseudo - corrected) ** 2 / (h - 1.0)).mean(axis=0)))
+    weight_ratios = weight_ratios.reshape(-1, *[1] * all_rows_estimate.ndim)
+    corrected = len(weight_ratios) * all_rows_estimate - ((1.0 - 1.0 / weight_ratios) * fold_estimates).sum(axis=0)
+    pseudo = weight_ratios * all_rows_estimate - (weight_ratios - 1.0) * fold_estimates
+    return JackknifeEstimate(corrected, np.sqrt(((pseudo - corrected) ** 2 / (weight_ratios - 1.0)).mean(axis=0)))
 
 
-def _combined_angles(squares: np.ndarray) -> np.ndarray:
+def _jackknife_angles_in_degrees(squared_sines: np.ndarray) -> np.ndarray:
     """Return the typical error (angles,) of each angle in degrees, by the jackknife.
 
-    squares: (folds, angles), squared sine of each angle in the solution without each fold.
+    squared_sines: (folds, angles), squared sine of each angle in the solution without each fold.
     """
-    sines = np.sqrt((len(squares) - 1.0) * squares.mean(axis=0))
+    sines = np.sqrt((len(squared_sines) - 1.0) * squared_sines.mean(axis=0))
     return np.degrees(np.arcsin(np.minimum(sines, 1.0)))

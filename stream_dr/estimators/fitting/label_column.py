@@ -8,7 +8,7 @@ from sklearn.exceptions import DataConversionWarning
 from stream_dr.estimators.fitting.inputs import TargetsLike
 
 
-def one_label_a_row(y: TargetsLike, stacklevel: int) -> TargetsLike:
+def flatten_column_with_warning(y: TargetsLike, stacklevel: int) -> TargetsLike:
     """Return targets (rows,) if y is a single column (rows, 1).
 
     The warning DataConversionWarning is then issued, as in scikit-learn. Any other y is returned

@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 
 from stream_dr.errors import Uncalibrated
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
-from stream_dr.estimators.fitting.label_column import one_label_a_row
+from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import Predictor
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
@@ -60,7 +60,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
 
         Raises NotFitted, WidthMismatch, NotFinite.
         """
-        return self._readout().predict(self._scores(X))
+        return self._readout_or_raise().predict(self._class_scores(X))
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return posterior probabilities (rows, classes) float64.
@@ -68,17 +68,17 @@ class LinearClassifier(ClassifierMixin, Predictor):
         Columns are in the order of `classes_`. If the solution is "diagonal", the warning
         Uncalibrated is issued, because correlated features then count several times.
         """
-        scores = self._scores(X)
-        self._warn_uncalibrated()
-        return self._readout().probabilities(scores)
+        scores = self._class_scores(X)
+        self._warn_if_uncalibrated()
+        return self._readout_or_raise().probabilities(scores)
 
     def predict_log_proba(self, X: RowsLike) -> np.ndarray:
         """Return logarithms (rows, classes) float64 of the posterior probabilities.
 
         If the solution is "diagonal", the warning Uncalibrated is issued.
         """
-        scores = self._scores(X)
-        self._warn_uncalibrated()
+        scores = self._class_scores(X)
+        self._warn_if_uncalibrated()
         return np.asarray(log_softmax(scores, axis=1))
 
     def decision_function(self, X: RowsLike) -> np.ndarray:
@@ -88,7 +88,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
         For two classes, the result is (rows,), the second class's score minus the first class's
         score.
         """
-        scores = self._scores(X)
+        scores = self._class_scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     @property
@@ -98,7 +98,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
         Labels of total weight 0 and labels with fewer than `min_class_rows` rows are
         not included.
         """
-        return self._readout().classes
+        return self._readout_or_raise().classes
 
     @property
     def coef_(self) -> np.ndarray:
@@ -106,7 +106,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
 
         `decision_function` is X · coef_ᵀ + intercept_. For two classes the shape is (1, features).
         """
-        return _two_class_column(self._linear_scores().coefficients)
+        return _difference_if_two_classes(self._coefs_and_intercepts().coefficients)
 
     @property
     def intercept_(self) -> np.ndarray:
@@ -114,21 +114,21 @@ class LinearClassifier(ClassifierMixin, Predictor):
 
         For two classes the shape is (1,).
         """
-        return _two_class_column(self._linear_scores().intercepts)
+        return _difference_if_two_classes(self._coefs_and_intercepts().intercepts)
 
-    def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
+    def _parse_targets_if_used(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
-            y = one_label_a_row(y, stacklevel=6)
-        return super()._parse_targets(accumulator, y, rows)
+            y = flatten_column_with_warning(y, stacklevel=6)
+        return super()._parse_targets_if_used(accumulator, y, n_rows)
 
-    def _linear_scores(self) -> LinearScores:
+    def _coefs_and_intercepts(self) -> LinearScores:
         """Return the coefficients and intercepts of all classes."""
         projection = self.linear_projection()
-        readout = self._readout()
-        coefficients = (all_loadings(projection) @ readout.weights).T
+        readout = self._readout_or_raise()
+        coefficients = (loadings_used_to_predict(projection) @ readout.weights).T
         return LinearScores(coefficients, readout.offset - coefficients @ projection.mean)
 
-    def _warn_uncalibrated(self) -> None:
+    def _warn_if_uncalibrated(self) -> None:
         if self.solution_ == "diagonal":
             warnings.warn(
                 f"{type(self).__name__} keeps only the diagonal of Cxx here: its probabilities are too near 0 and 1. "
@@ -138,13 +138,13 @@ class LinearClassifier(ClassifierMixin, Predictor):
                 stacklevel=3,
             )
 
-    def _scores(self, X: RowsLike) -> np.ndarray:
-        self._readout()
+    def _class_scores(self, X: RowsLike) -> np.ndarray:
+        self._readout_or_raise()
         projection = self.linear_projection()
         return self.project(projection.scoring(), X)
 
 
-def all_loadings(projection: LinearProjection) -> np.ndarray:
+def loadings_used_to_predict(projection: LinearProjection) -> np.ndarray:
     """Return the loadings (features, q) of the q components used for predictions.
 
     Components that n_components excludes are included.
@@ -153,32 +153,34 @@ def all_loadings(projection: LinearProjection) -> np.ndarray:
     return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
 
 
-def class_readout(moments: Moments, centres: np.ndarray, variances: np.ndarray, priors: np.ndarray) -> Readout:
+def gaussian_class_readout(
+    moments: Moments, class_means: np.ndarray, within_variances: np.ndarray, class_priors: np.ndarray
+) -> Readout:
     """Return the classifier of Gaussian classes with one covariance, a `Readout`.
 
     The covariance is diagonal in the components.
 
     moments: centred sums of the rows and targets.
-    centres: (classes, q), class means along q components.
-    variances: (q,), variances within classes along the components.
-    priors: (classes,), prior probabilities, in the order of `moments.labels`. If the probability
-        is 0, the score of the class is −inf.
+    class_means: (classes, q), class means along q components.
+    within_variances: (q,), variances within classes along the components.
+    class_priors: (classes,), prior probabilities, in the order of `moments.labels`. If the
+        probability is 0, the score of the class is −inf.
     """
-    weights = (centres / variances).T
+    weights = (class_means / within_variances).T
     with np.errstate(divide="ignore"):
-        offset = np.log(priors) - 0.5 * (centres**2 / variances).sum(axis=1)
+        offset = np.log(class_priors) - 0.5 * (class_means**2 / within_variances).sum(axis=1)
     order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
     labels = tuple(moments.labels[at] for at in order)
     kind = moments.kind or "class"
     return Readout(weights[:, order], offset[order], kind, labels, LOG_POSTERIORS)
 
 
-def _two_class_column(values: np.ndarray) -> np.ndarray:
+def _difference_if_two_classes(class_values: np.ndarray) -> np.ndarray:
     """Return the difference of the values of two classes.
 
     The difference is the second class's values minus the first class's values. If there are more
     classes, the values are returned unchanged.
 
-    values: (classes, ...), one entry for each class.
+    class_values: (classes, ...), one entry for each class.
     """
-    return values[1:] - values[:1] if len(values) == 2 else values
+    return class_values[1:] - class_values[:1] if len(class_values) == 2 else class_values

@@ -20,13 +20,13 @@ from numpy.typing import ArrayLike
 from stream_dr.errors import InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
-from stream_dr.estimators.fitting.mapping import add_map
-from stream_dr.estimators.fitting.moments import divide_by_scale
+from stream_dr.estimators.fitting.mapping import prepend_feature_map
+from stream_dr.estimators.fitting.moments import divide_or_zero_by_scale
 from stream_dr.rows.block import Rows
 from stream_dr.solve.spectral import EPS
 
 
-class Gaussian(NamedTuple):
+class ComponentGaussian(NamedTuple):
     """Gaussian density of the rows learned, all in float64.
 
     Attributes
@@ -52,21 +52,21 @@ class Gaussian(NamedTuple):
     mean: np.ndarray
     axes: np.ndarray
     variances: np.ndarray
-    total: float
+    total_variance: float
     scale: np.ndarray
     weight: float
-    most: float
+    max_directions: float
 
     @property
-    def noise(self) -> float:
+    def noise_variance(self) -> float:
         """Mean variance along the directions orthogonal to the components.
 
         The value is 0 if there are no such directions, or if the variance is only rounding error.
         """
         p = len(self.variances)
-        remaining = self.total - float(self.variances.sum())
-        rounding = 8 * len(self.mean) * EPS * self.total
-        return remaining / (self.most - p) if self.most > p and remaining > rounding else 0.0
+        remaining = self.total_variance - float(self.variances.sum())
+        rounding = 8 * len(self.mean) * EPS * self.total_variance
+        return remaining / (self.max_directions - p) if self.max_directions > p and remaining > rounding else 0.0
 
     @property
     def n_components(self) -> int:
@@ -84,7 +84,7 @@ class Gaussian(NamedTuple):
         scale = self.scale[self.scale > 0.0]
         d = len(scale)
         p = len(self.variances)
-        noise = self.noise
+        noise_variance = self.noise_variance
 
         # Sparse rows x are not centred. |x − x̄|² is computed as |x|² − 2 xᵀx̄ + |x̄|².
         centre = self.mean * self.scale
@@ -101,13 +101,13 @@ class Gaussian(NamedTuple):
         size = (z * z / self.variances).sum(axis=1)
         log_det = float(np.log(self.variances).sum() - 2.0 * np.log(scale).sum())
         if p < d:
-            if noise <= 0.0:
+            if noise_variance <= 0.0:
                 raise InvalidParameter(
                     f"{p} components leave no variance to the other {d - p} directions of {d}: no density is defined. Fit "
                     "more rows than features, or with n_components below the rank."
                 )
-            size += np.maximum(squares - (z * z).sum(axis=1), 0.0) / noise
-            log_det += (d - p) * np.log(noise)
+            size += np.maximum(squares - (z * z).sum(axis=1), 0.0) / noise_variance
+            log_det += (d - p) * np.log(noise_variance)
         return -0.5 * (d * np.log(2.0 * np.pi) + log_det + size)[:, None]
 
 
@@ -130,7 +130,7 @@ class LinearGaussian(Estimator):
     """
 
     @abstractmethod
-    def _learned_gaussian(self) -> Gaussian:
+    def _learned_gaussian(self) -> ComponentGaussian:
         """Return the Gaussian density of the rows learned."""
 
     @property
@@ -145,7 +145,11 @@ class LinearGaussian(Estimator):
         The values are 0 if no column varies.
         """
         gaussian = self._learned_gaussian()
-        return gaussian.variances / gaussian.total if gaussian.total > 0 else np.zeros(len(gaussian.variances))
+        return (
+            gaussian.variances / gaussian.total_variance
+            if gaussian.total_variance > 0
+            else np.zeros(len(gaussian.variances))
+        )
 
     @property
     def noise_variance_(self) -> float:
@@ -154,7 +158,7 @@ class LinearGaussian(Estimator):
         There are min(features, rows) − components such directions. If there are none, the value is
         0.0.
         """
-        return self._learned_gaussian().noise
+        return self._learned_gaussian().noise_variance
 
     def get_covariance(self) -> np.ndarray:
         """Return the covariance (features, features) of the Gaussian density.
@@ -164,9 +168,9 @@ class LinearGaussian(Estimator):
         """
         # The covariance is V diag(λ − σ²) Vᵀ + σ² I for the components V and their variances λ.
         gaussian = self._learned_gaussian()
-        covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise, 0.0)) @ gaussian.axes.T
-        covariance[np.diag_indices_from(covariance)] += gaussian.noise
-        return divide_by_scale(divide_by_scale(covariance, gaussian.scale).T, gaussian.scale)
+        covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise_variance, 0.0)) @ gaussian.axes.T
+        covariance[np.diag_indices_from(covariance)] += gaussian.noise_variance
+        return divide_or_zero_by_scale(divide_or_zero_by_scale(covariance, gaussian.scale).T, gaussian.scale)
 
     def score_samples(self, X: RowsLike) -> np.ndarray:
         """Return the log-likelihood (rows,) of each row.
@@ -174,7 +178,7 @@ class LinearGaussian(Estimator):
         Raises InvalidParameter if the variance along directions orthogonal to the components is 0.
         No density is defined in this case.
         """
-        return self.project(add_map(self.state_, self._learned_gaussian()), X)[:, 0]  # type: ignore[arg-type]
+        return self.project(prepend_feature_map(self.state_, self._learned_gaussian()), X)[:, 0]  # type: ignore[arg-type]
 
     def score(self, X: RowsLike, y: TargetsLike = None) -> float:
         """Return the mean log-likelihood of the rows.
@@ -203,13 +207,14 @@ class LinearGaussian(Estimator):
                 f"Z has the shape {Z.shape}; {type(self).__name__} has {gaussian.axes.shape[1]} components. "
                 "Pass a column each."
             )
-        return (self._unwhitened(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
+        return (self._undo_whitening(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
 
-    def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
+    def _undo_whitening(self, projected_rows: np.ndarray) -> np.ndarray:
         """Return projected rows (rows, components) without whitening.
 
         The default implementation returns Z unchanged.
 
-        Z: (rows, components), rows that the estimator has projected and may have whitened.
+        projected_rows: (rows, components), rows that the estimator has projected and may have
+            whitened.
         """
-        return Z
+        return projected_rows

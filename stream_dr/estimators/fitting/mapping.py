@@ -2,8 +2,8 @@
 
 A feature map changes rows (for example, by random Fourier features) before they are learned or
 projected. An estimator itself only learns and solves rows of numbers. The functions of this module
-add the map: `make_accumulator` to learning, `solve_mapped` to solving, `mapped_bytes` to the size
-of the state and `check_feature_map` to the check of parameters.
+add the map: `make_accumulator` to learning, `solve_inner_and_add_map` to solving,
+`max_bytes_with_map` to the size of the state and `check_feature_map` to the check of parameters.
 """
 
 import warnings
@@ -65,8 +65,8 @@ class StateType:
     estimator stores rows in folds, and `plain` if not.
     """
 
-    def __init__(self, plain: type) -> None:
-        self.plain = register_nested_state(plain)
+    def __init__(self, unmapped_type: type) -> None:
+        self.plain = register_nested_state(unmapped_type)
 
     def __get__(self, instance: "Estimator | None", owner: type) -> type:
         if instance is None:
@@ -80,88 +80,88 @@ def check_feature_map(spec: JsonDict | None) -> None:
         feature_map(spec)
 
 
-def check_mapped_width(spec: JsonDict | None, widest: int) -> None:
+def check_mapped_width(spec: JsonDict | None, max_columns: int) -> None:
     """Raise InvalidParameter if a feature map always returns too many columns.
 
     spec: spec of the map, or None if there is no map.
-    widest: largest number of columns that is allowed.
+    max_columns: largest number of columns that is allowed.
     """
     mapping = None if spec is None else feature_map(spec)
-    if mapping is not None and mapping.max_mapped_columns(0) > widest:
+    if mapping is not None and mapping.max_mapped_columns(0) > max_columns:
         raise InvalidParameter(
-            f"exact scatter is stored of up to {widest} features, and this feature_map makes "
+            f"exact scatter is stored of up to {max_columns} features, and this feature_map makes "
             f"{mapping.max_mapped_columns(0)}. "
             'Have it make fewer, or leave the scatter to scatter="auto".'
         )
 
 
 def make_accumulator(
-    spec: JsonDict | None, build: Callable[[InnerState], InnerAccumulator], state: State | None
+    spec: JsonDict | None, make_unmapped: Callable[[InnerState], InnerAccumulator], state: State | None
 ) -> InnerAccumulator | MappedAccumulator:
     """Return the accumulator of an estimator.
 
     If there is a feature map, the accumulator maps rows before it learns them.
 
     spec: spec of the feature map, or None.
-    build: function that returns the accumulator without a map. Its argument is a state to continue
-        from, or None.
+    make_unmapped: function that returns the accumulator without a map. Its argument is a state to
+        continue from, or None.
     state: state to continue from, or None for an empty accumulator.
     """
     if spec is None:
-        return build(cast(InnerState, state))
+        return make_unmapped(cast(InnerState, state))
     mapping = feature_map(spec)
     if mapping.learns:
-        return TableAccumulator(spec, build, cast(MappedState | None, state))
+        return TableAccumulator(spec, make_unmapped, cast(MappedState | None, state))
     return (LandmarkAccumulator if isinstance(mapping, Nystroem) else MappedAccumulator)(
-        spec, build, cast(MappedState | None, state)
+        spec, make_unmapped, cast(MappedState | None, state)
     )
 
 
-def linear_of(projection: Projection) -> Linear:
+def inner_linear_projection(projection: Projection) -> Linear:
     """Return the linear part of the projection of a closed-form estimator."""
     return cast(Linear, inner_projection(projection))
 
 
-def solve_mapped(state: State, solve: Callable[[InnerState], Projection]) -> Projection:
+def solve_inner_and_add_map(state: State, solve_inner: Callable[[InnerState], Projection]) -> Projection:
     """Return the projection computed from `state`.
 
     If the state has a feature map, the projection first maps the rows.
 
-    solve: function that computes a projection without a map. Its argument is the state of the
-        mapped rows.
+    solve_inner: function that computes a projection without a map. Its argument is the state of
+        the mapped rows.
     """
-    return add_map(state, solve(cast(InnerState, inner_state(state))))
+    return prepend_feature_map(state, solve_inner(cast(InnerState, whole_inner_state(state))))
 
 
-def inner_state(state: State) -> State:
+def whole_inner_state(state: State) -> State:
     """Return the state of the mapped rows.
 
     If there is no feature map, the result is the state of the rows themselves. If the rows are
     stored in folds, the result is the state of the rows of all folds.
     """
-    inner = unmapped_state(state)
+    inner = stored_inner_state(state)
     return inner.whole() if isinstance(inner, FoldedState) else inner
 
 
-def fold_states(state: State) -> tuple[MomentState, ...]:
+def inner_states_of_folds(state: State) -> tuple[MomentState, ...]:
     """Return the state of the mapped rows of each fold.
 
     The result is empty if rows are not in folds.
     """
-    inner = unmapped_state(state)
+    inner = stored_inner_state(state)
     return inner.parts_with_true_sums() if isinstance(inner, FoldedState) else ()
 
 
-def fold_rows(state: State) -> list[int]:
+def count_rows_in_folds(state: State) -> list[int]:
     """Return the number of rows in each fold.
 
     The result is empty if rows are not in folds.
     """
-    inner = unmapped_state(state)
+    inner = stored_inner_state(state)
     return [part.rows for part in inner.parts] if isinstance(inner, FoldedState) else []
 
 
-def unmapped_state(state: State) -> State:
+def stored_inner_state(state: State) -> State:
     """Return the stored state of the mapped rows.
 
     If rows are stored in folds, the result is a FoldedState. If there is no feature map, `state`
@@ -171,15 +171,15 @@ def unmapped_state(state: State) -> State:
     return inner
 
 
-def with_inner(state: State, inner: State) -> State:
+def replace_inner_state(state: State, new_inner: State) -> State:
     """Return `state` with another state of the mapped rows.
 
-    The feature map is unchanged. If there is no feature map, `inner` itself is returned.
+    The feature map is unchanged. If there is no feature map, `new_inner` itself is returned.
     """
-    return state._replace(inner=inner) if isinstance(state, MappedState) else inner
+    return state._replace(inner=new_inner) if isinstance(state, MappedState) else new_inner
 
 
-def add_map(state: State, projection: Projection) -> Projection:
+def prepend_feature_map(state: State, projection: Projection) -> Projection:
     """Return a projection that first maps the rows and then applies `projection`.
 
     If the state has no feature map, `projection` itself is returned.
@@ -189,13 +189,13 @@ def add_map(state: State, projection: Projection) -> Projection:
     return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks)
 
 
-def replace_linear(projection: Projection, **fields: object) -> Projection:
+def replace_inner_fields(projection: Projection, **fields: object) -> Projection:
     """Return a linear projection with other values of some fields.
 
     If there is a feature map, fields of the projection that follows the map are replaced.
     """
     if isinstance(projection, Mapped):
-        return projection._replace(inner=replace_linear(projection.inner, **fields))
+        return projection._replace(inner=replace_inner_fields(projection.inner, **fields))
     return cast(Linear, projection)._replace(**fields)  # type: ignore[arg-type]
 
 
@@ -207,7 +207,7 @@ def inner_projection(projection: Projection) -> Projection:
     return projection.inner if isinstance(projection, Mapped) else projection
 
 
-def table_columns(state: State) -> TableColumns | None:
+def mapped_columns_of_state(state: State) -> TableColumns | None:
     """Return the indices of the columns that the feature map `table` returns.
 
     The result is None if the state does not have this feature map.
@@ -222,53 +222,55 @@ def table_columns(state: State) -> TableColumns | None:
     return TableColumns(*(c[c < width] for c in mapped_columns_by_kind(state.table, mapping.encoding())))
 
 
-def mapped_bytes(spec: JsonDict | None, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:
+def max_bytes_with_map(
+    spec: JsonDict | None, unmapped_bytes: Callable[[int, int], int], n_features: int, n_targets: int
+) -> int:
     """Return the size in bytes of a state, including the feature map's own memory.
 
     spec: spec of the feature map, or None.
-    bytes_of: function that returns the size without a map. Its arguments are the number of
+    unmapped_bytes: function that returns the size without a map. Its arguments are the number of
         features and the number of targets.
     """
     if spec is None:
-        return bytes_of(n_features, n_targets)
+        return unmapped_bytes(n_features, n_targets)
     mapping = feature_map(spec)
     width = mapping.max_mapped_columns(n_features)
-    return _most_bytes(bytes_of, width, n_targets) + mapping.bytes(n_features)
+    return _max_bytes_up_to_width(unmapped_bytes, width, n_targets) + mapping.bytes(n_features)
 
 
 def state_bytes(
-    estimator: "Estimator", n_features: int, n_targets: int, known: dict[str, str] | TableState | None
+    estimator: "Estimator", n_features: int, n_targets: int, known_columns: dict[str, str] | TableState | None
 ) -> int:
     """Return the largest size in bytes of an estimator's state.
 
-    known: columns of a table, or None if the rows are no table. The columns are given in one of
-        two forms. The first is a dict from column name to kind of column ("" if it is not known).
-        The second is the statistics that the feature map has learned of the columns.
+    known_columns: columns of a table, or None if the rows are no table. The columns are given in
+        one of two forms. The first is a dict from column name to kind of column ("" if it is not
+        known). The second is the statistics that the feature map has learned of the columns.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
-    if known is None or not isinstance(mapping, Table):
+    if known_columns is None or not isinstance(mapping, Table):
         return int(estimator.state_bytes(n_features, n_targets))
-    if isinstance(known, TableState):
-        width = max_numeric_columns(mapping.encoding(), known.columns)
+    if isinstance(known_columns, TableState):
+        width = max_numeric_columns(mapping.encoding(), known_columns.columns)
     else:
-        width = max_numeric_columns_of_kinds(mapping.encoding(), mapping.overrides(), known)
+        width = max_numeric_columns_of_kinds(mapping.encoding(), mapping.overrides(), known_columns)
     plain = type(estimator)(**(estimator.get_params() | {"feature_map": None}))
-    return _most_bytes(plain.state_bytes, width, n_targets) + 64 * width
+    return _max_bytes_up_to_width(plain.state_bytes, width, n_targets) + 64 * width
 
 
-def _most_bytes(bytes_of: Callable[[int, int], int], width: int, n_targets: int) -> int:
-    """Return the largest size in bytes for rows of at most `width` columns.
+def _max_bytes_up_to_width(state_bytes_of: Callable[[int, int], int], max_columns: int, n_targets: int) -> int:
+    """Return the largest size in bytes for rows of at most `max_columns` columns.
 
     The size may be largest for fewer columns, because the whole scatter matrix is stored only up
     to EXACT_WIDTH columns.
 
-    bytes_of: function that returns the size for a number of columns and a number of targets.
+    state_bytes_of: function that returns the size for a number of columns and a number of targets.
     """
-    return max(bytes_of(width, n_targets), bytes_of(min(width, EXACT_WIDTH), n_targets))
+    return max(state_bytes_of(max_columns, n_targets), state_bytes_of(min(max_columns, EXACT_WIDTH), n_targets))
 
 
-def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
+def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
     """Issue the warning OtherColumns if a table has other columns.
 
     The columns of the block are compared with the columns of the learned table. Raises
@@ -292,19 +294,19 @@ def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
         warnings.warn(f"{'; '.join(messages)}.", OtherColumns, stacklevel=4)
 
 
-def same_parameters(a: "Estimator", b: "Estimator") -> bool:
+def have_same_parameters(first_estimator: "Estimator", second_estimator: "Estimator") -> bool:
     """True if two estimators of one class have the same parameters.
 
     If the spec of a feature map omits an entry, the default value of this entry is compared.
     """
-    mine, theirs = a.get_params(), b.get_params()
+    mine, theirs = first_estimator.get_params(), second_estimator.get_params()
     for parameters in (mine, theirs):
         if parameters.get("feature_map") is not None:
             parameters["feature_map"] = spec_with_defaults(parameters["feature_map"])
     return bool(mine == theirs)
 
 
-def merges_parts(estimator: "Estimator") -> bool:
+def can_merge_parts(estimator: "Estimator") -> bool:
     """Return True if states of several parts of a stream can be merged.
 
     The states cannot be merged if the feature map chooses something from the rows of each part.
@@ -319,7 +321,7 @@ def merges_parts(estimator: "Estimator") -> bool:
     )
 
 
-def subtracts_exactly(accumulator: Accumulator) -> bool:
+def can_unlearn_exactly(accumulator: Accumulator) -> bool:
     """Return True if rows can be unlearned exactly.
 
     Exactly means that the state is as if the rows had never been learned. Rows cannot be unlearned
@@ -328,13 +330,13 @@ def subtracts_exactly(accumulator: Accumulator) -> bool:
     return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_other_rows)
 
 
-def takes_tables(estimator: "Estimator") -> bool:
+def map_reads_tables(estimator: "Estimator") -> bool:
     """True if the estimator's feature map reads tables, with columns of any kind."""
     spec = estimator.feature_map
     return spec is not None and bool(feature_map(spec).learns)
 
 
-def check_table(estimator: "Estimator", rows: Rows) -> None:
+def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
     """Raise SchemaMismatch or InvalidRows if an estimator cannot learn a table.
 
     A table cannot be learned if a column has an unsuitable type or rows have unsuitable values.
@@ -343,14 +345,14 @@ def check_table(estimator: "Estimator", rows: Rows) -> None:
     check_map_can_learn(None if spec is None else feature_map(spec), rows)
 
 
-def check_table_width(estimator: "Estimator", kinds: dict[str, str]) -> None:
+def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str]) -> None:
     """Raise TooManyFeatures if a mapped table may be too wide.
 
     An exact scatter matrix can be stored of at most EXACT_WIDTH columns.
 
-    kinds: kind of each column by column name, "" if it is not known.
+    kinds_by_column: kind of each column by column name, "" if it is not known.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
-        check_max_numeric_columns(mapping.encoding(), mapping.overrides(), kinds, EXACT_WIDTH)
+        check_max_numeric_columns(mapping.encoding(), mapping.overrides(), kinds_by_column, EXACT_WIDTH)

@@ -13,30 +13,36 @@ from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs, scatter_sum_eigenpairs
 
 
-def margin_directions(m: Moments, b: float, w: float, n_components: int | None) -> Directions:
+def margin_directions(
+    moments: Moments, between_weight: float, total_weight: float, max_components: int | None
+) -> Directions:
     """Return eigenvectors and eigenvalues of a sum of two scatter matrices.
 
     The sum is b·Sb + w·Cxx/N. Sb is the scatter between classes, and Cxx is the scatter of all N
     rows. The largest eigenvalue comes first. Raises NeedsRefine if w > 0 and only the diagonal of
     Cxx is stored.
 
-    m: centred sums of the rows.
-    b: factor of the scatter between classes.
-    w: factor of the scatter of all rows.
-    n_components: if None, only eigenvectors of positive eigenvalue are returned. If a number, all
-        eigenvectors are returned, and the caller takes the first n_components.
+    moments: centred sums of the rows.
+    between_weight: factor of the scatter between classes.
+    total_weight: factor of the scatter of all rows.
+    max_components: if None, only eigenvectors of positive eigenvalue are returned. If a number,
+        all eigenvectors are returned, and the caller takes the first n_components.
     """
-    vectors, roots = m.between_eigenpairs()
-    if m.weight <= 0 or w == 0.0:
-        return vectors, b * roots**2
+    vectors, roots = moments.between_vectors_and_roots()
+    if moments.weight <= 0 or total_weight == 0.0:
+        return vectors, between_weight * roots**2
 
     # The between-class scatter is G Gᵀ.
     G = vectors * roots
-    if m.scatter is not None:
-        eigenvalue_floor = m.rounding.eigenvalue_floor(m.diagonal) / m.weight
-        vectors, values = scatter_sum_eigenpairs(G, b, m.scatter / m.weight, w, eigenvalue_floor)
-    elif w < 0.0:
-        vectors, values = positive_scatter_sum_eigenpairs(G, b, m.diagonal / m.weight, w)
+    if moments.scatter is not None:
+        eigenvalue_floor = moments.rounding.eigenvalue_floor(moments.diagonal) / moments.weight
+        vectors, values = scatter_sum_eigenpairs(
+            G, between_weight, moments.scatter / moments.weight, total_weight, eigenvalue_floor
+        )
+    elif total_weight < 0.0:
+        vectors, values = positive_scatter_sum_eigenpairs(
+            G, between_weight, moments.diagonal / moments.weight, total_weight
+        )
     else:
         raise NeedsRefine(
             "only the diagonal of Cxx is stored (it is past 4,096 features), and with a positive share of "
@@ -45,5 +51,5 @@ def margin_directions(m: Moments, b: float, w: float, n_components: int | None) 
         )
 
     # Eigenvalues are sorted, so the positive ones come first.
-    positive = len(values) if n_components is not None else int(np.count_nonzero(values > 0))
+    positive = len(values) if max_components is not None else int(np.count_nonzero(values > 0))
     return vectors[:, :positive], values[:positive]

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.estimators.fitting.mapping import inner_state
+from stream_dr.estimators.fitting.mapping import whole_inner_state
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, left_singular_pairs
@@ -18,7 +18,7 @@ from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentSt
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 
-TINY = float(np.finfo(np.float64).tiny / EPS)
+SMALLEST_SCATTER = float(np.finfo(np.float64).tiny / EPS)
 """Scatter up to which a column counts as constant.
 
 A number as small as this has too few correct digits.
@@ -57,7 +57,7 @@ class Moments(NamedTuple):
         Factor by which each column was multiplied, for example to standardise rows.
     rounding : Rounding
         Sizes of the rounding errors in the sums.
-    waiting_means : (features, waiting)
+    scaled_waiting_means : (features, waiting)
         For each label with too few rows to be a class, the label's mean minus `mean`, times the
         square root of the label's weight. The scatter of all rows about `mean` is Cxx plus the
         product of this array and its own transpose.
@@ -88,7 +88,7 @@ class Moments(NamedTuple):
     labelled: bool
     scale: np.ndarray
     rounding: Rounding
-    waiting_means: np.ndarray
+    scaled_waiting_means: np.ndarray
     labels: tuple[Label, ...] = ()
     kind: str | None = None
     along: np.ndarray | None = None
@@ -120,13 +120,13 @@ class Moments(NamedTuple):
         """
         return self.cross / self.label_weights
 
-    def between_eigenpairs(self) -> tuple[np.ndarray, np.ndarray]:
+    def between_vectors_and_roots(self) -> tuple[np.ndarray, np.ndarray]:
         """Return eigenvectors (features, r) and roots (r,) of the between-class scatter.
 
         The roots are the square roots of the r eigenvalues, where r is less than the number of
         classes. In the scatter, each class is weighted by its share of the rows.
         """
-        vectors, values = self.reduced(self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5)
+        vectors, values = self.significant_svd(self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5)
         return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
 
     @property
@@ -137,71 +137,71 @@ class Moments(NamedTuple):
         """
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 
-    def clear_noisy_features(self, cross: np.ndarray, target_size: float) -> np.ndarray:
+    def clear_noisy_features(self, cross_sums: np.ndarray, target_norm: float) -> np.ndarray:
         """Return cross sums without features that have only rounding error.
 
         The sums of these features are set to 0.
 
-        cross: (features, k), products of features and targets, summed over the rows.
-        target_size: norm of the targets.
+        cross_sums: (features, k), products of features and targets, summed over the rows.
+        target_norm: norm of the targets.
         """
-        return self.rounding.clear_noisy_features(cross, target_size, self.diagonal)
+        return self.rounding.clear_noisy_features(cross_sums, target_norm, self.diagonal)
 
-    def significant_combinations(self, cross: np.ndarray, target_size: float) -> np.ndarray:
+    def significant_combinations(self, cross_sums: np.ndarray, target_norm: float) -> np.ndarray:
         """Return cross sums (features, r) without combinations of only rounding error.
 
-        The columns of `cross` are replaced by r ≤ k combinations of these columns. Combinations
-        that are only rounding error are dropped. If rounding errors are far smaller than the sums,
-        `cross` itself is returned.
+        The columns of `cross_sums` are replaced by r ≤ k combinations of these columns.
+        Combinations that are only rounding error are dropped. If rounding errors are far smaller
+        than the sums, `cross_sums` itself is returned.
 
-        cross: (features, k), products of features and targets, summed over the rows.
-        target_size: norm of the targets.
+        cross_sums: (features, k), products of features and targets, summed over the rows.
+        target_norm: norm of the targets.
         """
         # The decomposition is slow. Skip it if all sums are far above rounding error.
-        floor = self.rounding.cross_sum_floor(target_size, self.diagonal)
-        if cross.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross):
-            return cross
-        return self.rounding.significant_combinations(cross, target_size, self.diagonal)
+        floor = self.rounding.cross_sum_floor(target_norm, self.diagonal)
+        if cross_sums.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross_sums):
+            return cross_sums
+        return self.rounding.significant_combinations(cross_sums, target_norm, self.diagonal)
 
-    def reduced(self, cross: np.ndarray, target_size: float) -> tuple[np.ndarray, np.ndarray]:
+    def significant_svd(self, cross_sums: np.ndarray, target_norm: float) -> tuple[np.ndarray, np.ndarray]:
         """Return singular vectors and singular values of cross sums.
 
         Returns the left singular vectors (features, r) and the singular values (r,). Singular
         values that are only rounding error are dropped.
 
-        cross: (features, k), products of features and targets, summed over the rows.
-        target_size: norm of the targets.
+        cross_sums: (features, k), products of features and targets, summed over the rows.
+        target_norm: norm of the targets.
         """
         significant_combinations = self.significant_combinations(
-            self.clear_noisy_features(cross, target_size), target_size
+            self.clear_noisy_features(cross_sums, target_norm), target_norm
         )
         # Features whose sums are all 0 get zeros in the singular vectors.
         shows = significant_combinations.any(axis=1)
         inner, values = left_singular_pairs(significant_combinations[shows])
-        vectors = np.zeros((len(cross), len(values)))
+        vectors = np.zeros((len(cross_sums), len(values)))
         vectors[shows] = inner
         return vectors, values
 
 
-def labels_waiting(learned: MomentState | MomentAccumulator, least: int) -> np.ndarray:
+def mask_labels_with_few_rows(state_or_accumulator: MomentState | MomentAccumulator, min_rows: int) -> np.ndarray:
     """Return a mask (labels,) of the labels with too few rows.
 
     A label with too few rows is not yet a class. The mask is True for these labels.
 
-    A label has too few rows if it has fewer than `least` rows of weight above 0 [mathematics §2].
-    If targets are not one label a row, or if fewer than two labels have `least` rows, the mask is
-    False for all labels.
+    A label has too few rows if it has fewer than `min_rows` rows of weight above 0 [mathematics
+    §2]. If targets are not one label a row, or if fewer than two labels have `min_rows` rows, the
+    mask is False for all labels.
 
-    learned: a state or an accumulator.
-    least: number of rows that a label needs to be a class.
+    state_or_accumulator: a state or an accumulator.
+    min_rows: number of rows that a label needs to be a class.
     """
-    rows = learned.label_rows
-    enough = rows >= least
-    several = learned.target_kind == "class" and np.count_nonzero(enough) >= 2
+    rows = state_or_accumulator.label_rows
+    enough = rows >= min_rows
+    several = state_or_accumulator.target_kind == "class" and np.count_nonzero(enough) >= 2
     return (rows > 0) & ~enough if several else np.zeros(len(rows), dtype=bool)
 
 
-def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1) -> Moments:
+def compute_moments(state: State, standardize: bool = False, min_class_rows: int = 1) -> Moments:
     """Return the moments (centred sums) of a state.
 
     Costs O(d k) for d features and k targets, and O(d²) if the whole scatter is stored.
@@ -210,13 +210,13 @@ def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1)
     min_class_rows: number of rows that a label needs to be a class. The moments are changed such
         that the means of labels with fewer rows have no influence.
     """
-    state = cast(MomentState, inner_state(state))
+    state = cast(MomentState, whole_inner_state(state))
     c = state.centred()
     d = len(c.mean)
 
     # A very small scatter has too few correct digits. Treat such columns as constant.
     diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
-    lost = np.flatnonzero((diagonal > 0.0) & (diagonal < TINY))
+    lost = np.flatnonzero((diagonal > 0.0) & (diagonal < SMALLEST_SCATTER))
     for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
         sums[lost] = 0.0
 
@@ -240,12 +240,12 @@ def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1)
         tuple(label for label, there in zip(c.labels, present, strict=True) if there) if labelled else (), state.target_kind,
     )  # fmt: skip
 
-    waiting = labels_waiting(state, min_class_rows)
-    m = _without_waiting_labels(m, waiting[present], c.noise) if waiting.any() else m
-    return standardised(m) if standardize else m
+    waiting = mask_labels_with_few_rows(state, min_class_rows)
+    m = _without_few_row_labels(m, waiting[present], c.noise) if waiting.any() else m
+    return standardise_moments(m) if standardize else m
 
 
-def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
+def _without_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_error: float) -> Moments:
     """Return moments without the influence of labels with too few rows.
 
     Only the influence of the labels' means is removed.
@@ -253,77 +253,77 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     If each of these labels has one row, the result is equal to the moments of the other rows
     [mathematics §2].
 
-    m: moments of all rows.
-    waiting: (k',) bool, True for labels with too few rows.
-    noise: absolute size of the error that unlearning may have caused in the scatter.
+    moments: moments of all rows.
+    has_few_rows: (k',) bool, True for labels with too few rows.
+    scatter_error: absolute size of the error that unlearning may have caused in the scatter.
     """
-    ready = ~waiting
-    n, few = m.label_weights[ready], m.label_weights[waiting]
+    ready = ~has_few_rows
+    n, few = moments.label_weights[ready], moments.label_weights[has_few_rows]
     if not n.sum() > 0.0:
-        return m
+        return moments
     # The total weight includes learned rows without a label.
-    total, taken = m.weight - few.sum(), m.cross[:, waiting].sum(axis=1)
+    total, taken = moments.weight - few.sum(), moments.cross[:, has_few_rows].sum(axis=1)
 
     # Subtract the scatter that the means of these labels cause.
-    roots = np.column_stack([m.cross[:, waiting] / np.sqrt(few), taken / np.sqrt(total)])
+    roots = np.column_stack([moments.cross[:, has_few_rows] / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)
-    diagonal = m.diagonal - gone
+    diagonal = moments.diagonal - gone
     # A column may vary only in rows of labels with few rows. The difference is then only rounding
     # error, and set to 0.
-    size = np.sqrt(m.diagonal)
-    emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + m.rounding.shift))
+    size = np.sqrt(moments.diagonal)
+    emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + moments.rounding.shift))
     diagonal[emptied] = 0.0
-    scatter = None if m.scatter is None else m.scatter - roots @ roots.T
-    cross = m.cross[:, ready] + np.outer(taken / total, n)
+    scatter = None if moments.scatter is None else moments.scatter - roots @ roots.T
+    cross = moments.cross[:, ready] + np.outer(taken / total, n)
     for sums in (cross, *(() if scatter is None else (scatter, scatter.T))):
         sums[emptied] = 0.0
 
     # Rounding errors are relative to the smaller sums that remain.
-    mean = m.mean - taken / total
-    before = float(m.diagonal.sum())
-    lost = max(noise, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
+    mean = moments.mean - taken / total
+    before = float(moments.diagonal.sum())
+    lost = max(scatter_error, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
     # `largest` is the largest weight that the rows ever had, before rows were unlearned.
-    largest = m.rounding.cancelled**2 * m.weight
-    return m._replace(
+    largest = moments.rounding.cancelled**2 * moments.weight
+    return moments._replace(
         weight=float(total),
         mean=mean,
         diagonal=diagonal,
         scatter=scatter,
-        present=_narrow_mask(m.present, ready),
+        present=_narrow_mask(moments.present, ready),
         label_weights=n,
         target_mean=n / total,
         cross=cross,
         target_scatter=np.diag(n) - np.outer(n, n / total),
         rounding=Rounding(np.sqrt(largest) * np.abs(mean), min(lost, 1.0), float(np.sqrt(largest / total))),
-        waiting_means=(m.cross[:, waiting] + np.outer(taken / total, few)) / np.sqrt(few),
-        labels=tuple(compress(m.labels, ready)),
-        waiting=tuple(compress(m.labels, waiting)),
+        scaled_waiting_means=(moments.cross[:, has_few_rows] + np.outer(taken / total, few)) / np.sqrt(few),
+        labels=tuple(compress(moments.labels, ready)),
+        waiting=tuple(compress(moments.labels, has_few_rows)),
     )
 
 
-def _narrow_mask(mask: np.ndarray, keep: np.ndarray) -> np.ndarray:
+def _narrow_mask(mask: np.ndarray, keep_true_entry: np.ndarray) -> np.ndarray:
     """Return the mask (k,) with some of its k' True entries set to False.
 
-    keep: (k',) bool, one entry for each True entry of the mask. False in `keep` sets the entry of
-        the mask to False.
+    keep_true_entry: (k',) bool, one entry for each True entry of the mask. False in
+        `keep_true_entry` sets the entry of the mask to False.
     """
     narrowed = mask.copy()
-    narrowed[mask] = keep
+    narrowed[mask] = keep_true_entry
     return narrowed
 
 
-def standardised(m: Moments) -> Moments:
+def standardise_moments(moments: Moments) -> Moments:
     """Return the moments of standardised rows.
 
     Every column is divided by its standard deviation, except constant columns.
     """
-    scale = np.ones(len(m.mean))
-    varying_columns = m.rounding.varying_columns(m.diagonal)
-    scale[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
-    return scale_features(m, scale)
+    scale = np.ones(len(moments.mean))
+    varying_columns = moments.rounding.varying_columns(moments.diagonal)
+    scale[varying_columns] = np.sqrt(moments.weight / moments.diagonal[varying_columns])
+    return scale_moments(moments, scale)
 
 
-def divide_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def divide_or_zero_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Divide each row of an array by the scale of its feature.
 
     The result is 0 for features whose scale is 0.
@@ -334,18 +334,18 @@ def divide_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
     return np.divide(columns, scale[:, None], out=np.zeros_like(columns), where=scale[:, None] > 0)
 
 
-def scale_features(m: Moments, scale: np.ndarray) -> Moments:
+def scale_moments(moments: Moments, column_factors: np.ndarray) -> Moments:
     """Return the moments of rows whose columns are multiplied by factors.
 
-    scale: (features,), factor of each column.
+    column_factors: (features,), factor of each column.
     """
-    scatter = None if m.scatter is None else m.scatter * scale[:, None] * scale
-    rounding = m.rounding._replace(shift=m.rounding.shift * scale)
-    return m._replace(
-        diagonal=m.diagonal * scale**2,
+    scatter = None if moments.scatter is None else moments.scatter * column_factors[:, None] * column_factors
+    rounding = moments.rounding._replace(shift=moments.rounding.shift * column_factors)
+    return moments._replace(
+        diagonal=moments.diagonal * column_factors**2,
         scatter=scatter,
-        cross=m.cross * scale[:, None],
-        scale=m.scale * scale,
+        cross=moments.cross * column_factors[:, None],
+        scale=moments.scale * column_factors,
         rounding=rounding,
-        waiting_means=m.waiting_means * scale[:, None],
+        scaled_waiting_means=moments.scaled_waiting_means * column_factors[:, None],
     )

@@ -16,27 +16,27 @@ from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
 
 
-def numeric_rows(
-    block: Block, by_name: bool, table: bool, kind: Kind | None = None
+def read_rows_and_names(
+    block: Block, any_column_names: bool, as_table: bool, kind: Kind | None = None
 ) -> tuple[Any, tuple[str, ...] | None]:
     """Convert a block's rows to numbers, and return the names of their columns.
 
     Returns the rows and a tuple of names. The tuple is None if columns have no names.
 
-    by_name: True if the feature map identifies columns by name. Rows may then be dicts with any
-        names.
-    table: True if the feature map reads tables. The rows are then returned as a table, which is
+    any_column_names: True if the feature map identifies columns by name. Rows may then be dicts
+        with any names.
+    as_table: True if the feature map reads tables. The rows are then returned as a table, which is
         not converted to numbers.
     kind: type of the block's X (array, table, dicts and so on), or None if it is not known.
     """
-    if table:
+    if as_table:
         from stream_dr.rows.table_rows import raw_rows
 
         X = raw_rows(block.X, block.names)
         return X, X.names
 
     kind = kind or rows_kind(block.X)
-    if by_name and kind is Kind.DICTS:
+    if any_column_names and kind is Kind.DICTS:
         matrix, names = dicts_to_sparse_rows(block.X)
         return as_rows(matrix)[0], names
 
@@ -45,63 +45,63 @@ def numeric_rows(
     return X, block.names or known
 
 
-def in_known_order(
-    known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
+def reorder_columns_by_name(
+    known_names: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, estimator_name: str
 ) -> tuple[Any, tuple[str, ...] | None]:
     """Put columns into the order of the stream's first rows.
 
     Returns the rows and the names of the stream's columns. If the stream has no names, the rows
-    are unchanged. Issues a warning if the rows have column names but the stream's first rows had none. Raises
-    WidthMismatch if the names differ.
+    are unchanged. Issues a warning if the rows have column names but the stream's first rows had
+    none. Raises WidthMismatch if the names differ.
 
-    known: names of the stream's columns, or None.
+    known_names: names of the stream's columns, or None.
     names: names of the rows' columns, or None.
-    who: name of the estimator, for messages.
+    estimator_name: name of the estimator, for messages.
     """
-    if known is None and names is not None:
+    if known_names is None and names is not None:
         warnings.warn(
-            f"X has feature names, but {who} was fitted without feature names: columns go by their position.",
+            f"X has feature names, but {estimator_name} was fitted without feature names: columns go by their position.",
             stacklevel=4,
         )
-    if known is None or names is None or names == known:
-        return rows, known
-    if set(names) != set(known) or len(names) != len(known):
-        _refuse_names(known, names, who)
+    if known_names is None or names is None or names == known_names:
+        return rows, known_names
+    if set(names) != set(known_names) or len(names) != len(known_names):
+        _raise_names_differ(known_names, names, estimator_name)
 
-    order = [names.index(n) for n in known]
-    return np.ascontiguousarray(rows[:, order]), known
+    order = [names.index(n) for n in known_names]
+    return np.ascontiguousarray(rows[:, order]), known_names
 
 
-def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> NoReturn:
+def _raise_names_differ(known_names: tuple[str, ...], names: tuple[str, ...], estimator_name: str) -> NoReturn:
     """Raise WidthMismatch, because rows have other column names than the stream.
 
-    known: names of the stream's columns.
+    known_names: names of the stream's columns.
     names: names of the rows' columns.
-    who: name of the estimator, for the message.
+    estimator_name: name of the estimator, for the message.
     """
-    missing = [n for n in known if n not in names]
-    extra = [n for n in names if n not in known]
+    missing = [n for n in known_names if n not in names]
+    extra = [n for n in names if n not in known_names]
     meant = did_you_mean(missing[0], extra) if missing else ""
     raise WidthMismatch(
-        f"The feature names should match those that were passed during fit of {who}. "
-        f"Missing: {missing[:5]}{meant}; unexpected: {extra[:5]}. Send the columns {list(known[:5])} … in that order."
+        f"The feature names should match those that were passed during fit of {estimator_name}. "
+        f"Missing: {missing[:5]}{meant}; unexpected: {extra[:5]}. Send the columns {list(known_names[:5])} … in that order."
     )
 
 
-def refuse_width(width: int, known: int, who: str) -> NoReturn:
+def raise_width_mismatch(n_features: int, n_known_features: int, estimator_name: str) -> NoReturn:
     """Raise WidthMismatch, because rows have another number of features.
 
-    width: number of features of the rows.
-    known: number of features of the rows learned.
-    who: name of the estimator, for the message.
+    n_features: number of features of the rows.
+    n_known_features: number of features of the rows learned.
+    estimator_name: name of the estimator, for the message.
     """
     raise WidthMismatch(
-        f"X has {width} features, but {who} is expecting {known} features as input. "
+        f"X has {n_features} features, but {estimator_name} is expecting {n_known_features} features as input. "
         "Send those columns or start a new model."
     )
 
 
-def refuse_empty_rows(rows: Any) -> None:
+def raise_if_no_rows(rows: Any) -> None:
     """Raise EmptyInput if there are no rows or no features."""
     for axis, what in enumerate(("sample", "feature")):
         if rows.shape[axis] == 0:

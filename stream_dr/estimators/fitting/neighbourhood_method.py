@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.reservoir_method import ReservoirMethod
 from stream_dr.solve.graph import Edges, Graph, neighbourhood_graph
 from stream_dr.statistics.reservoir import Reservoir
@@ -48,13 +48,15 @@ class NeighbourhoodMethod(ReservoirMethod):
         check_choice("edges", self.edges, ("average", "or"))
         for name in ("temperature", "radius"):
             if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 0.0, open_low=True)
+                check_number_in_range(name, getattr(self, name), 0.0, exclude_low=True)
 
-    def sample_graph(self, state: Reservoir, codes: np.ndarray | None = None) -> Graph:
+    def sample_graph(self, sample: Reservoir, class_codes: np.ndarray | None = None) -> Graph:
         """Return the neighbourhood graph of the sampled rows.
 
-        codes: (sampled rows,), index of each row's class. Edges between rows of different classes
-            are removed. If None, no edge is removed.
+        class_codes: (sampled rows,), index of each row's class. Edges between rows of different
+            classes are removed. If None, no edge is removed.
         """
         heat = self.weights == "heat"
-        return neighbourhood_graph(state.kept, self.n_neighbors, heat, self.temperature, codes, self.edges, self.radius)
+        return neighbourhood_graph(
+            sample.kept, self.n_neighbors, heat, self.temperature, class_codes, self.edges, self.radius
+        )

@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.errors import InvalidParameter, did_you_mean
 from stream_dr.feature_maps.draws import is_finite_number
 
-_LARGEST = 2**31 - 1
+_MAX_INT_PARAMETER = 2**31 - 1
 """Largest value of a parameter that is a number of rows, components or features.
 
 An array of this many numbers takes 17 GB.
@@ -30,7 +30,7 @@ class NamedParameters:
             return super().__new__(cls)
 
 
-class NotOffered:
+class HiddenAttribute:
     """Descriptor that hides an inherited attribute.
 
     Reading the attribute raises AttributeError, so `hasattr` returns False.
@@ -38,36 +38,38 @@ class NotOffered:
     why: message of the error, which says what to use instead.
     """
 
-    def __init__(self, why: str) -> None:
-        self._why = why
+    def __init__(self, error_message: str) -> None:
+        self._error_message = error_message
 
     def __get__(self, instance: object, owner: type) -> NoReturn:
-        raise AttributeError(self._why)
+        raise AttributeError(self._error_message)
 
 
-def check_positive_int(name: str, value: Any, optional: bool = False, most: int = _LARGEST) -> None:
-    """Raise InvalidParameter unless a value is an integer from 1 to `most`.
+def check_positive_int(name: str, value: Any, allow_none: bool = False, max_value: int = _MAX_INT_PARAMETER) -> None:
+    """Raise InvalidParameter unless a value is an integer from 1 to `max_value`.
 
     name: name of the parameter, for the error message.
-    optional: if true, the value None is accepted, too.
-    most: largest value that is accepted.
+    allow_none: if true, the value None is accepted, too.
+    max_value: largest value that is accepted.
     """
-    if optional and value is None:
+    if allow_none and value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= most:
-        or_none = " or None" if optional else ""
-        raise InvalidParameter(f"{name}={value!r}; it must be an integer ≥ 1 and at most {most}{or_none}.")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= max_value:
+        or_none = " or None" if allow_none else ""
+        raise InvalidParameter(f"{name}={value!r}; it must be an integer ≥ 1 and at most {max_value}{or_none}.")
 
 
-def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf, open_low: bool = False) -> None:
+def check_number_in_range(
+    name: str, value: Any, low: float = -np.inf, high: float = np.inf, exclude_low: bool = False
+) -> None:
     """Raise InvalidParameter unless a value is a finite number from `low` to `high`.
 
     name: name of the parameter, for the error message.
-    open_low: if true, `low` itself is not accepted.
+    exclude_low: if true, `low` itself is not accepted.
     """
-    if not is_finite_number(value) or value > high or value < low or (open_low and value == low):
+    if not is_finite_number(value) or value > high or value < low or (exclude_low and value == low):
         raise InvalidParameter(
-            f"{name}={value!r}; it must be a number in {'(' if open_low else '['}{low:g}, {high:g}]."
+            f"{name}={value!r}; it must be a number in {'(' if exclude_low else '['}{low:g}, {high:g}]."
         )
 
 

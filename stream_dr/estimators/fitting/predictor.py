@@ -34,7 +34,7 @@ class Predictor(ClosedForm):
         """
         return super().partial_fit(X, y, sample_weight, groups=groups)
 
-    def _readout(self) -> Readout:
+    def _readout_or_raise(self) -> Readout:
         projection = self.linear_projection()
         if projection.readout is None or not len(projection.readout.offset):
             raise NotFitted("no target has been learned with a weight above 0: pass rows with targets first.")

@@ -24,12 +24,12 @@ from sklearn.exceptions import ConvergenceWarning
 from stream_dr.checks import WIDEST, check_finite_arrays, check_within, require_matrix
 from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.inputs import RefineSource
-from stream_dr.estimators.fitting.mapping import add_map, inner_projection
-from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, moments_of
+from stream_dr.estimators.fitting.mapping import inner_projection, prepend_feature_map
+from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_scale
 from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.parameter_checks import check_number, check_positive_int
-from stream_dr.estimators.fitting.refining_methods import METHODS
-from stream_dr.estimators.fitting.replayed import RefineProgress, Replayed, Sums, without_feature_map
+from stream_dr.estimators.fitting.parameter_checks import check_number_in_range, check_positive_int
+from stream_dr.estimators.fitting.refining_methods import SOLVERS
+from stream_dr.estimators.fitting.replayed import RefineProgress, RowReplay, Sums, strip_feature_map
 from stream_dr.projection import Projection
 from stream_dr.rows.source import Source, as_source
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm
     from stream_dr.estimators.fitting.estimator import Estimator
 
-PassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
+ComputePassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
 """Function that computes the sums of one pass.
 
 It has three arguments:
@@ -52,7 +52,7 @@ It has three arguments:
 """
 
 
-class Pass(NamedTuple):
+class PassReport(NamedTuple):
     """Report of one pass.
 
     Attributes
@@ -97,7 +97,7 @@ class RefineReport(NamedTuple):
         State from which another call can continue. None if the tolerance was reached.
     """
 
-    passes: tuple[Pass, ...]
+    passes: tuple[PassReport, ...]
     converged: bool
     refining: "Refining | None" = None
 
@@ -146,7 +146,7 @@ class RefinePass(NamedTuple):
         State from which another call can continue.
     """
 
-    report: Pass
+    report: PassReport
     projection: Projection
     refining: Refining
 
@@ -159,11 +159,11 @@ def refine_steps(
     tol: float = 1e-6,
     max_passes: int = 20,
     resume: Refining | None = None,
-    names: tuple[str, ...] | None = None,
+    feature_names: tuple[str, ...] | None = None,
     progress: RefineProgress | None = None,
     guess: Projection | None = None,
-    threads: int = 1,
-    sums: PassSums | None = None,
+    n_threads: int = 1,
+    compute_pass_sums: ComputePassSums | None = None,
 ) -> Iterator[RefinePass]:
     """Refine the solution of a state, and yield a RefinePass after each pass.
 
@@ -174,24 +174,25 @@ def refine_steps(
     tol: tolerance of the relative residual, and of the angle between two projections in radians.
     max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
     resume: state of an earlier refine to continue from, or None to start from `guess`.
-    names: names of the features, if the rows have named columns.
+    feature_names: names of the features, if the rows have named columns.
     progress: function that receives the number of the pass and the number of rows read so far.
     guess: earlier projection to start from, or None.
-    threads: number of threads that compute products.
-    sums: function that computes the sums of a pass elsewhere. If not None, `source` is not read.
+    n_threads: number of threads that compute products.
+    compute_pass_sums: function that computes the sums of a pass elsewhere. If not None, `source`
+        is not read.
     """
     _check_refine_arguments(estimator, state, tol, max_passes)
-    problem = _prepare_mapped_problem(cast("ClosedForm", estimator), state, as_source(source), names, threads)
+    problem = _prepare_mapped_problem(cast("ClosedForm", estimator), state, as_source(source), feature_names, n_threads)
     moments, method = problem.moments, problem.method
 
     # Continue from the earlier refine, or start from the columns of the guess.
-    now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_initial_columns(guess, moments)))
-    summed = sums or partial(problem.replayed.sums, problem.source)
+    now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_start_columns(guess, moments)))
+    summed = compute_pass_sums or partial(problem.replayed.sums, problem.source)
     basis = tall_qr(now.loadings)[0]
     first = now.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
-        pass_progress = None if progress is None else _pass_progress(progress, number)
+        pass_progress = None if progress is None else _bind_pass_number(progress, number)
         directions = now.solve.directions
         product, rows = problem.replayed.checked(summed(directions, number == first, pass_progress), directions)
 
@@ -206,8 +207,8 @@ def refine_steps(
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
 
         now = Refining(number, projection.loadings, solve)
-        report = Pass(number, rows, residual, turned, projection.n_components, time.monotonic() - began, done)
-        yield RefinePass(report, add_map(state, projection), now)
+        report = PassReport(number, rows, residual, turned, projection.n_components, time.monotonic() - began, done)
+        yield RefinePass(report, prepend_feature_map(state, projection), now)
         if done:
             return
 
@@ -218,7 +219,7 @@ def _check_refine_arguments(estimator: "Estimator", state: State, tol: float, ma
     Raises InvalidParameter if `tol` or `max_passes` is outside its range. Raises CannotRefine or
     NotFitted if the state cannot be refined.
     """
-    check_number("tol", tol, low=0.0)
+    check_number_in_range("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
     check_refinable(estimator, state)
 
@@ -243,34 +244,34 @@ class _MappedProblem(NamedTuple):
     solver: "ClosedForm"
     moments: Moments
     source: Source
-    replayed: Replayed
+    replayed: RowReplay
     method: Any
 
 
 def _prepare_mapped_problem(
-    estimator: "ClosedForm", state: State, source: Source, names: tuple[str, ...] | None, threads: int
+    estimator: "ClosedForm", state: State, source: Source, feature_names: tuple[str, ...] | None, n_threads: int
 ) -> _MappedProblem:
     """Return the problem that refine solves, for mapped rows.
 
     state: state that has learned the rows of the source.
     source: rows that are not mapped.
-    names: names of the features, if the rows have named columns.
-    threads: number of threads that compute products.
+    feature_names: names of the features, if the rows have named columns.
+    n_threads: number of threads that compute products.
     """
     moments = estimator.moments(state)
-    solver, mapped_state, mapped_source, names = without_feature_map(estimator, state, source, names)
-    replayed = Replayed(solver, mapped_state, moments, names, threads)
-    method = METHODS[solver.refined_by or ""](solver, moments, mapped_state, replayed.scale > 0)
+    solver, mapped_state, mapped_source, feature_names = strip_feature_map(estimator, state, source, feature_names)
+    replayed = RowReplay(solver, mapped_state, moments, feature_names, n_threads)
+    method = SOLVERS[solver.refined_by or ""](solver, moments, mapped_state, replayed.scale > 0)
     return _MappedProblem(solver, moments, mapped_source, replayed, method)
 
 
-def run_all_passes(
+def refine_with_all_passes(
     estimator: "ClosedForm",
     state: State,
     source: RefineSource,
     tol: float,
     max_passes: int,
-    names: tuple[str, ...] | None = None,
+    feature_names: tuple[str, ...] | None = None,
     resume: Refining | None = None,
     guess: Projection | None = None,
 ) -> tuple[Projection, RefineReport]:
@@ -282,14 +283,21 @@ def run_all_passes(
     source: exactly the rows that the state has learned.
     tol: tolerance of the relative residual, and of the angle between two projections in radians.
     max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
-    names: names of the features, if the rows have named columns.
+    feature_names: names of the features, if the rows have named columns.
     resume: state of an earlier refine to continue from, or None to start from `guess`.
     guess: earlier projection to start from, or None.
     """
     # Collect the reports of all passes. After the loop, `step` is the result of the last pass.
     passes = []
     for step in refine_steps(
-        estimator, state, source, tol=tol, max_passes=max_passes, names=names, resume=resume, guess=guess
+        estimator,
+        state,
+        source,
+        tol=tol,
+        max_passes=max_passes,
+        feature_names=feature_names,
+        resume=resume,
+        guess=guess,
     ):
         passes.append(step.report)
 
@@ -299,21 +307,21 @@ def run_all_passes(
     if not done:
         last = passes[-1]
         warnings.warn(
-            not_converged_warning(last.number, last.residual, last.angle, tol), ConvergenceWarning, stacklevel=3
+            not_converged_message(last.number, last.residual, last.angle, tol), ConvergenceWarning, stacklevel=3
         )
     return step.projection, RefineReport(tuple(passes), done, None if done else step.refining)
 
 
-def not_converged_warning(number: int, residual: float, angle: float, tol: float) -> str:
+def not_converged_message(pass_number: int, residual: float, angle: float, tol: float) -> str:
     """Return the text of the warning that refine stopped before it converged.
 
-    number: number of the last pass.
+    pass_number: number of the last pass.
     residual: relative residual after this pass.
     angle: angle between the last two projections, in radians.
     tol: tolerance of residual and angle.
     """
     return (
-        f"refine stopped after pass {number} with residual {residual:.3g} and angle {angle:.3g} rad, not "
+        f"refine stopped after pass {pass_number} with residual {residual:.3g} and angle {angle:.3g} rad, not "
         f"within tol={tol:g}. Go on with a larger max_passes, or take a larger tol or gamma."
     )
 
@@ -323,13 +331,13 @@ def check_refinable(estimator: "Estimator", state: State) -> None:
 
     CannotRefine is raised if the method has no refine. NotFitted is raised if no row was learned.
     """
-    check_method(estimator)
+    check_has_refine(estimator)
     if state is None or state.rows == 0:
         who = type(estimator).__name__
         raise NotFitted(f"This {who} has learned no row so far: there is nothing to refine. Learn the stream first.")
 
 
-def check_method(estimator: "Estimator") -> None:
+def check_has_refine(estimator: "Estimator") -> None:
     """Raise CannotRefine if the method has no refine."""
     if estimator.refined_by is None:
         raise cannot_refine_error(estimator)
@@ -342,33 +350,33 @@ def cannot_refine_error(estimator: "Estimator") -> CannotRefine:
     )
 
 
-def is_exact(estimator: "Estimator", state: State) -> bool:
+def is_exact_without_refine(estimator: "Estimator", state: State) -> bool:
     """Return True if the solution is exact without refine.
 
     Refine would then change nothing.
     """
-    return not cast("ClosedForm", estimator).reads_scatter() or moments_of(state).scatter is not None
+    return not cast("ClosedForm", estimator).reads_scatter() or compute_moments(state).scatter is not None
 
 
-def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:
+def _start_columns(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
     """Return the columns (features, p) from which refine starts.
 
     The columns are the loadings of an earlier projection. Features that the projection does not
     have get zeros. If the projection is None or not linear, the result has no columns.
 
-    guess: the earlier projection, or None.
+    earlier_projection: the earlier projection, or None.
     moments: centred sums. The columns are divided by the factors of the features in
         `moments.scale`.
     """
-    known = getattr(guess and inner_projection(guess), "loadings", np.zeros((0, 0)))
+    known = getattr(earlier_projection and inner_projection(earlier_projection), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
-    return divide_by_scale(columns, moments.scale)
+    return divide_or_zero_by_scale(columns, moments.scale)
 
 
-def _pass_progress(progress: RefineProgress, number: int) -> Callable[[int], None]:
+def _bind_pass_number(progress: RefineProgress, pass_number: int) -> Callable[[int], None]:
     """Return a progress function that needs only the number of rows read.
 
-    number: number of the pass, the first argument of `progress`.
+    pass_number: number of the pass, the first argument of `progress`.
     """
-    return lambda rows: progress(number, rows)
+    return lambda rows: progress(pass_number, rows)

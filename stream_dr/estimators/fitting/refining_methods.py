@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
     from stream_dr.estimators.fitting.two_stage_method import TwoStage
 
-BASIS_BYTES = 400_000_000
+MAX_BASIS_BYTES = 400_000_000
 """Size in bytes above which a basis and its products are cut down to the solution.
 
 A basis of at most 4 blocks is never cut. A block is the directions that one pass adds.
 """
 
 
-class Solved(NamedTuple):
+class RefinedSolution(NamedTuple):
     """Solution of a method after some passes of refine.
 
     Attributes
@@ -57,7 +57,7 @@ class Solved(NamedTuple):
     residual: float
 
 
-class FirstStage:
+class FirstStageSolver:
     """Solver of refine for LDA, OPLS, CCA and HSL, by block conjugate gradient.
 
     estimator: estimator with the parameters of the method.
@@ -68,43 +68,47 @@ class FirstStage:
 
     along = None
 
-    def __init__(self, estimator: "TwoStage", moments: Moments, state: MomentState, varying: np.ndarray) -> None:
+    def __init__(
+        self, estimator: "TwoStage", moments: Moments, state: MomentState, varying_columns: np.ndarray
+    ) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
-        self._varying = varying
+        self._varying = varying_columns
         if not estimator.ridge_terms(moments)[0]:
             raise CannotRefine(
                 f"{type(estimator).__name__} with shrinkage=1 reads the trace of Cxx alone: there is nothing to refine."
             )
 
-    def start(self, guess: np.ndarray) -> cg.BlockSolve:
+    def start(self, initial_columns: np.ndarray) -> cg.BlockSolve:
         """Return the first state of the solver.
 
         If the method's right-hand sides are only rounding error, there is nothing to solve.
 
-        guess: (features, p), columns of an earlier solution, in whose span the solver starts. p
-            may be 0.
+        initial_columns: (features, p), columns of an earlier solution, in whose span the solver
+            starts. p may be 0.
         """
-        xh, h_norm = self._estimator.right_hand_side(self._moments, self._state)
-        is_real = self._moments.significant_combinations(xh, h_norm).shape[1] > 0
+        xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
+        is_real = self._moments.significant_combinations(xh, target_matrix_norm).shape[1] > 0
         right = np.where(self._varying[:, None] & is_real, xh, 0.0)
-        return cg.start_block_solve(right, 8 * EPS * self._offset(), np.where(self._varying[:, None], guess, 0.0))
+        return cg.start_block_solve(
+            right, 8 * EPS * self._mean_in_deviations(), np.where(self._varying[:, None], initial_columns, 0.0)
+        )
 
-    def take(self, solve: cg.BlockSolve, product: np.ndarray) -> cg.BlockSolve:
+    def take(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
         """Return the state after one step of conjugate gradient.
 
-        solve: state before the step.
-        product: (features, r), product of the rows' scatter and `solve.directions`.
+        solver_state: state before the step.
+        scatter_product: (features, r), product of the rows' scatter and `solver_state.directions`.
         """
         share, ridge = self._estimator.ridge_terms(self._moments)
-        return cg.advance_block_solve(solve, share * product + ridge * solve.directions)
+        return cg.advance_block_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
 
-    def current_solution(self, solve: cg.BlockSolve) -> Solved:
+    def current_solution(self, solver_state: cg.BlockSolve) -> RefinedSolution:
         """Return loadings, eigenvalues and relative residual after the steps so far."""
-        moments = self._moments._replace(first_stage=solve)
+        moments = self._moments._replace(first_stage=solver_state)
         loadings, eigenvalues = self._estimator.directions(moments, self._state)
-        return Solved(loadings, eigenvalues, cg.relative_solve_residual(solve))
+        return RefinedSolution(loadings, eigenvalues, cg.relative_solve_residual(solver_state))
 
-    def _offset(self) -> float:
+    def _mean_in_deviations(self) -> float:
         """Return the distance of the rows' mean from zero, in standard deviations.
 
         The distance is the largest absolute mean of a feature. The standard deviation is the root
@@ -115,7 +119,7 @@ class FirstStage:
         return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
 
 
-class OnSubspace:
+class SubspaceSolver:
     """Solver of refine for PCA, PLSDA, SKM, MMC and WMV, on a growing basis.
 
     The basis starts with the cross-scatter of rows and targets. If there are fewer targets than
@@ -130,9 +134,11 @@ class OnSubspace:
 
     along: np.ndarray | None = None
 
-    def __init__(self, estimator: "ClosedForm", moments: Moments, state: MomentState, varying: np.ndarray) -> None:
+    def __init__(
+        self, estimator: "ClosedForm", moments: Moments, state: MomentState, varying_columns: np.ndarray
+    ) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
-        self._varying = varying
+        self._varying = varying_columns
         if isinstance(estimator.n_components, float):
             raise CannotRefine(
                 f"n_components={estimator.n_components} is a share of all variance, and refine looks for a given number of "
@@ -140,63 +146,65 @@ class OnSubspace:
             )
         self._count = estimator.n_components or moments.cross.shape[1]
         if self._count == 0:
-            self._refuse_all()
+            self._raise_needs_n_components()
 
-    def start(self, guess: np.ndarray) -> subspace.Subspace:
+    def start(self, initial_columns: np.ndarray) -> subspace.Subspace:
         """Return the first state of the solver.
 
         The basis has no vectors yet. The state's directions are the vectors that the first pass
         adds to the basis.
 
-        guess: (features, p), columns of an earlier solution, which are among the first directions.
-            p may be 0.
+        initial_columns: (features, p), columns of an earlier solution, which are among the first
+            directions. p may be 0.
         """
         cross = self._moments.cross
         more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
         seed = self._estimator.random_state or 0
         drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
-        return subspace.start_subspace(np.where(self._varying[:, None], np.hstack([cross, drawn, guess]), 0.0))
+        return subspace.start_subspace(
+            np.where(self._varying[:, None], np.hstack([cross, drawn, initial_columns]), 0.0)
+        )
 
-    def take(self, solve: subspace.Subspace, product: np.ndarray) -> subspace.Subspace:
+    def take(self, solver_state: subspace.Subspace, scatter_product: np.ndarray) -> subspace.Subspace:
         """Return the basis extended by the directions of one pass.
 
         If the extended basis is too large, the basis is cut down to the span of the current
         solution.
 
-        solve: basis before the pass.
-        product: (features, r), product of the rows' scatter and `solve.directions`.
+        solver_state: basis before the pass.
+        scatter_product: (features, r), product of the rows' scatter and `solver_state.directions`.
         """
-        grown = subspace.extend_subspace(solve, product)
+        grown = subspace.extend_subspace(solver_state, scatter_product)
 
-        # Limit the basis to four blocks, or to more if they fit in BASIS_BYTES.
+        # Limit the basis to four blocks, or to more if they fit in MAX_BASIS_BYTES.
         block = max(1, grown.directions.shape[1])
-        most = max(4 * block, BASIS_BYTES // (16 * len(grown.basis)))
+        most = max(4 * block, MAX_BASIS_BYTES // (16 * len(grown.basis)))
         if grown.basis.shape[1] <= most or grown.directions.shape[1] == 0:
             return grown
 
-        answer = self._small(grown)[0][:, :block]
+        answer = self._directions_in_basis(grown)[0][:, :block]
         return subspace.restart_from_solution(grown, answer) if answer.shape[1] else grown
 
-    def current_solution(self, solve: subspace.Subspace) -> Solved:
+    def current_solution(self, solver_state: subspace.Subspace) -> RefinedSolution:
         """Return loadings, eigenvalues and relative residual after the passes so far."""
-        small, eigenvalues = self._small(solve)
+        small, eigenvalues = self._directions_in_basis(solver_state)
         if self._estimator.n_components is None and len(eigenvalues) > self._count:
-            self._refuse_all()
+            self._raise_needs_n_components()
         small, eigenvalues = small[:, : self._count], eigenvalues[: self._count]
-        self.along = np.einsum("ij,ij->j", small, solve.scatter @ small)
-        residual = subspace.relative_subspace_residual(solve, small)
-        return Solved(solve.basis @ small, eigenvalues, residual)
+        self.along = np.einsum("ij,ij->j", small, solver_state.scatter @ small)
+        residual = subspace.relative_subspace_residual(solver_state, small)
+        return RefinedSolution(solver_state.basis @ small, eigenvalues, residual)
 
-    def _small(self, solve: subspace.Subspace) -> "Directions":
+    def _directions_in_basis(self, basis_state: subspace.Subspace) -> "Directions":
         """Return the method's directions (m, p) and eigenvalues (p,) on a basis.
 
         The directions are coefficients of the m vectors of the basis.
 
-        solve: the basis, and the scatter of the rows projected on the basis.
+        basis_state: the basis, and the scatter of the rows projected on the basis.
         """
         m = self._moments
-        V = solve.basis
-        scatter = solve.scatter
+        V = basis_state.basis
+        scatter = basis_state.scatter
 
         small = m._replace(
             mean=V.T @ (m.mean * m.scale),
@@ -208,7 +216,7 @@ class OnSubspace:
         )
         return self._estimator.directions_on(small, self._state)
 
-    def _refuse_all(self) -> NoReturn:
+    def _raise_needs_n_components(self) -> NoReturn:
         """Raise CannotRefine, because all directions would be needed."""
         raise CannotRefine(
             f"{type(self._estimator).__name__} with n_components=None would need every direction there is, that is the "
@@ -216,5 +224,5 @@ class OnSubspace:
         )
 
 
-METHODS: JsonDict = {"first_stage": FirstStage, "subspace": OnSubspace}
+SOLVERS: JsonDict = {"first_stage": FirstStageSolver, "subspace": SubspaceSolver}
 """Solver classes, by the value of an estimator's attribute `refined_by`."""

@@ -20,8 +20,8 @@ from sklearn.base import clone
 
 from stream_dr.errors import CannotRefine
 from stream_dr.estimators.fitting.fitted_state import FittedState
-from stream_dr.estimators.fitting.mapping import inner_state
-from stream_dr.estimators.fitting.moments import Moments, moments_of
+from stream_dr.estimators.fitting.mapping import whole_inner_state
+from stream_dr.estimators.fitting.moments import Moments, compute_moments
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import clear_counts_keep_columns, map_table_rows, update_statistics
 from stream_dr.rows.block import Block
@@ -36,7 +36,7 @@ from stream_dr.targets.targets import drop_rows_without_target, targets_without_
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm
 
-CLOSE = 1e-8
+RELATIVE_TOLERANCE = 1e-8
 """Largest relative difference of two sums that counts as rounding error.
 
 The differences of means are relative to the columns' standard deviations. If one row of a million
@@ -113,7 +113,7 @@ class MappedInputs(NamedTuple):
     names: tuple[str, ...] | None
 
 
-class Replayed:
+class RowReplay:
     """Reader of the rows that a state has learned, for the passes of refine.
 
     estimator: estimator with the parameters with which the state was learned.
@@ -128,14 +128,14 @@ class Replayed:
         estimator: "ClosedForm",
         state: MomentState,
         moments: Moments,
-        names: tuple[str, ...] | None = None,
-        threads: int = 1,
+        feature_names: tuple[str, ...] | None = None,
+        n_threads: int = 1,
     ) -> None:
-        self._threads = threads
+        self._threads = n_threads
         self._estimator = clone(estimator).set_params(scatter="diagonal", folds=0)
         self._state = state
         self._moments = moments
-        self._names = names
+        self._names = feature_names
         # _rows is the number of rows that the first pass has read.
         self._rows = 0
         self._factors = self._estimator.row_factors(moments)
@@ -143,7 +143,7 @@ class Replayed:
         self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
 
     def sums(
-        self, source: Source, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
+        self, source: Source, columns: np.ndarray, relearn_rows: bool, progress: Callable[[int], None] | None = None
     ) -> Sums:
         """Return the sums of a pass over a source, or over a part of a source.
 
@@ -152,7 +152,7 @@ class Replayed:
 
         source: rows to read.
         columns: (features, r), columns to multiply.
-        check: True for the first pass, in which a new accumulator learns the rows again.
+        relearn_rows: True for the first pass, in which a new accumulator learns the rows again.
         progress: function that is called with the number of rows read so far, or None.
         """
         fresh = FittedState(self._estimator.accumulator(), self._names)
@@ -160,53 +160,53 @@ class Replayed:
 
         with ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
             for position, event in source.events():
-                block = self._parsed(fresh, event, position)
-                if check:
+                block = self._parse_source_block(fresh, event, position)
+                if relearn_rows:
                     fresh.accumulator.add(block)
 
                 # Rows without a target are left out, unless the estimator learns them.
                 every = not self._estimator.target_kinds or self._estimator.unlabelled == "use"
                 learned = block if every else drop_rows_without_target(block)[0]
                 rows += learned.rows
-                total.add(learned, self._weights(learned, rows))
+                total.add(learned, self._scatter_weights(learned, rows))
                 if progress is not None:
                     progress(rows)
-        return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if check else None)
+        return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if relearn_rows else None)
 
-    def checked(self, sums: Sums, columns: np.ndarray) -> CheckedProduct:
+    def checked(self, pass_sums: Sums, columns: np.ndarray) -> CheckedProduct:
         """Check the rows of a pass, and return the product of the pass.
 
         Raises CannotRefine if the rows are not the rows that the state has learned.
 
-        sums: sums of the pass.
+        pass_sums: sums of the pass.
         columns: (features, r), columns that were multiplied.
         """
-        if sums.fresh is not None:
-            self._check_same_sums(sums.fresh)
-            self._rows = sums.rows
-        elif sums.rows != self._rows:
+        if pass_sums.fresh is not None:
+            self._check_rows_are_learned(pass_sums.fresh)
+            self._rows = pass_sums.rows
+        elif pass_sums.rows != self._rows:
             raise CannotRefine(
-                f"the source gave {sums.rows} rows in this pass and {self._rows} in the first one. Give one "
+                f"the source gave {pass_sums.rows} rows in this pass and {self._rows} in the first one. Give one "
                 "that can be read as often as needed: a list of batches, or an object whose events() begins anew at "
                 "every call."
             )
 
         # Remove the influence of the means of labels with too few rows to be classes.
-        means = np.where(self.scale[:, None] > 0, self._moments.waiting_means, 0.0)
+        means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
         factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
-        return CheckedProduct(sums.product - (means * factors) @ (means.T @ columns), sums.rows)
+        return CheckedProduct(pass_sums.product - (means * factors) @ (means.T @ columns), pass_sums.rows)
 
-    def _parsed(self, fitted: FittedState, event: Block, position: int) -> Block:
+    def _parse_source_block(self, replay_state: FittedState, unparsed_block: Block, position: int) -> Block:
         """Return a block of the source, parsed as in `partial_fit`.
 
         Raises CannotRefine if the block has another number of features than the state. Sparse
         blocks may have fewer features.
 
-        fitted: state of the new accumulator of this pass, with the names of the features.
-        event: rows, targets and weights.
+        replay_state: state of the new accumulator of this pass, with the names of the features.
+        unparsed_block: rows, targets and weights.
         position: position of the block in the stream, for the error message.
         """
-        block, _ = self._estimator.parse(fitted, event, need_targets=False)
+        block, _ = self._estimator.parse(replay_state, unparsed_block, raise_if_no_targets=False)
         if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
             raise CannotRefine(
                 f"the source's event {position} has {block.features} features; the state has seen "
@@ -214,19 +214,19 @@ class Replayed:
             )
         return block
 
-    def _weights(self, block: Block, rows: int) -> np.ndarray | None:
+    def _scatter_weights(self, block: Block, n_rows_so_far: int) -> np.ndarray | None:
         """Return the weights (rows,) of a block's rows in the scatter.
 
         The result is None if all weights are 1. The weights include decay and the factors of the
         rows' classes.
 
-        rows: number of rows of this pass so far, including the block's rows.
+        n_rows_so_far: number of rows of this pass so far, including the block's rows.
         """
         # Older rows have smaller weights if there is decay.
         decay, weights = float(self._estimator.decay), block.weights
         if decay != 1.0:
             weights = decayed_weights(
-                np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - rows)
+                np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - n_rows_so_far)
             )
         if self._factors is None:
             return weights
@@ -236,28 +236,29 @@ class Replayed:
         factors = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
         return factors if weights is None else factors * weights
 
-    def _check_same_sums(self, fresh: MomentState) -> None:
+    def _check_rows_are_learned(self, relearned_state: MomentState) -> None:
         """Raise CannotRefine if the first pass has read other rows than were learned.
 
         The sums of the learned state are compared with the sums of the first pass. They may differ
         only by rounding errors.
 
-        fresh: state of the new accumulator, which has learned the rows of the first pass.
+        relearned_state: state of the new accumulator, which has learned the rows of the first
+            pass.
         """
-        if fresh.rows != self._state.rows or fresh.n_features != self._state.n_features:
+        if relearned_state.rows != self._state.rows or relearned_state.n_features != self._state.n_features:
             raise CannotRefine(
-                f"the source has {fresh.rows} rows of {fresh.n_features} features; this state has seen "
+                f"the source has {relearned_state.rows} rows of {relearned_state.n_features} features; this state has seen "
                 f"{self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
             )
 
-        differs = state_difference(self._state, fresh)
+        differs = name_differing_sum(self._state, relearned_state)
         if differs is not None:
             raise CannotRefine(
                 f"the source is not what this state has seen: its {differs} differ by more than rounding. "
-                f"Give the rows, targets and weights it has learned{self._order_hint()}."
+                f"Give the rows, targets and weights it has learned{self._order_hint_if_decay()}."
             )
 
-    def _order_hint(self) -> str:
+    def _order_hint_if_decay(self) -> str:
         """Return the end of an error message about the order of rows.
 
         The order of rows matters only with decay. Without decay, the result is "".
@@ -278,7 +279,7 @@ class MappedSource:
     """
 
     def __init__(
-        self, estimator: "ClosedForm", state: MappedState, source: Source, names: tuple[str, ...] | None
+        self, estimator: "ClosedForm", state: MappedState, source: Source, feature_names: tuple[str, ...] | None
     ) -> None:
         self._estimator = estimator
         self._source = source
@@ -286,14 +287,14 @@ class MappedSource:
         self._width = state.n_features
         self._table = state.table
         self._on_landmarks = state.landmarks is not None
-        self._known = FittedState(estimator.accumulator(state), names)
+        self._known = FittedState(estimator.accumulator(state), feature_names)
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of mapped rows, with their targets and weights."""
         table = None if self._table is None else clear_counts_keep_columns(self._table)
         landmarks = self._map.initial_landmarks() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
-            block, _ = self._estimator.parse(self._known, event, need_targets=False)
+            block, _ = self._estimator.parse(self._known, event, raise_if_no_targets=False)
             # Map each row with the statistics or landmarks that existed when the row was learned.
             if landmarks is not None:
                 landmarks = self._map.add_landmarks_from_batch(landmarks, block)
@@ -306,8 +307,8 @@ class MappedSource:
             yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 
 
-def without_feature_map(
-    estimator: "ClosedForm", state: State, source: Source, names: tuple[str, ...] | None
+def strip_feature_map(
+    estimator: "ClosedForm", state: State, source: Source, feature_names: tuple[str, ...] | None
 ) -> MappedInputs:
     """Return estimator, state, source and feature names for the mapped rows.
 
@@ -316,57 +317,59 @@ def without_feature_map(
 
     state: state that has learned the rows.
     source: source of rows that are not mapped.
-    names: names of the features, if the rows have named columns.
+    feature_names: names of the features, if the rows have named columns.
     """
     if not isinstance(state, MappedState):
-        return MappedInputs(estimator, cast(MomentState, inner_state(state)), source, names)
+        return MappedInputs(estimator, cast(MomentState, whole_inner_state(state)), source, feature_names)
     plain = clone(estimator).set_params(feature_map=None)
-    mapped_source = MappedSource(estimator, state, source, names)
-    return MappedInputs(plain, cast(MomentState, inner_state(state)), mapped_source, None)
+    mapped_source = MappedSource(estimator, state, source, feature_names)
+    return MappedInputs(plain, cast(MomentState, whole_inner_state(state)), mapped_source, None)
 
 
-def state_difference(state: MomentState, fresh: MomentState) -> str | None:
+def name_differing_sum(learned_state: MomentState, relearned_state: MomentState) -> str | None:
     """Return the name of a sum that differs between two states, or None.
 
     Both states have the same number of rows and features. The name is "weights", "means",
     "labels", "class weights" or "targets". Differences by rounding errors are ignored.
 
-    state: state that has learned the rows.
-    fresh: state that has learned the rows of the first pass.
+    learned_state: state that has learned the rows.
+    relearned_state: state that has learned the rows of the first pass.
     """
     # Means are compared relative to the columns' standard deviations, and other sums relative to
     # their own size.
-    a, b = moments_of(state), moments_of(fresh)
-    if abs(a.weight - b.weight) > CLOSE * a.weight:
+    a, b = compute_moments(learned_state), compute_moments(relearned_state)
+    if abs(a.weight - b.weight) > RELATIVE_TOLERANCE * a.weight:
         return "weights"
 
     deviations = np.sqrt(a.diagonal / a.weight) if a.weight else np.zeros(len(a.mean))
-    if np.any(np.abs(a.mean - b.mean) > CLOSE * deviations + 1e-12 * np.abs(a.mean)):
+    if np.any(np.abs(a.mean - b.mean) > RELATIVE_TOLERANCE * deviations + 1e-12 * np.abs(a.mean)):
         return "means"
 
-    order = _fresh_column_order(state, fresh, a, b)
+    order = _match_target_columns(learned_state, relearned_state, a, b)
     if order is None or a.cross.shape != b.cross.shape:
         return "labels"
-    if np.any(np.abs(a.label_weights - b.label_weights[order]) > CLOSE * a.label_weights):
+    if np.any(np.abs(a.label_weights - b.label_weights[order]) > RELATIVE_TOLERANCE * a.label_weights):
         return "class weights"
 
     size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
-    noise = CLOSE * size + 1e-12 * float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
+    noise = RELATIVE_TOLERANCE * size + 1e-12 * float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
     return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
 
 
-def _fresh_column_order(state: MomentState, fresh: MomentState, a: Moments, b: Moments) -> list[int] | slice | None:
-    """Return the target columns of `fresh` that match columns of `state`.
+def _match_target_columns(
+    learned_state: MomentState, relearned_state: MomentState, learned_moments: Moments, relearned_moments: Moments
+) -> list[int] | slice | None:
+    """Return the target columns of `relearned_state` that match columns of `learned_state`.
 
-    The result is a list of indices of target columns of `fresh`, in the order of the labels of
-    `state`. If targets are numbers, the result is a slice of all columns. If the labels differ,
-    the result is None.
+    The result is a list of indices of target columns of `relearned_state`, in the order of the
+    labels of `learned_state`. If targets are numbers, the result is a slice of all columns. If the
+    labels differ, the result is None.
 
-    a: moments of `state`.
-    b: moments of `fresh`.
+    learned_moments: moments of `learned_state`.
+    relearned_moments: moments of `relearned_state`.
     """
-    if not state.labels:
+    if not learned_state.labels:
         return slice(None)
-    mine = [label for label, there in zip(state.labels, a.present, strict=True) if there]
-    theirs = [label for label, there in zip(fresh.labels, b.present, strict=True) if there]
+    mine = [label for label, there in zip(learned_state.labels, learned_moments.present, strict=True) if there]
+    theirs = [label for label, there in zip(relearned_state.labels, relearned_moments.present, strict=True) if there]
     return [theirs.index(label) for label in mine] if set(mine) == set(theirs) else None

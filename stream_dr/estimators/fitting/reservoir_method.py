@@ -20,10 +20,10 @@ from stream_dr.estimators.fitting.mapping import (
     StateType,
     check_feature_map,
     inner_projection,
-    inner_state,
     make_accumulator,
-    mapped_bytes,
-    solve_mapped,
+    max_bytes_with_map,
+    solve_inner_and_add_map,
+    whole_inner_state,
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
@@ -33,20 +33,20 @@ from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.reservoir import KeepLabels, Reservoir, ReservoirAccumulator
 
-SPARSE_WIDTH = 4096
+SPARSE_ABOVE_FEATURES = 4096
 """Number of features above which the estimate of memory assumes sparse rows.
 
 The estimate also assumes that a sparse row has at most this many entries.
 """
 
 
-MOST_SAMPLED = 20_000
+MAX_SAMPLED_ROWS = 20_000
 """Largest allowed number of sampled rows.
 
 For r sampled rows, solving takes O(r³) time and 24 · r² bytes. For 20,000 rows this is 10 GB.
 """
 
-MOST_WEIGHTED = 500
+MAX_WEIGHTED_NEIGHBOURS = 500
 """Largest allowed number of neighbours in methods with barycentric weights (LLE and NPE).
 
 For k neighbours, the weights of each row cost O(k³).
@@ -95,7 +95,7 @@ class ReservoirMethod(Estimator):
         """Raise InvalidParameter if a parameter is outside its range."""
         check_positive_int("n_components", self.n_components)
         check_positive_int("n_neighbors", self.n_neighbors)
-        check_positive_int("reservoir", self.reservoir, most=MOST_SAMPLED)
+        check_positive_int("reservoir", self.reservoir, max_value=MAX_SAMPLED_ROWS)
         check_choice("scaling", self.scaling, ("unit", "source"))
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
@@ -107,30 +107,30 @@ class ReservoirMethod(Estimator):
 
         state: state from which the accumulator continues. None means an empty accumulator.
         """
-        return make_accumulator(self.feature_map, self._reservoir, state)
+        return make_accumulator(self.feature_map, self._make_row_sampler, state)
 
-    def _reservoir(self, state: Reservoir | None) -> ReservoirAccumulator:
+    def _make_row_sampler(self, state: Reservoir | None) -> ReservoirAccumulator:
         labels: KeepLabels = "no" if not self.target_kinds else "all" if self.unlabelled == "skip" else "some"
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, labels, state)
 
     def solve(self, state: State) -> Projection:
         """Return the projection computed from `state`, without changing anything."""
-        return solve_mapped(state, self.solve_sample)
+        return solve_inner_and_add_map(state, self.solve_sample)
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return the product (features, m) of the sampled rows' scatter and given columns.
 
         columns: (features, m).
         """
-        rows = cast(Reservoir, inner_state(state)).kept[:, : len(columns)]
+        rows = cast(Reservoir, whole_inner_state(state)).kept[:, : len(columns)]
         projected = rows @ columns
         return np.asarray(rows.T @ (projected - projected.mean(axis=0)))
 
     @abstractmethod
-    def solve_sample(self, state: Reservoir) -> Projection:
+    def solve_sample(self, sample: Reservoir) -> Projection:
         """Return the projection computed from the sampled rows.
 
-        state: the sample, of mapped rows if there is a feature map.
+        sample: the sample, of mapped rows if there is a feature map.
         """
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
@@ -140,10 +140,10 @@ class ReservoirMethod(Estimator):
         features are assumed to be sparse, with at most 4,096 entries of 12 bytes each. The
         projection takes 8 · (components + 2) · features bytes.
         """
-        return mapped_bytes(self.feature_map, self._sample_bytes, n_features, n_targets)
+        return max_bytes_with_map(self.feature_map, self._max_sample_state_bytes, n_features, n_targets)
 
-    def _sample_bytes(self, n_features: int, n_targets: int) -> int:
-        row = 8 * n_features if n_features <= SPARSE_WIDTH else 12 * SPARSE_WIDTH
+    def _max_sample_state_bytes(self, n_features: int, n_targets: int) -> int:
+        row = 8 * n_features if n_features <= SPARSE_ABOVE_FEATURES else 12 * SPARSE_ABOVE_FEATURES
         return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_features
 
     def solve_bytes(self) -> int:
@@ -204,7 +204,7 @@ class Embedding(ReservoirMethod):
         return cast(Eigenmap | BarycentricProjection, inner_projection(self.projection())).places
 
 
-class ByClass:
+class TargetKindsIfLabelAware:
     """Descriptor that returns the kinds of targets of an estimator with `label_aware`.
 
     If the parameter `label_aware` is true, the estimator learns from one label a row ("class").
@@ -215,14 +215,14 @@ class ByClass:
         return ("class",) if instance is not None and instance.label_aware is True else ()
 
 
-def check_weighted(n_neighbors: int, reservoir: int) -> None:
-    """Raise InvalidParameter if rows may have more than MOST_WEIGHTED neighbours.
+def check_max_neighbours(n_neighbors: int, max_sampled_rows: int) -> None:
+    """Raise InvalidParameter if rows may have more than MAX_WEIGHTED_NEIGHBOURS neighbours.
 
     n_neighbors: parameter of the estimator.
-    reservoir: maximum number of sampled rows, which also limits the number of neighbours.
+    max_sampled_rows: maximum number of sampled rows, which also limits the number of neighbours.
     """
-    if min(n_neighbors, reservoir) > MOST_WEIGHTED:
+    if min(n_neighbors, max_sampled_rows) > MAX_WEIGHTED_NEIGHBOURS:
         raise InvalidParameter(
-            f"n_neighbors={n_neighbors} of a reservoir of {reservoir} rows; barycentric weights are made of at most "
-            f"{MOST_WEIGHTED}, whose cube each row costs. Use fewer, or a smaller reservoir."
+            f"n_neighbors={n_neighbors} of a reservoir of {max_sampled_rows} rows; barycentric weights are made of at most "
+            f"{MAX_WEIGHTED_NEIGHBOURS}, whose cube each row costs. Use fewer, or a smaller reservoir."
         )

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.fitting.moments import Moments, moments_of, scale_features
+from stream_dr.estimators.fitting.moments import Moments, compute_moments, scale_moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.solve.spectral import semidefinite_eigenpairs
 from stream_dr.solve.two_stage import varying_part
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.two_stage_method import TwoStage
     from stream_dr.estimators.plsda import PLSDA
 
-TAU = np.concatenate([[0.0], np.logspace(-6.0, 3.0, 25)])
+RELATIVE_RIDGES = np.concatenate([[0.0], np.logspace(-6.0, 3.0, 25)])
 """Ridges that are compared, divided by the mean scatter of a feature."""
 
-MOST_COMPONENTS = 25
+MAX_COMPARED_COMPONENTS = 25
 """Largest number of components that is compared."""
 
-MOST_FEATURES = 2048
+MAX_CV_FEATURES = 2048
 """Maximum number d of features. Each fold needs an eigendecomposition of order d."""
 
-ENOUGH_ROWS = 60
+MIN_ROWS_TO_WARN = 60
 """Mean number of rows in a fold from which folds of very different size cause a warning.
 
 By chance alone, no fold then has less than half of the mean.
@@ -69,7 +69,7 @@ class Predictors(NamedTuple):
     factors: np.ndarray
 
 
-Fit = Callable[[Moments], Predictors]
+FitPredictors = Callable[[Moments], Predictors]
 """Function that returns the predictors of training rows, from the rows' moments."""
 
 
@@ -103,7 +103,7 @@ class MergedAndFolds(NamedTuple):
     folds: list[MomentState]
 
 
-def check_gamma_cv(estimator: "TwoStage") -> None:
+def check_gamma_cv_compatible(estimator: "TwoStage") -> None:
     """Raise InvalidParameter if gamma='cv' and another parameter exclude each other."""
     if estimator.shrinkage is not None:
         raise InvalidParameter(
@@ -117,37 +117,39 @@ def check_gamma_cv(estimator: "TwoStage") -> None:
         )
 
 
-def leave_one_out(parts: Sequence[MomentState]) -> Iterator[MomentState]:
+def merge_all_folds_but_one(states_by_fold: Sequence[MomentState]) -> Iterator[MomentState]:
     """Yield for each fold the merge of all other folds.
 
     Needs about K log₂ K merges for K folds, and holds at most log₂ K + 2 merged states at a time.
     The states may have different features and another order of labels. For a single fold, the
     yielded state has no rows.
 
-    parts: states of the folds.
+    states_by_fold: states of the folds.
     """
-    if parts:
-        first = parts[0]
+    if states_by_fold:
+        first = states_by_fold[0]
         nothing = empty_state(first.encoding, first.scatter, first.decay, *stored_optional_sums(first))
-        yield from _leave_one_out_within(parts, nothing)
+        yield from _merge_outside_and_others(states_by_fold, nothing)
 
 
-def _leave_one_out_within(parts: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
-    """Yield for each fold the merge of `outside` and the other folds.
+def _merge_outside_and_others(
+    states_by_fold: Sequence[MomentState], outside_merge: MomentState
+) -> Iterator[MomentState]:
+    """Yield for each fold the merge of `outside_merge` and the other folds.
 
-    parts: states of some of the folds.
-    outside: merged state of all folds that are not in `parts`.
+    states_by_fold: states of some of the folds.
+    outside_merge: merged state of all folds that are not in `states_by_fold`.
     """
-    if len(parts) == 1:
-        yield outside
+    if len(states_by_fold) == 1:
+        yield outside_merge
         return
-    half = len(parts) // 2
-    first, second = parts[:half], parts[half:]
-    yield from _leave_one_out_within(first, reduce(MomentState.merge, second, outside))
-    yield from _leave_one_out_within(second, reduce(MomentState.merge, first, outside))
+    half = len(states_by_fold) // 2
+    first, second = states_by_fold[:half], states_by_fold[half:]
+    yield from _merge_outside_and_others(first, reduce(MomentState.merge, second, outside_merge))
+    yield from _merge_outside_and_others(second, reduce(MomentState.merge, first, outside_merge))
 
 
-def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState]) -> CrossValidation:
+def ridge_path(estimator: "TwoStage", states_by_fold: Sequence[MomentState]) -> CrossValidation:
     """Return the cross-validated error for each ridge.
 
     The ridge of least error is chosen. With `one_standard_error`, it is the largest ridge whose
@@ -159,7 +161,7 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState]) -> CrossVali
     estimator : TwoStage
         LDA, OPLS, CCA or HSL (laplacian="zhou"). Its parameters `gamma` and `shrinkage` are not
         used.
-    parts : sequence of MomentState
+    states_by_fold : sequence of MomentState
         States of the folds. Their labels may be in different order. Folds without rows are
         ignored.
 
@@ -176,23 +178,25 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState]) -> CrossVali
     A UserWarning is issued if the chosen ridge is the first, the second or the last one, because
     the best ridge may then be outside the compared ones.
     """
-    full, folds = _checked_folds(parts, "gamma")
+    full, folds = _merge_and_align_folds(states_by_fold, "gamma")
     whole = estimator.moments(full)
 
     def fit_ridges(train: Moments) -> Predictors:
-        values, vectors = _scatter_eigenpairs(train)
-        return Predictors(vectors, 1.0 / (values + TAU[:, None] * _mean_scatter(train)))
+        values, vectors = _varying_scatter_eigenpairs(train)
+        return Predictors(vectors, 1.0 / (values + RELATIVE_RIDGES[:, None] * _mean_varying_scatter(train)))
 
     # Choose the ridge of least error, or the largest ridge within one standard error of it.
-    mean, std_error = _cross_validated(estimator, folds, whole, fit_ridges)
+    mean, std_error = _cross_validation_errors(estimator, folds, whole, fit_ridges)
     chosen = int(mean.argmin())
     if estimator.one_standard_error:
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[-1])
 
-    path = CrossValidation("gamma", TAU * _mean_scatter(whole), mean, std_error, chosen, TAU.copy())
-    # Warn that the best ridge may be outside the compared ridges. If all errors are equal, no ridge
-    # is better than the first.
-    if chosen in (0, 1, len(TAU) - 1) and mean.min() < mean.max():
+    path = CrossValidation(
+        "gamma", RELATIVE_RIDGES * _mean_varying_scatter(whole), mean, std_error, chosen, RELATIVE_RIDGES.copy()
+    )
+    # Warn that the best ridge may be outside the compared ridges. If all errors are equal, no
+    # ridge is better than the first.
+    if chosen in (0, 1, len(RELATIVE_RIDGES) - 1) and mean.min() < mean.max():
         units = chosen < 2 and not estimator.standardize
         advice = " Features of very different units cause this. Try standardize=True." if units else ""
         warnings.warn(
@@ -203,7 +207,7 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState]) -> CrossVali
     return path
 
 
-def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> CrossValidation:
+def cross_validate_components(estimator: "PLSDA", states_by_fold: Sequence[MomentState]) -> CrossValidation:
     """Return the cross-validated error for each number of components.
 
     The number of least error is chosen. With `one_standard_error`, it is the smallest number whose
@@ -217,11 +221,11 @@ def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> CrossVal
     than 2,048 features, if only the diagonal of the rows' scatter is stored, or if errors
     overflow.
 
-    parts: states of the folds. Folds without rows are ignored.
+    states_by_fold: states of the folds. Folds without rows are ignored.
     """
-    full, folds = _checked_folds(parts, "n_components")
+    full, folds = _merge_and_align_folds(states_by_fold, "n_components")
     whole = estimator.moments(full)
-    m = max(estimator.rotations(whole, MOST_COMPONENTS)[0].shape[1], 1)
+    m = max(estimator.rotations(whole, MAX_COMPARED_COMPONENTS)[0].shape[1], 1)
 
     def fit_components(train: Moments) -> Predictors:
         rotations, values = estimator.rotations(train, m)
@@ -229,78 +233,86 @@ def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> CrossVal
         return Predictors(rotations, np.tri(m, rotations.shape[1]) / variances)
 
     # Choose the number of least error, or the smallest number within one standard error of it.
-    mean, std_error = _cross_validated(estimator, folds, whole, fit_components)
+    mean, std_error = _cross_validation_errors(estimator, folds, whole, fit_components)
     chosen = int(mean.argmin())
     if estimator.one_standard_error:
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[0])
     return CrossValidation("n_components", np.arange(1, m + 1), mean, std_error, chosen)
 
 
-def _checked_folds(parts: Sequence[MomentState], parameter: Literal["gamma", "n_components"]) -> MergedAndFolds:
+def _merge_and_align_folds(
+    states_by_fold: Sequence[MomentState], parameter_name: Literal["gamma", "n_components"]
+) -> MergedAndFolds:
     """Return the merge of all folds, and the folds with rows.
 
     The returned folds have the same features, and the same labels in the same order. Issues a
     warning if folds have very different numbers of rows. Raises NotFitted or InvalidParameter if
     the states cannot be cross-validated.
 
-    parts: states of the folds.
-    parameter: name of the parameter that is chosen.
+    states_by_fold: states of the folds.
+    parameter_name: name of the parameter that is chosen.
     """
     # Folds of very different size give errors that say little.
-    rows = [part.rows for part in parts]
-    if sum(rows) >= max(ENOUGH_ROWS * len(parts), 1) and 2 * len(parts) * min(rows) < sum(rows):
+    rows = [part.rows for part in states_by_fold]
+    if sum(rows) >= max(MIN_ROWS_TO_WARN * len(states_by_fold), 1) and 2 * len(states_by_fold) * min(rows) < sum(rows):
         warnings.warn(
             f"the folds have {', '.join(map(str, rows))} rows, because many rows are equal or groups are large. The errors "
             "of such folds say little. Give groups to fit and partial_fit, such as the number of each row.",
             stacklevel=2,
         )
 
-    filled = [part for part in parts if part.weight > 0.0]
+    filled = [part for part in states_by_fold if part.weight > 0.0]
     if len(filled) < FEWEST_FOLDS:
         raise NotFitted(
-            f"{parameter}='cv' needs rows in at least {FEWEST_FOLDS} folds; "
-            f"{len(filled)} of {len(parts)} folds have rows of weight above 0. Learn more rows first, "
-            f"give groups if many rows are equal, or give {parameter} as a number."
+            f"{parameter_name}='cv' needs rows in at least {FEWEST_FOLDS} folds; "
+            f"{len(filled)} of {len(states_by_fold)} folds have rows of weight above 0. Learn more rows first, "
+            f"give groups if many rows are equal, or give {parameter_name} as a number."
         )
 
     # The scatter of each fold must be stored, and small enough for an eigendecomposition.
     width = max(part.n_features for part in filled)
-    if width > MOST_FEATURES:
+    if width > MAX_CV_FEATURES:
         raise InvalidParameter(
-            f"{parameter}='cv' needs at most {MOST_FEATURES:,} features; there are {width:,}, after any feature map. "
-            f"Map the rows to fewer features, or give {parameter} as a number."
+            f"{parameter_name}='cv' needs at most {MAX_CV_FEATURES:,} features; there are {width:,}, after any feature map. "
+            f"Map the rows to fewer features, or give {parameter_name} as a number."
         )
     if any(part.scatter != "exact" for part in filled):
         raise InvalidParameter(
-            f"{parameter}='cv' needs the whole scatter of the rows; only its diagonal is stored. Give scatter='exact' "
-            f"before the rows are learned, or give {parameter} as a number."
+            f"{parameter_name}='cv' needs the whole scatter of the rows; only its diagonal is stored. Give scatter='exact' "
+            f"before the rows are learned, or give {parameter_name} as a number."
         )
 
     full = reduce(MomentState.merge, filled)
     return MergedAndFolds(full, list(align_states_together(*filled)))
 
 
-def _cross_validated(estimator: "PredictsHeldOut", folds: list[MomentState], whole: Moments, fit: Fit) -> MeanErrors:
+def _cross_validation_errors(
+    estimator: "PredictsHeldOut",
+    states_by_fold: list[MomentState],
+    all_rows_moments: Moments,
+    fit_predictors: FitPredictors,
+) -> MeanErrors:
     """Return the cross-validated errors of m predictors.
 
     For each fold, the predictors are computed from the other folds. Their error is measured on the
     rows of the fold. Raises InvalidParameter if errors overflow.
 
-    folds: states with the same features and labels, in the same order.
-    whole: moments of all rows, from which the factors of the target columns are computed.
-    fit: function that returns the m predictors of training rows.
+    states_by_fold: states with the same features and labels, in the same order.
+    all_rows_moments: moments of all rows, from which the factors of the target columns are
+        computed.
+    fit_predictors: function that returns the m predictors of training rows.
     """
-    factors = estimator.loss_factors(whole)
-    F = np.zeros((len(whole.present), factors.shape[1]))
-    F[whole.present] = factors
+    factors = estimator.loss_factors(all_rows_moments)
+    F = np.zeros((len(all_rows_moments.present), factors.shape[1]))
+    F[all_rows_moments.present] = factors
 
     # Sum squared errors for each fold, with predictors from the other folds.
     errors = []
     weights = []
-    for fold, other in zip(folds, leave_one_out(folds), strict=True):
+    for fold, other in zip(states_by_fold, merge_all_folds_but_one(states_by_fold), strict=True):
         train = estimator.moments(other)
-        validation = scale_features(moments_of(fold), train.scale)
-        errors.append(_held_out_errors(train, validation, F, fit(train)))
+        validation = scale_moments(compute_moments(fold), train.scale)
+        errors.append(_held_out_errors(train, validation, F, fit_predictors(train)))
         weights.append(validation.weight)
 
     # Average over all rows. The standard error comes from the differences between the folds.
@@ -317,54 +329,58 @@ def _cross_validated(estimator: "PredictsHeldOut", folds: list[MomentState], who
     return MeanErrors(mean, std_error)
 
 
-def _held_out_errors(train: Moments, validation: Moments, factors: np.ndarray, fitted: Predictors) -> np.ndarray:
+def _held_out_errors(
+    train_moments: Moments, validation_moments: Moments, loss_factors: np.ndarray, predictors: Predictors
+) -> np.ndarray:
     """Return the errors (m,) of m predictors on held-out rows.
 
     An error is the weighted sum of |Fᵀ e|² over the rows, for a row's residuals e (k,). A label
     that is not a class of the training rows is predicted as 0.
 
-    train: moments of the training rows.
-    validation: moments of the held-out rows, in the same scaled features.
-    factors: (k, r), factors F of all target columns of the states.
-    fitted: the m predictors.
+    train_moments: moments of the training rows.
+    validation_moments: moments of the held-out rows, in the same scaled features.
+    loss_factors: (k, r), factors F of all target columns of the states.
+    predictors: the m predictors.
     """
-    basis, g = fitted
-    F_train, F = factors[train.present], factors[validation.present]
+    basis, g = predictors
+    F_train, F = loss_factors[train_moments.present], loss_factors[validation_moments.present]
 
     # V is the basis and F the factors of the targets. B is Vᵀ Cxy F of the training rows. C and S
     # are Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
-    B = basis.T @ (train.cross @ F_train)
-    C = basis.T @ (validation.cross @ F)
-    S = basis.T @ validation.scatter_product(basis)
+    B = basis.T @ (train_moments.cross @ F_train)
+    C = basis.T @ (validation_moments.cross @ F)
+    S = basis.T @ validation_moments.scatter_product(basis)
 
     # Compute the explained sums of squares for all predictors W = V diag(g) Vᵀ Cxy at once, from
     # tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1.
     explained = 2.0 * g @ (B * C).sum(axis=1) - ((g @ (S * (B @ B.T))) * g).sum(axis=1)
-    total = (F * (validation.target_scatter @ F)).sum()
+    total = (F * (validation_moments.target_scatter @ F)).sum()
 
     # Add the error that comes from the different means of training rows and held-out rows.
-    step = basis.T @ ((validation.mean - train.mean) * train.scale)
-    bias = F.T @ validation.target_mean - F_train.T @ train.target_mean - (g * step) @ B
-    return np.asarray(np.maximum(total - explained, 0.0) + validation.weight * (bias**2).sum(axis=1))
+    step = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
+    bias = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean - (g * step) @ B
+    return np.asarray(np.maximum(total - explained, 0.0) + validation_moments.weight * (bias**2).sum(axis=1))
 
 
-def _scatter_eigenpairs(m: Moments) -> tuple[np.ndarray, np.ndarray]:
+def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
     """Return eigenvalues (r,) and eigenvectors (features, r) of the scatter.
 
     Constant columns are left out. Eigenvalues that are only rounding errors are left out, too. The
     same rule is used when the method is solved [mathematics §3, rule 1].
     """
-    assert m.scatter is not None
-    varying_columns, scatter, rounding = varying_part(m.scatter, m.rounding)
+    assert moments.scatter is not None
+    varying_columns, scatter, rounding = varying_part(moments.scatter, moments.rounding)
     values, inner = semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
-    vectors = np.zeros((len(m.diagonal), len(values)))
+    vectors = np.zeros((len(moments.diagonal), len(values)))
     vectors[varying_columns] = inner
     return values, vectors
 
 
-def _mean_scatter(m: Moments) -> float:
+def _mean_varying_scatter(moments: Moments) -> float:
     """Return the mean scatter of the columns that vary.
 
     The scatter of a column is a sum over rows.
     """
-    return float(m.diagonal.sum()) / max(int(np.count_nonzero(m.rounding.varying_columns(m.diagonal))), 1)
+    return float(moments.diagonal.sum()) / max(
+        int(np.count_nonzero(moments.rounding.varying_columns(moments.diagonal))), 1
+    )

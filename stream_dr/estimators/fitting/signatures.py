@@ -7,7 +7,7 @@ import inspect
 from typing import Any, get_type_hints
 
 
-def parameter_types(kind: type) -> list[tuple[str, Any, Any]]:
+def parameter_types(estimator_class: type) -> list[tuple[str, Any, Any]]:
     """Return name, type and default of every parameter of an estimator class.
 
     The parameters come in the order of the signature. A parameter without annotation has the type
@@ -17,5 +17,5 @@ def parameter_types(kind: type) -> list[tuple[str, Any, Any]]:
     >>> stream_dr.parameter_types(stream_dr.KNearest)[0]
     ('n_neighbors', <class 'int'>, 1)
     """
-    hints = get_type_hints(kind.__init__)  # type: ignore[misc]
-    return [(p.name, hints.get(p.name, Any), p.default) for p in inspect.signature(kind).parameters.values()]
+    hints = get_type_hints(estimator_class.__init__)  # type: ignore[misc]
+    return [(p.name, hints.get(p.name, Any), p.default) for p in inspect.signature(estimator_class).parameters.values()]

@@ -18,8 +18,13 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.mapping import fold_states, inner_state, linear_of, replace_linear
-from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, moments_of
+from stream_dr.estimators.fitting.mapping import (
+    inner_linear_projection,
+    inner_states_of_folds,
+    replace_inner_fields,
+    whole_inner_state,
+)
+from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_scale
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Projection
@@ -91,20 +96,20 @@ class PredictsHeldOut(ClosedForm):
         """
         if not self.is_cross_validated:
             return super().solve(state)
-        parts = fold_states(state)
+        parts = inner_states_of_folds(state)
         if not parts:
             raise InvalidParameter(
                 f"{self.cross_validates}='cv' needs rows in folds, and these were learned without. Call fit with the rows "
                 f"again, or give {self.cross_validates} as a number."
             )
         choice = self.cross_validate(parts)
-        return replace_linear(self.with_choice(choice).solve(state), choice=choice)
+        return replace_inner_fields(self.with_choice(choice).solve(state), choice=choice)
 
     @abstractmethod
-    def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
+    def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated errors for each value of the parameter that is "cv".
 
-        parts: states of the folds.
+        states_by_fold: states of the folds.
         """
 
     @property
@@ -125,7 +130,7 @@ class PredictsHeldOut(ClosedForm):
         if not self.is_cross_validated:
             name = self.cross_validates
             raise AttributeError(f"{type(self).__name__} was not cross-validated: set {name}='cv'.")
-        choice = linear_of(self.projection()).choice
+        choice = inner_linear_projection(self.projection()).choice
         assert choice is not None
         return choice
 
@@ -192,12 +197,12 @@ class PredictsHeldOut(ClosedForm):
         """
         if type(other) is not type(self) or "fitted_" not in vars(other):
             raise InvalidParameter(f"other={other!r}; it must be a {type(self).__name__} that has learned rows.")
-        mine, theirs = self.moments(self.state_), moments_of(other.state_)
+        mine, theirs = self.moments(self.state_), compute_moments(other.state_)
         if mine.weight <= 0:
             raise NotFitted(f"This {type(self).__name__} has learned no row so far. Fit it first.")
         for model, moments in ((self, mine), (other, theirs)):
-            _check_stored(model, moments)
-        _check_same_columns(self, other)
+            _check_error_is_computable(model, moments)
+        _check_features_and_encoding(self, other)
         if theirs.weight <= 0:
             nothing = np.zeros(mine.cross.shape[1])
             return HeldOutError(0.0, nothing, nothing + np.nan)
@@ -205,10 +210,10 @@ class PredictsHeldOut(ClosedForm):
 
         # Regress the targets on the components V. The coefficients are (Vᵀ A V)⁻¹ Vᵀ Cxy, where A
         # is the matrix that the method inverts, and Cxy the cross-scatter of rows and targets.
-        V = divide_by_scale(self.linear_projection().loadings, mine.scale)
+        V = divide_or_zero_by_scale(self.linear_projection().loadings, mine.scale)
         gram = V.T @ self.inverted_product(mine, V)
         W = mine.scale[:, None] * (V @ np.linalg.solve(gram, V.T @ mine.cross))
-        return error_on_state(W, mine, theirs)
+        return squared_error_from_moments(W, mine, theirs)
 
 
 class TargetColumns(NamedTuple):
@@ -229,56 +234,62 @@ class TargetColumns(NamedTuple):
     n_columns: int
 
 
-def error_on_state(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutError:
+def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validation_moments: Moments) -> HeldOutError:
     """Return the error of a linear predictor on held-out rows.
 
     The predictor of a row x is ŷ(x) = ȳ + Wᵀ(x − x̄). The held-out rows are not read, because the
     error can be computed from their sums.
 
     W: (features, k), for k target columns.
-    mine: moments (means and centred sums) of the rows from which W was learned. The mean of these
-        rows is x̄, and the mean of their targets is ȳ.
-    theirs: moments of the held-out rows, with the whole scatter matrix and not only its diagonal.
+    training_moments: moments (means and centred sums) of the rows from which W was learned. The
+        mean of these rows is x̄, and the mean of their targets is ȳ.
+    validation_moments: moments of the held-out rows, with the whole scatter matrix and not only
+        its diagonal.
     """
     # Pad the predictor to the features and targets of both models.
-    d, (a, b, k) = max(len(mine.mean), len(theirs.mean)), _target_columns(mine, theirs)
+    d, (a, b, k) = (
+        max(len(training_moments.mean), len(validation_moments.mean)),
+        _match_target_columns(training_moments, validation_moments),
+    )
     coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
-    coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, mine.mean, mine.target_mean
+    coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, training_moments.mean, training_moments.target_mean
 
     # Pad the sums of the held-out rows to the features and targets of both models.
     cross, scatter, cyy = np.zeros((d, k)), np.zeros((d, d)), np.zeros(k)
-    own = len(theirs.mean)
-    cross[:own, b], cyy[b] = theirs.cross, np.diagonal(theirs.target_scatter)
-    scatter[:own, :own] = 0.0 if theirs.scatter is None else theirs.scatter
-    mean[:own] -= theirs.mean
-    target_mean[b] -= theirs.target_mean
+    own = len(validation_moments.mean)
+    cross[:own, b], cyy[b] = validation_moments.cross, np.diagonal(validation_moments.target_scatter)
+    scatter[:own, :own] = 0.0 if validation_moments.scatter is None else validation_moments.scatter
+    mean[:own] -= validation_moments.mean
+    target_mean[b] -= validation_moments.target_mean
 
     # `mean` and `target_mean` are now this model's means minus the means of the held-out rows.
     bias = coefficients.T @ mean - target_mean
     explained = (coefficients * (scatter @ coefficients)).sum(axis=0) - 2.0 * (coefficients * cross).sum(axis=0)
-    sse = np.maximum(cyy + explained, 0.0) + theirs.weight * bias**2
+    sse = np.maximum(cyy + explained, 0.0) + validation_moments.weight * bias**2
 
     # If targets do not vary, their scatter is 0 or a rounding error. R² is then NaN.
     size = np.zeros(k)
-    size[b] = theirs.weight * theirs.target_mean**2
+    size[b] = validation_moments.weight * validation_moments.target_mean**2
     varies = cyy > 1e-14 * size
-    return HeldOutError(theirs.weight, sse, 1.0 - np.divide(sse, cyy, out=np.full(k, np.nan), where=varies))
+    return HeldOutError(validation_moments.weight, sse, 1.0 - np.divide(sse, cyy, out=np.full(k, np.nan), where=varies))
 
 
-def _target_columns(mine: Moments, theirs: Moments) -> TargetColumns:
+def _match_target_columns(training_moments: Moments, validation_moments: Moments) -> TargetColumns:
     """Return the target columns of two models, numbered together.
 
     Labels that both models have learned share a column.
     """
-    if not (mine.labelled or theirs.labelled):
-        k = mine.cross.shape[1]
-        return TargetColumns(list(range(k)), list(range(theirs.cross.shape[1])), k)
-    labels = sorted({*mine.labels, *theirs.labels})
-    first, second = ([labels.index(label) for label in moments.labels] for moments in (mine, theirs))
+    if not (training_moments.labelled or validation_moments.labelled):
+        k = training_moments.cross.shape[1]
+        return TargetColumns(list(range(k)), list(range(validation_moments.cross.shape[1])), k)
+    labels = sorted({*training_moments.labels, *validation_moments.labels})
+    first, second = (
+        [labels.index(label) for label in moments.labels] for moments in (training_moments, validation_moments)
+    )
     return TargetColumns(first, second, len(labels))
 
 
-def _check_stored(model: ClosedForm, moments: Moments) -> None:
+def _check_error_is_computable(model: ClosedForm, moments: Moments) -> None:
     """Raise InvalidParameter if a model's state does not suffice.
 
     `held_out_error` is computed from the states of two models. Each state must have the whole
@@ -298,38 +309,43 @@ def _check_stored(model: ClosedForm, moments: Moments) -> None:
         )
 
 
-def _check_same_columns(model: ClosedForm, other: ClosedForm) -> None:
+def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm) -> None:
     """Raise InvalidParameter if two models cannot be compared.
 
     The models must have the same features and the same encoding of targets.
     """
-    maps = [state.feature_map if isinstance(state, MappedState) else None for state in (model.state_, other.state_)]
+    maps = [
+        state.feature_map if isinstance(state, MappedState) else None
+        for state in (this_model.state_, other_model.state_)
+    ]
     if maps[0] != maps[1]:
         raise InvalidParameter(f"other has feature_map={maps[1]!r}; it must be {maps[0]!r}, as in this model.")
 
-    names, theirs = model.fitted().names, other.fitted().names
+    names, theirs = this_model.fitted().names, other_model.fitted().names
     if names is not None and theirs is not None and names != theirs:
         raise InvalidParameter(f"other has the features {theirs}; it must have {names}, in this order.")
 
-    a, b = (cast(MomentState, inner_state(state)) for state in (model.state_, other.state_))
+    a, b = (cast(MomentState, whole_inner_state(state)) for state in (this_model.state_, other_model.state_))
     if a.n_features != b.n_features and b.rows and (a.dense or b.dense):
         raise InvalidParameter(f"other has {b.n_features} features; it must have {a.n_features}, as this model.")
     if a.encoding != b.encoding:
         raise InvalidParameter(
-            f"other={other!r} encodes targets in another way than {model!r}; use the same parameters."
+            f"other={other_model!r} encodes targets in another way than {this_model!r}; use the same parameters."
         )
 
 
-def _check_same_targets(mine: Moments, theirs: Moments) -> None:
+def _check_same_targets(training_moments: Moments, validation_moments: Moments) -> None:
     """Raise an error if two states have targets that do not match.
 
     Raises InvalidTargets if labels have different types. Raises InvalidParameter if other targets
-    do not match. Targets match if they have the same kind, the same type of labels and, for numbers, the same
-    number of columns.
+    do not match. Targets match if they have the same kind, the same type of labels and, for
+    numbers, the same number of columns.
     """
-    check_label_type(mine.labels, theirs.labels)
-    if mine.kind != theirs.kind or (not mine.labelled and mine.cross.shape[1] != theirs.cross.shape[1]):
+    check_label_type(training_moments.labels, validation_moments.labels)
+    if training_moments.kind != validation_moments.kind or (
+        not training_moments.labelled and training_moments.cross.shape[1] != validation_moments.cross.shape[1]
+    ):
         raise InvalidParameter(
-            f"other has {theirs.cross.shape[1]} targets of kind {theirs.kind}; "
-            f"it must have targets as this model: {mine.cross.shape[1]} of kind {mine.kind}."
+            f"other has {validation_moments.cross.shape[1]} targets of kind {validation_moments.kind}; "
+            f"it must have targets as this model: {training_moments.cross.shape[1]} of kind {training_moments.kind}."
         )

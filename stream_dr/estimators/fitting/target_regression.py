@@ -17,7 +17,7 @@ from sklearn.utils import ClassifierTags, Tags
 
 from stream_dr.errors import EmptyInput, InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.label_column import one_label_a_row
+from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import Predictor
 from stream_dr.readout import TARGETS, Readout
@@ -65,7 +65,7 @@ class TargetRegression(Predictor):
         Raises NotFitted, WidthMismatch, NotFinite.
         """
         projection = self.linear_projection()
-        return self._readout().predict(self.project(projection.scoring(), X))
+        return self._readout_or_raise().predict(self.project(projection.scoring(), X))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -104,7 +104,7 @@ class TargetRegression(Predictor):
         # Leave out rows without a target and rows of weight 0.
         block = split_target_column(as_block(X, y, sample_weight))
         predicted = self.predict(block.X)
-        targets = self._parse_targets(self.fitted().accumulator, block.y, len(predicted))
+        targets = self._parse_targets_if_used(self.fitted().accumulator, block.y, len(predicted))
         weights = row_weights(as_weights(block.weights, len(predicted)), len(predicted))
         there = weights > 0 if targets is None or targets.present is None else (weights > 0) & targets.present
         if targets is None or not there.any():
@@ -121,7 +121,7 @@ class TargetRegression(Predictor):
         labels = predicted.tolist()
         if targets.kind == "multilabel":
             truth = [set(row) for row in truth]
-            labels = [set(compress(self._readout().labels, row)) for row in labels]
+            labels = [set(compress(self._readout_or_raise().labels, row)) for row in labels]
         return float(np.average([a == b for a, b in zip(truth, labels, strict=True)], weights=weights))
 
     @property
@@ -132,17 +132,17 @@ class TargetRegression(Predictor):
         indicator of a label, 1 for rows with the label and 0 for other rows.
         """
         projection = self.linear_projection()
-        return (projection.loadings @ self._readout().weights).T
+        return (projection.loadings @ self._readout_or_raise().weights).T
 
     @property
     def intercept_(self) -> np.ndarray:
         """Means (targets,) float64 of the targets, as in scikit-learn's PLSRegression."""
-        return self._readout().offset
+        return self._readout_or_raise().offset
 
     @property
     def y_loadings_(self) -> np.ndarray:
         """Changes (targets, components) float64 of targets per unit of a component."""
-        return self._readout().weights.T
+        return self._readout_or_raise().weights.T
 
     @property
     def x_loadings_(self) -> np.ndarray:
@@ -218,20 +218,20 @@ class TargetRegression(Predictor):
         eigenvalues: (p,), eigenvalues of the components.
         """
 
-    def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
-        y = one_label_a_row(y, stacklevel=6) if self.target == "class" else y
-        return super()._parse_targets(accumulator, y, rows)
+    def _parse_targets_if_used(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
+        y = flatten_column_with_warning(y, stacklevel=6) if self.target == "class" else y
+        return super()._parse_targets_if_used(accumulator, y, n_rows)
 
 
-def scatter_along_components(xh: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+def ridged_scatter_along(right_hand_sides: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return wᵀ A w (p,) for each component w of a two-stage method.
 
     A (features, features) is the matrix that the method inverts, the rows' scatter with a ridge.
     The components may have any length.
 
-    xh: (features, k), right-hand sides of the method's linear system.
+    right_hand_sides: (features, k), right-hand sides of the method's linear system.
     loadings: (features, p), the components w.
     eigenvalues: (p,), eigenvalues of the components.
     """
     # For a component w of eigenvalue λ, ‖wᵀ xh‖² = λ wᵀ A w.
-    return ((xh.T @ loadings) ** 2).sum(axis=0) / eigenvalues
+    return ((right_hand_sides.T @ loadings) ** 2).sum(axis=0) / eigenvalues

@@ -24,8 +24,8 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
-from stream_dr.estimators.fitting.ridge_path import check_gamma_cv, ridge_path
+from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.ridge_path import check_gamma_cv_compatible, ridge_path
 from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.solve.conjugate_gradient import second_stage_components
 from stream_dr.solve.rounding import zero_rounding
@@ -43,13 +43,13 @@ class RightHandSide(NamedTuple):
     xh : (features, k)
         Product of the centred rows, as the columns of X (features, rows), and a matrix H (rows,
         k), which the method computes from the targets.
-    h_norm : float
+    target_matrix_norm : float
         Frobenius norm of H, which is not centred. The norm decides which part of XH is only
         rounding error.
     """
 
     xh: np.ndarray
-    h_norm: float
+    target_matrix_norm: float
 
 
 class RidgeTerms(NamedTuple):
@@ -113,7 +113,7 @@ class TwoStage(PredictsHeldOut):
         super().check_parameters()
         check_choice("scaling", self.scaling, ("unit", "source"))
         if self.is_cross_validated:
-            check_gamma_cv(self)
+            check_gamma_cv_compatible(self)
 
         if self.shrinkage is None:
             return
@@ -123,7 +123,7 @@ class TwoStage(PredictsHeldOut):
                 f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
                 "moments of the rows, which are not kept."
             )
-        check_number("shrinkage", self.shrinkage, low=0.0, high=1.0)
+        check_number_in_range("shrinkage", self.shrinkage, low=0.0, high=1.0)
         if self.gamma:
             raise InvalidParameter(
                 f"gamma={self.gamma!r} and shrinkage={self.shrinkage!r} are two ways to say one thing; give one of them."
@@ -144,12 +144,12 @@ class TwoStage(PredictsHeldOut):
         Algorithm 2].
         """
         # During refine, the solver has the current solution of the linear system.
-        xh, h_norm = self.right_hand_side(moments, state)
+        xh, target_matrix_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
             return second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
 
         # Remove rounding errors from the right-hand side. The inversion would amplify them.
-        significant_combinations = moments.significant_combinations(xh, h_norm)
+        significant_combinations = moments.significant_combinations(xh, target_matrix_norm)
         if significant_combinations.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
 
@@ -183,12 +183,12 @@ class TwoStage(PredictsHeldOut):
         share = float(self.shrinkage)
         return RidgeTerms(1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1))
 
-    def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
+    def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each of 26 ridges.
 
-        parts: states of the folds.
+        states_by_fold: states of the folds.
         """
-        return ridge_path(self, parts)
+        return ridge_path(self, states_by_fold)
 
     @property
     def gamma_(self) -> float:
@@ -199,30 +199,30 @@ class TwoStage(PredictsHeldOut):
         """Return the trace of the scatter matrix to which `shrinkage` is applied."""
         return float(moments.diagonal.sum())
 
-    def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+    def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return loadings (features, p) at the length that `scaling` requires.
 
         loadings: (features, p), loadings of features that are multiplied by `moments.scale`.
         """
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
-        sums = self.component_variances(loadings, moments, solution)
+        sums = self.component_variances(loadings, moments, solution_kind)
         return loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
 
-    def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+    def component_variances(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
 
         The scatter along a component is the sum of squares of the centred projected rows. Costs
         O(d² p) for d features.
 
         loadings: (features, p), the components, as `directions` returns them.
-        solution: kind of solution, "exact", "diagonal" or "refined".
+        solution_kind: kind of solution, "exact", "diagonal" or "refined".
         """
         squares = loadings**2
         if moments.scatter is not None:
             return np.einsum("ij,ij->j", loadings, moments.scatter @ loadings)
         flat = moments.diagonal @ squares
-        if solution != "refined":
+        if solution_kind != "refined":
             return flat
         # For a refined component w, wᵀ(share·Cxx + ridge·I)w = 1. The scatter wᵀ Cxx w along w is
         # computed from this equation.

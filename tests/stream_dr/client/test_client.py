@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import LDA, Client, errors, table
-from stream_dr.client.connection import error_of
+from stream_dr.client.connection import error_from_response
 from tests.support.serving import in_thread
 from tests.support.waiting import wait_until
 
@@ -358,7 +358,7 @@ def test_an_answer_that_is_no_problem_of_ours() -> None:
     import httpx
 
     for body in (b"<html>", b"[]", b'{"code": "x"}'):
-        assert error_of(httpx.Response(502, content=body)).details["status"] == 502
+        assert error_from_response(httpx.Response(502, content=body)).details["status"] == 502
 
 
 def test_a_table_as_it_is_goes_to_a_model_that_was_saved(client: Client) -> None:

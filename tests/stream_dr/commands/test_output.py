@@ -11,7 +11,7 @@ from stream_dr.commands import output
 def test_lines_come_after_a_second_then_after_twice_the_time(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     now = 100.0
     monkeypatch.setattr(output.time, "monotonic", lambda: now)
-    with output.Bar("replay", 1_000) as bar:
+    with output.ProgressBar("replay", 1_000) as bar:
         for second in range(1, 11):
             now = 100.0 + second - 0.5
             bar.show(100 * second, 1_000, "1 of 2 shards")
@@ -27,7 +27,7 @@ def test_lines_come_after_a_second_then_after_twice_the_time(capsys: pytest.Capt
 def test_another_title_begins_the_clock_again(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
     now = 100.0
     monkeypatch.setattr(output.time, "monotonic", lambda: now)
-    with output.Bar("suggest", None) as bar:
+    with output.ProgressBar("suggest", None) as bar:
         now = 150.0
         bar.show(0, 1_000, title="learn")
         now = 152.0
@@ -36,7 +36,7 @@ def test_another_title_begins_the_clock_again(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_quick_command_is_silent_and_an_unknown_total_is_not_told(capsys, monkeypatch) -> None:
-    with output.Bar("convert", None) as bar:
+    with output.ProgressBar("convert", None) as bar:
         bar.show(10, 10)
         assert capsys.readouterr().err == ""
         begun = output.time.monotonic()
@@ -50,7 +50,7 @@ def test_a_quick_command_is_silent_and_an_unknown_total_is_not_told(capsys, monk
 def test_control_characters_are_written_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     told = "a\x1b]0;title\x07\tb\nc\x9bd\x7f é \r"
     shown = "a\\x1b]0;title\\x07\tb\nc\\x9bd\\x7f é \\r"
-    assert output.printable(told) == shown
+    assert output.escape_controls(told) == shown
     output.print_result(told)
     output.say("x\x1b[31m")
     said = capsys.readouterr()

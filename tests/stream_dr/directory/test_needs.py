@@ -11,7 +11,7 @@ from stream_dr.directory import directory as directory_module
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.models.entry import ModelFailure
-from stream_dr.models.snapshot import snapshot, snapshot_files, snapshot_folder
+from stream_dr.models.snapshot import snapshot, snapshot_folder, snapshots_newest_first
 from stream_dr.running.advance import backfill
 from stream_dr.running.running import Running, RunSettings
 from tests.support.batches import dense, draft, opened, put
@@ -85,8 +85,8 @@ def test_nothing_that_a_rebuild_for_a_pending_unlearning_reads_is_dropped(tmp_pa
         fill(directory, range(40, 60))
         up(directory, "a", "b")
         kept(directory, "a")
-        assert directory.retention.snapshotted_position() == 19 < taken
-        assert directory.retention.first_needed() == 0
+        assert directory.retention.lowest_snapshot_position() == 19 < taken
+        assert directory.retention.first_needed_position() == 0
         directory.retention.drop(20)
         assert directory.log.first == 0
     with Directory(tmp_path, limits=directory.limits) as again:
@@ -136,11 +136,11 @@ def test_a_model_that_has_failed_for_good_holds_nothing_back(tmp_path: Path) -> 
         fill(directory, range(30))
         up(directory, "good")
         kept(directory, "good")
-        assert directory.retention.first_needed() == 0
+        assert directory.retention.first_needed_position() == 0
         directory.model("bad").failure = ModelFailure(3, "invalid_rows", "for the test")
-        assert directory.retention.first_needed() == 30
+        assert directory.retention.first_needed_position() == 30
         directory.model("bad").failure = ModelFailure(3, "source_missing", "for the test")
-        assert directory.retention.first_needed() == 0
+        assert directory.retention.first_needed_position() == 0
 
 
 def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) ->
             up(directory, "m")
             kept(directory, "m")
         folder = snapshot_folder(directory.path, "m", directory.model("m").id)
-        newest = snapshot_files(folder)[0]
+        newest = snapshots_newest_first(folder)[0]
         newest.write_bytes(newest.read_bytes()[:-9])
     with Directory(tmp_path, limits=directory.limits) as again:
         assert again.model("m").position == 1
@@ -158,9 +158,9 @@ def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) ->
         put(again, dense(5))
         up(again, "m")
         kept(again, "m")
-        assert [int(path.stem) for path in snapshot_files(folder)] == [3, 1]
+        assert [int(path.stem) for path in snapshots_newest_first(folder)] == [3, 1]
         assert newest.with_suffix(".damaged").exists()
-        assert again.retention.snapshotted_position() == 1
+        assert again.retention.lowest_snapshot_position() == 1
 
 
 def test_a_model_without_rows_is_snapshotted_as_it_goes(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_model_without_rows_is_snapshotted_as_it_goes(tmp_path: Path) -> None:
             assert run.wait_until_all_include(i, WAIT)
         run.stop()
         assert (model.rows, model.failure) == (0, None)
-    assert len(snapshot_files(snapshot_folder(tmp_path, "lda", model.id))) == 2
+    assert len(snapshots_newest_first(snapshot_folder(tmp_path, "lda", model.id))) == 2
     with Directory(tmp_path, limits=directory.limits) as again:
         assert again.model("lda").position == 9
         assert again.model("lda").rows == 0

@@ -42,7 +42,7 @@ def _pass(facts: dict[str, object]) -> bool:
 
 
 def test_the_file_is_bounded_and_keeps_the_newest_the_refines_and_a_thinner_past(tmp_path: Path) -> None:
-    kept = Records(tmp_path / RECORDS, most=200)
+    kept = Records(tmp_path / RECORDS, max_records=200)
     kept.add("pass", model="lda", number=1)
     for i in range(1_000):
         kept.add("progress", position=i)

@@ -11,9 +11,9 @@ from sklearn.base import clone
 
 import stream_dr
 from stream_dr import CCA, HSL, LDA, OPLS, PCA, PLSDA, errors, random_fourier, table
-from stream_dr.estimators.fitting.jackknife import component_spread
-from stream_dr.estimators.fitting.mapping import fold_states
-from stream_dr.estimators.fitting.ridge_path import component_path, ridge_path
+from stream_dr.estimators.fitting.jackknife import jackknife_components
+from stream_dr.estimators.fitting.mapping import inner_states_of_folds
+from stream_dr.estimators.fitting.ridge_path import cross_validate_components, ridge_path
 
 METHODS: dict[str, Callable[..., Any]] = {
     "lda": lambda **kw: LDA(gamma="cv", **kw),
@@ -51,8 +51,8 @@ def test_the_model_is_that_of_the_chosen_value(make, standardize):
 def test_the_choice_is_that_of_the_path(make):
     X, y = rows()
     model = make().fit(X, y)
-    path = component_path if isinstance(model, PLSDA) else ridge_path
-    expected = path(model, fold_states(model.state_))
+    path = cross_validate_components if isinstance(model, PLSDA) else ridge_path
+    expected = path(model, inner_states_of_folds(model.state_))
     tau = [] if isinstance(model, PLSDA) else ["tau"]
     assert sorted(model.cv_results_) == sorted([expected.parameter, "mean", "std_error", *tau])
     np.testing.assert_array_equal(model.cv_results_[expected.parameter], expected.values)
@@ -125,7 +125,7 @@ def test_the_spread_of_components():
         assert (model.eigenvalues_std_ > 0).all()
         assert model.plane_angles_.shape == (model.rank_ - 1,)
     plain = LDA(gamma=1.0, folds=5).fit(X, y)
-    expected = component_spread(plain, fold_states(plain.state_))
+    expected = jackknife_components(plain, inner_states_of_folds(plain.state_))
     np.testing.assert_allclose(plain.angles_, expected.angles, rtol=1e-6)
     np.testing.assert_allclose(plain.components_std_, expected.components_std, rtol=1e-6)
 

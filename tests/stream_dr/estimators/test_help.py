@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stream_dr import ESTIMATORS, KNearest
-from stream_dr.estimators.fitting.documented import documented_sections
+from stream_dr.estimators.fitting.documented import collect_documented_entries
 
 rng = np.random.default_rng(3)
 X = rng.normal(size=(60, 5))
@@ -63,7 +63,7 @@ def test_every_fitted_attribute_is_described_and_has_the_shape_it_says(key):
 
 def test_every_entry_says_something():
     for kind in CLASSES.values():
-        for entries in documented_sections(kind).values():
+        for entries in collect_documented_entries(kind).values():
             for entry in entries.values():
                 assert len(entry.splitlines()) > 1, entry
 

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from stream_dr import CCA, ESTIMATORS, LDA, OPLS, PCA, PLSDA, SPCA, errors, polynomial, table
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.jackknife import component_spread
+from stream_dr.estimators.fitting.jackknife import jackknife_components
 from stream_dr.uncertainty import ComponentSpread, spread_sentences
 from tests.naive import jackknife as naive
 
@@ -62,7 +62,7 @@ def test_it_is_the_jackknife_over_refits(estimator: Any, weighted: bool) -> None
     # Fold 3 has no rows, and the other folds have unequal numbers of rows.
     fold = np.random.default_rng(1).choice(5, size=len(X), p=[0.4, 0.1, 0.2, 0.0, 0.3])
     w = np.random.default_rng(2).uniform(0.5, 2.0, len(X)) if weighted else np.ones(len(X))
-    spread = component_spread(estimator, parts_of(estimator, X, y, fold, w))
+    spread = jackknife_components(estimator, parts_of(estimator, X, y, fold, w))
     spread.check()
     assert spread.folds == 4
     same(spread, naive.spread(estimator, X, y, w, fold))
@@ -75,7 +75,7 @@ def test_near_equal_eigenvalues_are_matched_as_refits_are(estimator: Any) -> Non
     X = Q[:, :4] * [30.0, 29.8, 10.0, 5.0]
     y = X[:, :2] + 5.0 * Q[:, 4:]
     fold = np.arange(300) % 10
-    spread = component_spread(estimator, parts_of(estimator, X, y, fold, K=10))
+    spread = jackknife_components(estimator, parts_of(estimator, X, y, fold, K=10))
     wanted = naive.spread(estimator, X, y, np.ones(300), fold)
     assert np.isfinite(wanted["plane_angles"]).any()
     same(spread, wanted)
@@ -86,7 +86,7 @@ def test_near_equal_eigenvalues_have_a_plane_that_is_known() -> None:
     # Columns of exactly equal variance and without correlation, so that any small change rotates the components.
     Q, _ = np.linalg.qr(random.normal(size=(2000, 5)))
     X = Q * np.sqrt(2000) * [5.0, 3.0, 2.99, 1.0, 0.5]
-    spread = component_spread(PCA(), parts_of(PCA(), X, X[:, 0], np.arange(2000) % 10, K=10))
+    spread = jackknife_components(PCA(), parts_of(PCA(), X, X[:, 0], np.arange(2000) % 10, K=10))
     assert spread.angles[0] < 5.0
     assert spread.angles[1:3].min() > 30.0
     np.testing.assert_array_equal(np.isnan(spread.plane_angles), [True, False, True, True])
@@ -116,7 +116,7 @@ def test_standard_errors_are_those_of_new_samples(estimator: Any) -> None:
         fitted = estimator.fit(*sampled(seed))
         values.append(fitted.eigenvalues_[0])
         loadings.append(fitted.components_[0] * np.sign(fitted.components_[0, 0]))
-    spreads = [component_spread(estimator, parts_of(estimator, *sampled(seed), fold, K=10)) for seed in range(20)]
+    spreads = [jackknife_components(estimator, parts_of(estimator, *sampled(seed), fold, K=10)) for seed in range(20)]
 
     ratio = np.mean([spread.eigenvalues_std[0] for spread in spreads]) / np.std(values)
     assert 1 / 1.5 < ratio < 1.5
@@ -139,7 +139,9 @@ def test_the_eigenvalues_of_lda_are_corrected_downwards() -> None:
         X, y = random.normal(size=(120, 12)), np.arange(120) % 2
         X[:, 0] += y
         raw.append(LDA().fit(X, y).eigenvalues_[0])
-        corrected.append(component_spread(LDA(), parts_of(LDA(), X, y, np.arange(120) // 2 % 6, K=6)).eigenvalues[0])
+        corrected.append(
+            jackknife_components(LDA(), parts_of(LDA(), X, y, np.arange(120) // 2 % 6, K=6)).eigenvalues[0]
+        )
     # Share of the variance between two classes at a distance of 1 in the total variance.
     truth = 0.25 / 1.25
     assert abs(np.mean(corrected) - truth) < abs(np.mean(raw) - truth) / 2
@@ -148,7 +150,7 @@ def test_the_eigenvalues_of_lda_are_corrected_downwards() -> None:
 def test_components_that_a_fold_lacks_are_unknown() -> None:
     X, y = rows()
     fold = np.where(y == 3, 0, np.random.default_rng(3).integers(1, 5, len(X)))
-    spread = component_spread(LDA(), parts_of(LDA(min_class_rows=1), X, y, fold))
+    spread = jackknife_components(LDA(), parts_of(LDA(min_class_rows=1), X, y, fold))
     spread.check()
     assert len(spread.angles) == 3
     unknown = np.isnan(spread.components_std).all(axis=1)  # type: ignore[arg-type]
@@ -162,8 +164,8 @@ def test_a_projection_of_another_order_and_sign_gives_the_same() -> None:
     X, y = rows()
     parts = parts_of(LDA(), X, y, np.arange(len(X)) % 5)
     projection = LDA().fit(X, y).linear_projection()
-    spread = component_spread(LDA(), parts)
-    turned = component_spread(
+    spread = jackknife_components(LDA(), parts)
+    turned = jackknife_components(
         LDA(), parts, projection.orient_components(np.array([1, 0, 2]), np.array([1.0, -1.0, -1.0]))
     )
     for name in ("eigenvalues", "eigenvalues_std", "components_std", "angles"):
@@ -172,7 +174,7 @@ def test_a_projection_of_another_order_and_sign_gives_the_same() -> None:
 
 def test_rows_that_do_not_vary_have_a_spread_of_no_components() -> None:
     X, y = np.ones((30, 3)), np.arange(30) % 2
-    spread = component_spread(LDA(), parts_of(LDA(), X, y, np.arange(30) // 2 % 5))
+    spread = jackknife_components(LDA(), parts_of(LDA(), X, y, np.arange(30) // 2 % 5))
     spread.check()
     assert len(spread.angles) == len(spread.plane_angles) == 0
     assert spread_sentences(spread) == []
@@ -183,8 +185,8 @@ def test_rows_of_a_feature_map_have_the_spread_of_the_mapped_rows() -> None:
     fold = np.arange(len(X)) % 5
     mapped = LDA(feature_map=polynomial(2, 500)).fit(X[:, :2], y)
     parts = parts_of(mapped, X[:, :2], y, fold)
-    plain = component_spread(LDA(), [part.inner for part in parts])
-    for got, wanted in zip(component_spread(mapped, parts, mapped.projection()), plain, strict=True):
+    plain = jackknife_components(LDA(), [part.inner for part in parts])
+    for got, wanted in zip(jackknife_components(mapped, parts, mapped.projection()), plain, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-7)  # type: ignore[arg-type]
 
 
@@ -193,8 +195,8 @@ def test_columns_of_a_table_are_scaled_as_by_the_estimator() -> None:
     fold = np.arange(len(X)) % 5
     pca = PCA(feature_map=table()).fit(X)
     parts = [part._replace(table=pca.state_.table) for part in parts_of(pca, X, y, fold)]
-    spread = component_spread(pca, parts, pca.projection())
-    scaled = component_spread(PCA(standardize=True), parts_of(PCA(), X, y, fold))
+    spread = jackknife_components(pca, parts, pca.projection())
+    scaled = jackknife_components(PCA(standardize=True), parts_of(PCA(), X, y, fold))
     np.testing.assert_allclose(spread.eigenvalues_std, scaled.eigenvalues_std, rtol=1e-7)
     np.testing.assert_allclose(spread.angles, scaled.angles, rtol=1e-6)
 
@@ -205,8 +207,8 @@ def test_features_of_one_fold_only_count_as_zeros_in_the_others() -> None:
     fold = np.arange(len(X)) % 5
     lda = LDA(scatter="diagonal")
     narrow = [clone(lda).fit(sp.csr_matrix(X[fold == f, : 6 if f == 2 else 5]), y[fold == f]).state_ for f in range(5)]
-    dense = component_spread(lda, parts_of(lda, X, y, fold))
-    spread = component_spread(lda, narrow)
+    dense = jackknife_components(lda, parts_of(lda, X, y, fold))
+    spread = jackknife_components(lda, narrow)
     np.testing.assert_allclose(spread.angles, dense.angles, rtol=1e-6)
     np.testing.assert_allclose(spread.components_std, dense.components_std, rtol=1e-6, atol=1e-9)
 
@@ -215,7 +217,7 @@ def test_parts_and_estimator_stay_as_they_are() -> None:
     X, y = rows()
     lda = LDA(gamma=3.0).fit(X, y)
     before = lda.components_.copy()
-    component_spread(lda, parts_of(lda, X, y, np.arange(len(X)) % 5))
+    jackknife_components(lda, parts_of(lda, X, y, np.arange(len(X)) % 5))
     assert lda.gamma == 3.0
     np.testing.assert_array_equal(lda.components_, before)
 
@@ -225,12 +227,12 @@ def test_fewer_than_three_folds_are_refused(filled: int) -> None:
     X, _ = rows(30)
     fold = np.arange(30) % max(filled, 1) if filled else np.full(30, 9)
     with pytest.raises(errors.NotFitted, match=f"{filled} of 5 folds have rows.*3 folds.*more rows"):
-        component_spread(PCA(), parts_of(PCA(), X, X[:, 0], fold))
+        jackknife_components(PCA(), parts_of(PCA(), X, X[:, 0], fold))
 
 
 def test_a_spread_of_other_shapes_is_damaged() -> None:
     X, y = rows()
-    spread = component_spread(LDA(), parts_of(LDA(), X, y, np.arange(len(X)) % 5))
+    spread = jackknife_components(LDA(), parts_of(LDA(), X, y, np.arange(len(X)) % 5))
     for change in (
         {"angles": spread.angles[:2]},
         {"angles": spread.angles + 90.0},
@@ -280,7 +282,7 @@ def test_eigenvalues_grow_with_the_rows_as_declared(key: str, params: dict[str, 
 def test_every_closed_form_has_a_spread(key: str) -> None:
     X, y = rows()
     estimator = CLOSED_FORMS[key]()
-    spread = component_spread(estimator, parts_of(estimator, X, y, np.arange(len(X)) % 5))
+    spread = jackknife_components(estimator, parts_of(estimator, X, y, np.arange(len(X)) % 5))
     spread.check()
     fitted = estimator.fit(X, y)
     assert spread.components_std.shape == fitted.components_.shape

@@ -1,4 +1,4 @@
-"""ridge_path and component_path against models of the rows, one for each fold and value."""
+"""ridge_path and cross_validate_components against models of the rows, one for each fold and value."""
 
 import warnings
 from typing import Any
@@ -9,8 +9,14 @@ import scipy.sparse as sp
 
 from stream_dr import CCA, HSL, LDA, OPLS, PLSDA, errors, polynomial
 from stream_dr.estimators import make
-from stream_dr.estimators.fitting.mapping import inner_state
-from stream_dr.estimators.fitting.ridge_path import TAU, check_gamma_cv, component_path, leave_one_out, ridge_path
+from stream_dr.estimators.fitting.mapping import whole_inner_state
+from stream_dr.estimators.fitting.ridge_path import (
+    RELATIVE_RIDGES,
+    check_gamma_cv_compatible,
+    cross_validate_components,
+    merge_all_folds_but_one,
+    ridge_path,
+)
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.uncertainty import CrossValidation
 from tests.naive import ridge_path as naive
@@ -73,7 +79,7 @@ def compare(key: str, params: dict[str, Any], rows: Any, y: Any, fold: Any, weig
     standardize = bool(params.get("standardize"))
     task = naive.Task(key, np.asarray(rows), naive.encode(y, key), w, fold, standardize, least)
     if key == "plsda":
-        path: Any = component_path(estimator, parts)
+        path: Any = cross_validate_components(estimator, parts)
         expected = naive.cross_validate(task, path.values.tolist())
     else:
         path = ridge_path(estimator, parts)
@@ -135,7 +141,7 @@ def test_numbers_of_components_end_at_the_rank() -> None:
 
 def test_targets_that_do_not_vary_have_one_component_or_any_ridge() -> None:
     ones = np.ones((N, 1))
-    path = component_path(PLSDA(), fold_states(PLSDA(), X, ones, FOLD))
+    path = cross_validate_components(PLSDA(), fold_states(PLSDA(), X, ones, FOLD))
     assert path.values.tolist() == [1]
     assert path.mean == pytest.approx(0.0, abs=1e-12)
     assert ridge_path(CCA(), fold_states(CCA(), X, ones, FOLD)).mean == pytest.approx(0.0, abs=1e-12)
@@ -154,7 +160,7 @@ def test_folds_of_sparse_rows_of_different_widths() -> None:
 
 def test_mapped_rows_are_cross_validated_by_their_inner_states() -> None:
     estimator = LDA(feature_map=polynomial(2))
-    parts = [inner_state(state) for state in fold_states(estimator, X, CLASSES, FOLD)]
+    parts = [whole_inner_state(state) for state in fold_states(estimator, X, CLASSES, FOLD)]
     path = ridge_path(estimator, parts)
     products = np.array([[a * b for i, a in enumerate(row) for b in row[i:]] for row in X])
     assert parts[0].n_features in (D + products.shape[1], 1 + D + products.shape[1])
@@ -165,7 +171,7 @@ def test_mapped_rows_are_cross_validated_by_their_inner_states() -> None:
 def test_others_of_each_fold(folds: int) -> None:
     fold = np.arange(N) % folds
     parts = [LDA().fit(X[fold == f], CLASSES[fold == f]).state_ for f in range(folds)]
-    rest = list(leave_one_out(parts))
+    rest = list(merge_all_folds_but_one(parts))
     assert [state.rows for state in rest] == [N - part.rows for part in parts]
     for f, state in enumerate(rest):
         if folds == 1:
@@ -175,7 +181,7 @@ def test_others_of_each_fold(folds: int) -> None:
         order = [got.labels.index(label) for label in expected.labels]
         np.testing.assert_allclose(got.scatter, expected.scatter, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(got.cross[:, order], expected.cross, rtol=1e-9, atol=1e-9)
-    assert list(leave_one_out([])) == []
+    assert list(merge_all_folds_but_one([])) == []
 
 
 def test_one_standard_error_takes_the_largest_ridge_that_is_about_as_good() -> None:
@@ -196,16 +202,16 @@ def test_a_choice_at_the_end_of_the_grid_is_told() -> None:
     # Each fold contradicts most of the other folds, so that every prediction is harmful.
     high = fold_states(OPLS(), X, X[:, :1] * np.where(FOLD % 2, 1.0, -1.0)[:, None], FOLD)
     with pytest.warns(UserWarning, match="an end of the compared values") as told:
-        assert ridge_path(OPLS(standardize=True), high).chosen == len(TAU) - 1
+        assert ridge_path(OPLS(standardize=True), high).chosen == len(RELATIVE_RIDGES) - 1
     assert "standardize" not in str(told[0].message)
     assert told[0].filename == __file__
     noisy = fold_states(OPLS(), X[:, :5], X[:, 5:] + 6 * rng.normal(size=(N, 1)), FOLD)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert 1 < ridge_path(OPLS(), noisy).chosen < len(TAU) - 1
+        assert 1 < ridge_path(OPLS(), noisy).chosen < len(RELATIVE_RIDGES) - 1
 
 
-@pytest.mark.parametrize(("choose", "key"), [(ridge_path, "opls"), (component_path, "plsda")])
+@pytest.mark.parametrize(("choose", "key"), [(ridge_path, "opls"), (cross_validate_components, "plsda")])
 def test_what_cannot_be_cross_validated_is_refused(choose: Any, key: str) -> None:
     estimator = make(key, {})
     name = "gamma" if key == "opls" else "n_components"
@@ -224,12 +230,12 @@ def test_what_cannot_be_cross_validated_is_refused(choose: Any, key: str) -> Non
 
 def test_parameters_that_exclude_cross_validation() -> None:
     for estimator in (LDA(), OPLS(), CCA(), HSL()):
-        check_gamma_cv(estimator)
+        check_gamma_cv_compatible(estimator)
         estimator.shrinkage = 0.1
         with pytest.raises(errors.InvalidParameter, match=r"shrinkage=0\.1 are two ways"):
-            check_gamma_cv(estimator)
+            check_gamma_cv_compatible(estimator)
     with pytest.raises(errors.InvalidParameter, match="Give laplacian='zhou'"):
-        check_gamma_cv(HSL(laplacian="star"))
+        check_gamma_cv_compatible(HSL(laplacian="star"))
 
 
 def test_paths_are_stored_and_checked() -> None:
@@ -237,7 +243,7 @@ def test_paths_are_stored_and_checked() -> None:
     again = unpack(CrossValidation, *pack(path))
     assert again.chosen == path.chosen
     np.testing.assert_array_equal(again.mean, path.mean)
-    parts = component_path(PLSDA(), fold_states(PLSDA(), X, CLASSES, FOLD))
+    parts = cross_validate_components(PLSDA(), fold_states(PLSDA(), X, CLASSES, FOLD))
     assert unpack(CrossValidation, *pack(parts)).chosen == parts.chosen
     for damaged in (
         path._replace(chosen=26),

@@ -6,7 +6,7 @@ from stream_dr import LDA, load, save
 from stream_dr.directory.directory import Directory
 from stream_dr.feature_maps import spec_with_defaults
 from stream_dr.models.entry import Spec
-from stream_dr.models.saved import estimator_of, every_parameter, same_model, with_defaults
+from stream_dr.models.saved import all_parameter_values, estimator_from_spec, fill_spec_defaults, same_model
 
 
 def test_a_spec_is_stored_complete(tmp_path: Path) -> None:
@@ -19,17 +19,17 @@ def test_a_spec_is_stored_complete(tmp_path: Path) -> None:
         assert again.defaults is not None
         assert again.defaults["n_components"] is None
         assert again.defaults["feature_map"]["max_categories"] == 32
-        assert set(every_parameter(again)) == set(LDA().get_params())
+        assert set(all_parameter_values(again)) == set(LDA().get_params())
 
 
 def test_other_defaults_of_today_do_not_change_what_a_model_is() -> None:
     """As a later release sees it: the model was stored with a default that is no longer the default."""
-    known = with_defaults(Spec("lda", {}))._replace(defaults={**LDA().get_params(), "gamma": 0.5})
+    known = fill_spec_defaults(Spec("lda", {}))._replace(defaults={**LDA().get_params(), "gamma": 0.5})
     assert same_model(known, Spec("lda", {}))
     assert same_model(known, Spec("lda", {"gamma": 0.5}))
     assert not same_model(known, Spec("lda", {"gamma": 0.0}))
     assert not same_model(known, Spec("pca", {}))
-    assert estimator_of(known).gamma == 0.5
+    assert estimator_from_spec(known).gamma == 0.5
 
 
 def test_a_saved_estimator_says_all_its_parameters(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from stream_dr import CCIPCA, LDA, LPP, PCA, Block, Directory, errors
 from stream_dr.directory.backup import backup
 from stream_dr.directory.draft import rows_draft, unlearn_draft
 from stream_dr.directory.verify import verify
-from stream_dr.models.snapshot import export_model, snapshot, snapshot_files
+from stream_dr.models.snapshot import export_model, snapshot, snapshots_newest_first
 from stream_dr.running.advance import backfill
 from stream_dr.running.running import Running
 from tests.support.batches import SMALL, body
@@ -73,7 +73,7 @@ def test_a_model_begins_with_what_was_saved_and_goes_on_from_it(
         np.testing.assert_array_equal(projected(killed), estimator.transform(X))
         (tmp_path / "export.safetensors").write_bytes(export_model(model))
         snapshot(model, model.freeze(), killed.path)
-        file = snapshot_files(killed.path / "snapshots" / "m.1")[0]
+        file = snapshots_newest_first(killed.path / "snapshots" / "m.1")[0]
         for source in (tmp_path / "export.safetensors", export_model(model), file):
             back = stream_dr.load(source)
             assert back.get_params() == estimator.get_params()
@@ -170,26 +170,26 @@ def test_a_start_that_is_damaged_fails_its_model_alone_and_is_found(directory: D
 
 
 def test_a_file_that_lies_is_damaged(tmp_path: Path) -> None:
-    from stream_dr.models.snapshot_file import file_bytes, read_bytes
+    from stream_dr.models.snapshot_file import read_bytes, safetensors_bytes
 
     LDA().fit(X, Y).save(tmp_path / "m.safetensors")
     arrays, facts = read_bytes((tmp_path / "m.safetensors").read_bytes())
     for name in arrays:
         with pytest.raises(errors.DamagedFile):
-            stream_dr.load(file_bytes({n: a for n, a in arrays.items() if n != name}, facts))
+            stream_dr.load(safetensors_bytes({n: a for n, a in arrays.items() if n != name}, facts))
     with pytest.raises(errors.ForeignFile):
         stream_dr.load(b"nothing of ours")
     with pytest.raises(errors.ForeignFile, match="holds no estimator"):
-        stream_dr.load(file_bytes({}, {"kind": "refine"}))
+        stream_dr.load(safetensors_bytes({}, {"kind": "refine"}))
 
 
 def test_a_sparse_sample_that_says_it_is_too_wide_is_refused() -> None:
-    from stream_dr.models.saved import saved_bytes
-    from stream_dr.models.snapshot_file import file_bytes, read_bytes
+    from stream_dr.models.saved import saved_file_bytes
+    from stream_dr.models.snapshot_file import read_bytes, safetensors_bytes
 
     arrays, facts = read_bytes(
-        saved_bytes(LPP(n_neighbors=3, reservoir=16).fit(sp.random(30, 4, density=0.5, format="csr")))
+        saved_file_bytes(LPP(n_neighbors=3, reservoir=16).fit(sp.random(30, 4, density=0.5, format="csr")))
     )
     facts["state"]["n_features"] = 2**31 - 1
     with pytest.raises(errors.LimitExceeded, match="2147483647 features"):
-        stream_dr.load(file_bytes(arrays, facts))
+        stream_dr.load(safetensors_bytes(arrays, facts))

@@ -13,9 +13,9 @@ from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.model import Model
-from stream_dr.models.snapshot import snapshot, snapshot_files, snapshot_folder, state_sha256
+from stream_dr.models.snapshot import snapshot, snapshot_folder, snapshots_newest_first, state_sha256
 from stream_dr.projection import linear_part
-from stream_dr.running.advance import Step, advance
+from stream_dr.running.advance import ParsedEvent, advance
 from tests.support.batches import SMALL, dense, opened, put
 
 KEYS = sorted(ESTIMATORS)
@@ -26,7 +26,7 @@ def learn(directory: Directory, model: Model, *seeds: int) -> None:
     for seed in seeds:
         block = dense(seed)
         (position,) = put(directory, block)
-        advance(model, Step(position, block), directory)
+        advance(model, ParsedEvent(position, block), directory)
     assert model.failure is None
 
 
@@ -117,7 +117,7 @@ def taken(directory: Directory, model: Model) -> list[Path]:
     for seed in range(4):
         learn(directory, model, seed)
         snapshot(model, model.freeze(), directory.path)
-    return snapshot_files(snapshot_folder(directory.path, model.name, model.id))
+    return snapshots_newest_first(snapshot_folder(directory.path, model.name, model.id))
 
 
 def test_the_last_two_are_kept_named_by_position(tmp_path: Path) -> None:

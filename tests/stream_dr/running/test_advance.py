@@ -11,14 +11,14 @@ from stream_dr.arrow.codec import block_from_json
 from stream_dr.errors import InsufficientStorage, SourceMissing
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.snapshot import state_sha256
-from stream_dr.running.advance import Step, advance, advance_all, backfill
+from stream_dr.running.advance import ParsedEvent, advance, advance_all, backfill
 from tests.support.batches import dense, opened, put
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("ccipca", {}), "cm": ("class_means", {})}
 
 
-def steps(count: int) -> list[Step]:
-    return [Step(i, dense(i)) for i in range(count)]
+def steps(count: int) -> list[ParsedEvent]:
+    return [ParsedEvent(i, dense(i)) for i in range(count)]
 
 
 @pytest.mark.parametrize("workers", [0, 3])
@@ -73,7 +73,7 @@ def test_a_model_that_raises_is_failed_for_good_and_the_others_go_on(tmp_path: P
 def test_what_surroundings_lack_fails_a_model_only_until_the_restart(tmp_path: Path, error: Exception) -> None:
     with opened(tmp_path, cm=("class_means", {})) as directory:
         put(directory, dense(0))
-        advance(directory.model("cm"), Step(0, error=error), directory)
+        advance(directory.model("cm"), ParsedEvent(0, error=error), directory)
         assert directory.model("cm").status == "failed"
     with opened(tmp_path) as directory:
         assert directory.model("cm").status == "catching_up"

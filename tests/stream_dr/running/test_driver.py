@@ -65,25 +65,25 @@ def test_due(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
     with ThreadPoolExecutor(1) as pool:
         driver = driven(directory, pool, snapshot_rows=1_000, snapshot_seconds=5.0)
         clock.now += 6
-        assert driver.next_due(list(directory.models.values())) == math.inf  # nothing was learned
+        assert driver.next_due_time(list(directory.models.values())) == math.inf  # nothing was learned
         models = learn(directory, 0)
-        assert driver.next_due(models) == 105
+        assert driver.next_due_time(models) == 105
         monkeypatch.setattr(driver_module, "snapshot", slow)
-        driver.schedule_due(models, 20)
+        driver.start_due_work(models, 20)
         written(pool)
         assert models[0].last_snapshot.position == 0
-        assert driver.next_due(models) == math.inf
+        assert driver.next_due_time(models) == math.inf
         learn(directory, 1)
-        assert driver.next_due(models) == 106 + 200  # it took 20 seconds
-        driver.schedule_due(models, 2_000)
+        assert driver.next_due_time(models) == 106 + 200  # it took 20 seconds
+        driver.start_due_work(models, 2_000)
         written(pool)
         assert models[0].last_snapshot.position == 0
         clock.now = 306
-        driver.schedule_due(models)
+        driver.start_due_work(models)
         written(pool)
         assert models[0].last_snapshot.position == 1
         other = driven(directory, pool, snapshot_seconds=5.0)
-        assert other.next_due(learn(directory, 2)) == clock.now + 5
+        assert other.next_due_time(learn(directory, 2)) == clock.now + 5
 
 
 def test_by_rows_alone(directory: Directory) -> None:
@@ -91,7 +91,7 @@ def test_by_rows_alone(directory: Directory) -> None:
         driver = driven(directory, pool, snapshot_rows=30, snapshot_seconds=None)
         for seed, position in ((0, -1), (1, 1)):
             models = learn(directory, seed)
-            driver.schedule_due(models, 20)
+            driver.start_due_work(models, 20)
             written(pool)
             assert models[0].last_snapshot.position == position
 
@@ -114,12 +114,12 @@ def test_one_at_a_time_and_one_that_could_not_be_written_is_told_and_tried_again
         models = learn(directory, 0)
         with monkeypatch.context() as patched:
             patched.setattr(driver_module, "snapshot", broken)
-            driver.schedule_due(models, 20)
-            assert driver.next_due(models) == math.inf
+            driver.start_due_work(models, 20)
+            assert driver.next_due_time(models) == math.inf
             go_on.set()
             assert ended.wait(20)
             with pytest.raises(OSError, match="Input"):
-                driver.write_snapshots([(model, model.freeze()) for model in models])
-        assert driver.next_due(models) <= time.monotonic() + 60
-        driver.finish(models)
+                driver.snapshot_and_trim_log([(model, model.freeze()) for model in models])
+        assert driver.next_due_time(models) <= time.monotonic() + 60
+        driver.publish_and_snapshot_all(models)
         assert models[0].last_snapshot.position == 0

@@ -11,7 +11,7 @@ from stream_dr.running.jobs import Job, Jobs
 
 
 def test_of_ended_jobs_the_last_are_kept() -> None:
-    jobs, m, go_on = Jobs(most=3), SimpleNamespace(name="m"), threading.Event()
+    jobs, m, go_on = Jobs(max_jobs=3), SimpleNamespace(name="m"), threading.Event()
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
         waiting = jobs.start("refine", m, one, lambda _: bool(go_on.wait()) and None)
         ended = [jobs.start("snapshot", m, other, lambda _: None) for _ in range(3)]
@@ -33,12 +33,12 @@ def test_one_at_a_time() -> None:
         order.append(job)
 
     with ThreadPoolExecutor(3) as pool:
-        first = jobs.start("refine", m, pool, work, exclusive=True)
-        assert jobs.start("refine", m, pool, work, exclusive=True) is first
-        other = jobs.start("refine", n, pool, work, exclusive=True)
+        first = jobs.start("refine", m, pool, work, reuse_running=True)
+        assert jobs.start("refine", m, pool, work, reuse_running=True) is first
+        other = jobs.start("refine", n, pool, work, reuse_running=True)
         jobs.cancel(m)
         assert (first.cancel_requested, other.cancel_requested) == (True, False)
-        second = jobs.start("refine", m, pool, work, exclusive=True)
+        second = jobs.start("refine", m, pool, work, reuse_running=True)
         assert second is not first
         go_on.set()
         assert second.wait(5.0)

@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
 from stream_dr import LDA, OPLS, Block
-from stream_dr.running.advance import Step, advance
+from stream_dr.running.advance import ParsedEvent, advance
 from stream_dr.running.live_scores import TestThenTrain
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running, RunSettings
@@ -43,7 +43,7 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
                 seen_X.append(block.X)
                 seen_y.append(y)
             previous = y
-            step = Step(position, block)
+            step = ParsedEvent(position, block)
             tests.test([model], [step])
             advance(model, step, directory)
             model.publish(model.freeze())
@@ -72,15 +72,15 @@ def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Pat
         put(directory, *blocks)
         model = directory.model("opls")
         for position, block in enumerate(blocks):
-            tests.test([model], [Step(position, block)])
-            advance(model, Step(position, block), directory)
+            tests.test([model], [ParsedEvent(position, block)])
+            advance(model, ParsedEvent(position, block), directory)
             model.publish(model.freeze())
     before = tests.scores(model)["tested"]
     labelled = [int((np.diff(block.y.indptr) > 0).sum()) for block in blocks]
     assert before == sum(
         labelled[2:]
     )  # the first is learned before there is a version, the second has no means before it
-    tests.test([model], [Step(6, removal={5: None, 3: [0, 1]})])
+    tests.test([model], [ParsedEvent(6, removal={5: None, 3: [0, 1]})])
     gone = labelled[5] + int((np.diff(blocks[3].y.indptr)[:2] > 0).sum())
     assert tests.scores(model)["tested"] == before - gone
 
@@ -121,11 +121,11 @@ def test_a_replay_tests_by_solutions_of_its_own_and_scores_outlive_the_process(t
 
 def test_the_first_event_of_a_replay_is_tested_by_halves(tmp_path: Path) -> None:
     block = dense(1, rows=300)
-    tests = TestThenTrain(solves=True)
+    tests = TestThenTrain(solve_for_tests=True)
     with opened(tmp_path, lda=("lda", {})) as directory:
         put(directory, block)
         model = directory.model("lda")
-        tests.test([model], [Step(0, block)])
+        tests.test([model], [ParsedEvent(0, block)])
         assert model.rows == 0
     lda = LDA().partial_fit(block.X[::2], block.y.row_labels()[::2])
     y = np.array(block.y.row_labels())
@@ -141,12 +141,12 @@ def test_numbers_as_targets_are_tested_by_least_squares_on_the_components(tmp_pa
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 5))
     Y = X[:, :2] @ rng.normal(size=(2, 2)) + 0.3 * rng.normal(size=(300, 2))
-    tests = TestThenTrain(solves=True)
+    tests = TestThenTrain(solve_for_tests=True)
     with opened(tmp_path, opls=("opls", {})) as directory:
         block = Block(X, continuous_targets(Y))
         put(directory, block)
         model = directory.model("opls")
-        tests.test([model], [Step(0, block)])
+        tests.test([model], [ParsedEvent(0, block)])
     opls = OPLS().partial_fit(X[::2], Y[::2])
     least_squares = LinearRegression().fit(opls.transform(X[::2]), Y[::2])
     scores = tests.scores(model)
@@ -167,9 +167,9 @@ def test_models_are_compared_on_rows_that_all_were_tested_on(tmp_path: Path) -> 
                 directory.add_model("second", "opls", {}, start=4)
                 put(directory, *blocks[4:])
             models = list(directory.models.values())
-            tests.test(models, [Step(position, block)])
+            tests.test(models, [ParsedEvent(position, block)])
             for model in models:
-                advance(model, Step(position, block), directory)
+                advance(model, ParsedEvent(position, block), directory)
                 model.publish(model.freeze())
             tested.append([tests.scores(model).get("tested", 0) for model in models])
     # A new model counts once it was tested on 200 rows. From then on the first model has the same rows.

@@ -55,7 +55,7 @@ def test_what_is_held_for_models_counts_as_unpacked() -> None:
 def test_a_page_of_the_log_ends_where_its_rows_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path) as directory:
         directory.append([compressed() for _ in range(5)])
-        steps = advance.Steps(directory)
+        steps = advance.EventReader(directory)
         assert [[s.position for s in page] for page in steps.pages(-1, 4)] == [[0, 1, 2, 3, 4]]
         monkeypatch.setattr(advance, "PAGE_BYTES", UNPACKED + 1)
         assert [[s.position for s in page] for page in steps.pages(-1, 4)] == [[0, 1], [2, 3], [4]]

@@ -11,14 +11,14 @@ import pytest
 from stream_dr import random_fourier
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import NeedsRefine
-from stream_dr.running.advance import Step, advance
+from stream_dr.running.advance import ParsedEvent, advance
 from tests.support.batches import dense, opened, put
 
 
 def learn(directory: Directory, seed: int, name: str = "m") -> None:
     block = dense(seed, 40)
     (position,) = put(directory, block)
-    advance(directory.model(name), Step(position, block), directory)
+    advance(directory.model(name), ParsedEvent(position, block), directory)
 
 
 @pytest.mark.parametrize("key", ["lda", "pca", "ccipca"])
@@ -71,7 +71,7 @@ def test_unused_versions_are_given_back(tmp_path: Path) -> None:
         model = directory.model("m")
         learn(directory, 0)
         model.publish(model.freeze())
-        model.version_numbers.release()
+        model.version_numbers.release_unused()
     with opened(tmp_path) as directory:
         assert directory.model("m").version_numbers.next == 2
 
@@ -80,14 +80,14 @@ def test_a_refined_projection_stays(tmp_path: Path) -> None:
     with opened(tmp_path, m=("class_means", {})) as directory:
         model = directory.model("m")
         learn(directory, 0)
-        assert model.stale
+        assert model.needs_publishing
         frozen = model.freeze()
         model.solving.error = NeedsRefine("only the diagonal is stored")
         assert model.state == "failed_to_publish"
         model.publish_refined(model.estimator.solve(frozen.state), frozen, 1e-7)
         assert model.state == "live"
         learn(directory, 1)
-        assert not model.stale
+        assert not model.needs_publishing
         assert model.published is not None
         assert (model.published.refined_at, model.published.residual) == (0, 1e-7)
 
@@ -117,7 +117,7 @@ def test_a_state_is_frozen_between_events(tmp_path: Path) -> None:
 
         model.accumulator.add = in_halves
         put(directory, block)
-        learned = pool.submit(advance, model, Step(0, block), directory)
+        learned = pool.submit(advance, model, ParsedEvent(0, block), directory)
         assert half.wait(5.0)
         frozen = pool.submit(model.freeze)
         threading.Timer(0.2, asked.set).start()

@@ -30,7 +30,7 @@ def trained(path: Path, *blocks: object, key: str = "class_means") -> Directory:
     put(directory, *blocks)  # type: ignore[arg-type]
     backfill(directory, [directory.model("m")], directory.position)
     with thread_pool("work", 1) as work:
-        Driver(directory, RunSettings(), work, work).finish(directory.models.values())
+        Driver(directory, RunSettings(), work, work).publish_and_snapshot_all(directory.models.values())
     return directory
 
 

@@ -29,7 +29,7 @@ from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
 from stream_dr.running import driver as driver_module
 from stream_dr.running import ingest, model_thread
-from stream_dr.running.advance import Steps, backfill
+from stream_dr.running.advance import EventReader, backfill
 from stream_dr.running.query import transform
 from stream_dr.running.running import Running, RunSettings
 from tests.support.batches import SMALL, body, dense, draft, opened, put
@@ -58,7 +58,7 @@ def eventually(true: Callable[[], bool]) -> None:
 def settled(run: Running, position: int) -> None:
     """Every model includes a position, or never will; some never will, and who waits is told so."""
     models = run.directory.models
-    eventually(lambda: all(m.includes(position) or m.blocking_reason(position) for m in models.values()))
+    eventually(lambda: all(m.is_up_to_date_to(position) or m.blocking_reason(position) for m in models.values()))
     assert not run.wait_until_all_include(position, WAIT)
 
 
@@ -153,18 +153,18 @@ def test_wait_applied_means_learned_and_published(tmp_path: Path) -> None:
 def test_who_gave_up_waiting_makes_no_model_hurry(tmp_path: Path) -> None:
     with running(tmp_path, publish=ON_DEMAND) as run:
         model, _ = run.add_model("cm", "class_means", {})
-        given_up, kept = run.applied(1), run.applied(0)
+        given_up, kept = run.future_until_all_include(1), run.future_until_all_include(0)
         given_up.cancel()
         run.submit(draft(dense(0))).result(WAIT)
         kept.result(WAIT)
         run.submit(draft(dense(1))).result(WAIT)
         eventually(lambda: model.position == 1)
         assert_stays(lambda: model.published is not None and model.published.position == 0, 0.2)
-        assert run.applied(1).result(WAIT) is None
-        left = run.applied(99)
+        assert run.future_until_all_include(1).result(WAIT) is None
+        left = run.future_until_all_include(99)
     assert left.cancelled()
-    assert run.applied(99).cancelled()
-    assert run.applied(1).result(0) is None
+    assert run.future_until_all_include(99).cancelled()
+    assert run.future_until_all_include(1).result(0) is None
 
 
 def test_on_demand_publishes_nothing_by_itself(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_after_a_stop_nothing_is_taken(tmp_path: Path) -> None:
         pass
     with pytest.raises(errors.ShuttingDown):
         run.submit(draft(dense(0)))
-    assert run.ready() is not None
+    assert run.refusal_reason() is not None
 
 
 def test_a_stop_in_no_time_leaves_the_rest_for_the_next_start(tmp_path: Path) -> None:
@@ -710,7 +710,7 @@ def test_a_snapshot_that_overtakes_a_demand_leaves_what_was_published(tmp_path: 
         def overtaken(state: Any) -> Any:
             run.submit(draft(dense(2))).result(WAIT)
             eventually(lambda: model.position == 2)
-            run._models.driver.write_snapshots([(model, model.freeze())])
+            run._models.driver.snapshot_and_trim_log([(model, model.freeze())])
             return solve(state)
 
         model.estimator.solve = overtaken
@@ -733,7 +733,7 @@ def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_time(tmp_pat
         run.submit(draft(dense(1))).result(WAIT)
         eventually(lambda: model.last_snapshot.position == 1)
         assert run.wait_until_all_include(1, WAIT)
-        eventually(lambda: model.is_snapshotted)
+        eventually(lambda: model.snapshot_has_published)
         assert model.published_version == 2
 
 
@@ -831,7 +831,7 @@ def test_the_jobs_of_a_removed_model_are_cancelled(tmp_path: Path, monkeypatch: 
             begun.set()
             go_on.wait(WAIT)
 
-        monkeypatch.setattr(run, "_refine", slow)
+        monkeypatch.setattr(run, "_refine_and_snapshot", slow)
         job = run.refine("m")
         assert run.refine("m") is job
         assert begun.wait(WAIT)
@@ -846,13 +846,13 @@ def test_a_model_is_snapshotted_on_its_way_and_once_it_is_there(
 ) -> None:
     """Though no row comes meanwhile, nor after."""
     monkeypatch.setattr(model_thread, "PAGE", 5)
-    monkeypatch.setattr(Steps.read, "__defaults__", (5,))
+    monkeypatch.setattr(EventReader.read, "__defaults__", (5,))
     with opened(tmp_path) as directory:
         put(directory, *(dense(seed) for seed in range(40)))
     with running(tmp_path, snapshot_rows=20, snapshot_seconds=None) as run:
         seen = []
         run.listen(lambda told: seen.append(told) if told["event"] == "snapshot" else None)
-        monkeypatch.setattr(driver_module, "SNAPSHOT_SHARE", 0)
+        monkeypatch.setattr(driver_module, "SNAPSHOT_PAUSE_FACTOR", 0)
         model, _ = run.add_model("late", "class_means", {})
         eventually(lambda: model.last_snapshot.position == 39)
         assert model.status == "live"

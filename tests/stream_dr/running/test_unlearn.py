@@ -180,7 +180,7 @@ def test_a_new_recurrence_reads_the_log_once_however_much_was_unlearned(
             unlearn(directory, (), (f"{seed}-3", f"{seed // 2}-4") if seed % 2 == 0 else (f"{seed // 2}-5",))
         model, _ = directory.add_model("m", key, {})
         decoded, rebuilds = rows_decoded(monkeypatch), Counted()
-        backfill(directory, [model], directory.position, rebuild=rebuilds)
+        backfill(directory, [model], directory.position, continue_rebuild=rebuilds)
         assert (model.failure, rebuilds.events, sum(decoded)) == (None, 0, 30 * 20)
         assert state_sha256(model.accumulator.freeze()) == rebuilt(directory, key)
 
@@ -195,7 +195,7 @@ def test_one_rebuild_covers_all_that_was_unlearned_before_it(tmp_path: Path, key
             unlearn(directory, (), (f"{seed}-1",))
             put(directory, named(10 + seed))
         rebuilds = Counted()
-        backfill(directory, [model], directory.position, rebuild=rebuilds)
+        backfill(directory, [model], directory.position, continue_rebuild=rebuilds)
         assert rebuilds.events == 5
         assert state_sha256(model.accumulator.freeze()) == rebuilt(directory, key)
 
@@ -216,7 +216,7 @@ def test_what_is_unlearned_during_a_rebuild_takes_one_more(tmp_path: Path, key: 
         unlearn(directory, (0,))
         rebuilds = Counted(meanwhile)
         for _ in range(2):
-            backfill(directory, [model], directory.position, rebuild=rebuilds)
+            backfill(directory, [model], directory.position, continue_rebuild=rebuilds)
         assert (model.failure, rebuilds.events) == (None, 4 + 3)
         assert state_sha256(model.accumulator.freeze()) == rebuilt(directory, key)
 
@@ -236,7 +236,7 @@ def test_a_snapshot_on_the_way_says_what_is_left_out_of_it(tmp_path: Path, key: 
         model, rebuilds = directory.model("m"), Counted()
         assert model.position == stop
         put(directory, named(7))
-        backfill(directory, [model], directory.position, rebuild=rebuilds)
+        backfill(directory, [model], directory.position, continue_rebuild=rebuilds)
         assert rebuilds.events == 6  # for what came after the snapshot, and not for what it leaves out
         assert state_sha256(model.accumulator.freeze()) == rebuilt(directory, key)
 

@@ -17,7 +17,7 @@ from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Model
 from stream_dr.models.saved import load
-from stream_dr.models.schema import block_for
+from stream_dr.models.schema import drop_unneeded_targets
 from stream_dr.models.snapshot import export_model
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import RunSettings
@@ -83,7 +83,7 @@ def fresh(directory: Directory, model: Model) -> Any:
     estimator = make(model.spec.estimator, model.spec.params)
     accumulator = estimator.accumulator()
     for _, block in directory.history.events():
-        accumulator.add(block_for(estimator, block))
+        accumulator.add(drop_unneeded_targets(estimator, block))
     return estimator, accumulator.freeze()
 
 
@@ -104,7 +104,7 @@ def check(directory: Directory, model: Model) -> None:
         return
     model.try_to_publish(model.freeze())
     assert model.solving.error is None, model.solving.error
-    assert not model.stale
+    assert not model.needs_publishing
     if model.spec.estimator in RESERVOIR or model.published is None:
         return
     estimator, state = fresh(directory, model)
@@ -250,7 +250,7 @@ def check_merged(feature_map: str, first: list[int], second: list[int], folder: 
             model = c.model(key)
             assert model.failure is None, model.failure
             model.try_to_publish(model.freeze())
-            assert (model.solving.error, model.stale) == (None, False)
+            assert (model.solving.error, model.needs_publishing) == (None, False)
             if model.published is not None:
                 compare(model.published.projection, models[key], [a, b, c])
 
@@ -261,7 +261,7 @@ def compare(projection: Any, spec: tuple[str, dict[str, Any]], directories: list
     accumulator = estimator.accumulator()
     blocks = [block for directory in directories for _, block in directory.history.events()]
     for block in blocks:
-        accumulator.add(block_for(estimator, block))
+        accumulator.add(drop_unneeded_targets(estimator, block))
     alone = estimator.solve(accumulator.freeze())
     ours, theirs = (z @ z.T for z in (np.vstack([p.apply(b.X) for b in blocks]) for p in (projection, alone)))
     assert np.abs(ours - theirs).max(initial=0.0) <= 1e-9 * max(1.0, np.abs(theirs).max(initial=0.0)), spec

@@ -82,7 +82,7 @@ def test_folds_are_filled_evenly():
 TABLE = pa.table({"age": [20.0, 30.5, None, 41.0] * 25, "sex": ["f", "m", None, "f"] * 25, "n": list(range(100))})
 
 
-def fold_rows(*batches, target="class"):
+def count_rows_in_folds(*batches, target="class"):
     model = LDA(folds=3, feature_map=table())
     for batch, y in batches:
         model.partial_fit(batch, y)
@@ -91,12 +91,12 @@ def fold_rows(*batches, target="class"):
 
 def test_folds_of_tables_do_not_depend_on_batches_and_order():
     y = ["a", "b"] * 50
-    whole = fold_rows((TABLE, y))
+    whole = count_rows_in_folds((TABLE, y))
     assert whole.sum() == 100
     assert (whole > 0).all()
-    parts = fold_rows((TABLE.slice(0, 30), y[:30]), (TABLE.slice(30), y[30:]))
+    parts = count_rows_in_folds((TABLE.slice(0, 30), y[:30]), (TABLE.slice(30), y[30:]))
     assert (whole == parts).all()
-    turned = fold_rows((TABLE.select(["n", "age", "sex"]), y))
+    turned = count_rows_in_folds((TABLE.select(["n", "age", "sex"]), y))
     assert (whole == turned).all()
 
 
