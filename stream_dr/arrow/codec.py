@@ -1,4 +1,6 @@
-"""Codec: convert bytes to Arrow record batches and to a Block, and back.
+"""Convert bytes to Arrow record batches and Blocks, and back.
+
+A Block has the rows of one batch with their targets, weights and ids.
 
 `read_arrow` checks bytes in this order, before they are used:
 
@@ -25,11 +27,12 @@ column raises an error, which names the column. Lists of integers are cast to fl
 
 Payloads from the network, events of the log and batches of a shard have the same format and pass
 the same checks. So each Block has finite values, and the indices of sparse rows are sorted,
-distinct and not negative. If an event has several record batches, they are joined to one Block.
+distinct and not negative. If an event has several record batches, the record batches are joined to
+one Block.
 
-If an event has one record batch, with sorted int32 indices if the rows are sparse, the values are
-not copied. The Block then points into the read-only Arrow buffers. The checks read each number
-once.
+If an event has one record batch, its values are not copied. The Block points into the read-only
+Arrow buffers. For sparse rows, this also requires sorted int32 indices. The checks read each
+number once.
 """
 
 from collections.abc import Sequence
@@ -43,6 +46,7 @@ from stream_dr.arrow.messages import check_footer, check_messages, ipc_stream
 from stream_dr.arrow.rows import (
     EXTRA_COLUMNS,
     MAX_WIDTH,
+    FeatureRows,
     are_plain_rows,
     check_layout,
     dense_rows,
@@ -54,7 +58,7 @@ from stream_dr.arrow.rows import (
 from stream_dr.arrow.sound import BytesLike, check_batches, check_types, first_message_line
 from stream_dr.arrow.target_columns import arrow_from_targets, targets_from_arrow
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
-from stream_dr.rows.block import Block, Ids, Rows, as_weights, check_finite
+from stream_dr.rows.block import Block, Ids, as_weights, check_finite
 from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
@@ -73,7 +77,7 @@ __all__ = [
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
 EventBatches: TypeAlias = Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table
-"""Arrow batches or an Arrow table with all rows of one event."""
+"""Arrow record batches or an Arrow table with all rows of one event of the log."""
 
 
 class Validated(list[pa.RecordBatch]):
@@ -81,10 +85,10 @@ class Validated(list[pa.RecordBatch]):
 
 
 def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
-    """Return the validated record batches of an IPC stream or file.
+    """Return the checked record batches of Arrow data.
 
-    If the stream has no record batch, one batch without rows is returned. Only buffers that are
-    compressed or misaligned are copied.
+    The data are a stream or a file in Arrow's IPC format. If the stream has no record batch, one
+    batch without rows is returned. Only buffers that are compressed or misaligned are copied.
 
     Raises
     ------
@@ -118,17 +122,21 @@ def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
 
 
 def batch_lengths(data: BytesLike) -> tuple[int, ...]:
-    """Return the number of rows of each record batch of an IPC file.
+    """Check an Arrow file and count each record batch's rows.
 
-    The messages and the footer of the file are checked, so that pyarrow can safely read the file
-    by its footer afterwards. Raises the same errors as `read_arrow`.
+    After this check of the messages and the footer, pyarrow can safely read the file by its
+    footer. Returns the number of rows of each record batch, in the order of the footer.
+
+    data: the whole file, in Arrow's IPC file format.
+
+    Raises MalformedInput or SchemaMismatch.
     """
     view = memoryview(data).cast("B")
     return check_footer(view, check_messages(ipc_stream(view)))
 
 
 def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
-    """Return the batches as one uncompressed IPC stream.
+    """Return record batches as one uncompressed Arrow IPC stream.
 
     batches: at least one record batch. All must have the same schema.
     """
@@ -140,11 +148,11 @@ def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
 
 
 def block_from_arrow(batches: EventBatches, n_features: int | None = None, max_features: int | None = None) -> Block:
-    """Return one Block of all rows of one event.
+    """Return all rows of one event as a Block.
 
-    The width of sparse rows is the declared width. It is declared by `n_features` or by the
-    schema's metadata `n_features`. Without a declared width, the width is the largest index + 1,
-    and the Block's `width_stated` is False.
+    An event is an entry of the log. The number of features of sparse rows is declared by the
+    parameter `n_features`, or by the entry "n_features" of the schema's metadata. If neither
+    declares the number, it is the largest index + 1, and the Block's `width_stated` is False.
 
     Raises SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, WidthMismatch, LimitExceeded,
     InvalidTargets, InvalidWeights or MalformedInput.
@@ -154,12 +162,12 @@ def block_from_arrow(batches: EventBatches, n_features: int | None = None, max_f
     batches : record batches or a table
         Rows of the event. All record batches must have the same schema.
     n_features : int or None
-        Width that a setting or a manifest declares.
+        Number of features that a setting or a manifest declares, or None.
     max_features : int or None
-        Maximum width. A wider batch is refused.
+        Maximum number of features. A batch with more features is refused.
     """
     batch = _joined(batches)
-    X, names, sparse, declared_width = _features(batch, n_features, max_features)
+    X, feature_names, width_stated = _features(batch, n_features, max_features)
     _check_width(X.shape[1], max_features)
     check_finite(X)
 
@@ -167,20 +175,17 @@ def block_from_arrow(batches: EventBatches, n_features: int | None = None, max_f
     columns = batch.schema.names
     weights = _weights(batch) if "weight" in columns else None
     ids = _ids(batch) if "id" in columns else None
-    width_stated = not sparse or declared_width is not None
-    return Block(X, y, weights, ids, names, width_stated, checked=True)
+    return Block(X, y, weights, ids, feature_names, width_stated, checked=True)
 
 
-def _features(
-    batch: pa.RecordBatch, n_features: int | None, max_features: int | None
-) -> tuple[Rows, tuple[str, ...] | None, bool, int | None]:
-    """Return the rows of a record batch with their description.
+def _features(batch: pa.RecordBatch, n_features: int | None, max_features: int | None) -> FeatureRows:
+    """Return the feature columns of a record batch as rows.
 
-    n_features: width that a setting or a manifest declares, or None.
-    max_features: maximum width, or None.
+    n_features: number of features that a setting or a manifest declares, or None.
+    max_features: maximum number of features of sparse rows, or None.
 
-    Returns (rows, feature names or None, True if the rows are sparse, declared width or None).
-    Raises WidthMismatch if dense rows do not have the declared width.
+    Raises SchemaMismatch for columns that fit no layout. Raises WidthMismatch if the number of
+    features of dense rows or of a table is not the declared number.
     """
     columns = batch.schema.names
     dense = "features" in columns
@@ -188,10 +193,14 @@ def _features(
     check_layout(columns, dense, sparse)
     declared_width = _declared_width(batch.schema, n_features)
 
-    names = None
     if sparse:
         X = sparse_rows(batch, declared_width, max_features)
-    elif dense:
+        return FeatureRows(X, None, width_stated=declared_width is not None)
+
+    # Without the columns of a layout, each column is a feature. Columns of plain numbers become an
+    # array, and any other columns become a table.
+    names: tuple[str, ...] | None = None
+    if dense:
         X = dense_rows(batch.column("features"))
     elif are_plain_rows(batch):
         X, names = plain_rows(batch)
@@ -199,20 +208,21 @@ def _features(
         X = raw_from_arrow(batch, EXTRA_COLUMNS)
         names = X.names
 
-    if not sparse and declared_width is not None and X.shape[1] != declared_width:
+    if declared_width is not None and X.shape[1] != declared_width:
         raise WidthMismatch(
             f"the batch has {X.shape[1]} features; {declared_width} are stated. Send {declared_width}.",
             n_features=declared_width,
         )
-    return X, names, sparse, declared_width
+    return FeatureRows(X, names, width_stated=True)
 
 
 def arrow_from_block(block: Block) -> pa.RecordBatch:
     """Return a Block as a record batch.
 
-    `block_from_arrow` returns the same Block for this record batch. Dense rows with feature names
-    are copied into one column for each feature. Other numbers are not copied. The declared width
-    of sparse rows is stored in the schema's metadata `n_features`.
+    `block_from_arrow` converts the record batch back to the same Block. Dense rows with feature
+    names are copied into one column for each feature. Other rows are not copied. If the number
+    of features of sparse rows was declared, it is stored in the entry "n_features" of the schema's
+    metadata.
 
     Raises SchemaMismatch if a feature has a reserved name, such as "label" (see RESERVED).
     """
@@ -233,15 +243,19 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
 
 
 def _joined(batches: EventBatches) -> pa.RecordBatch:
-    """Return one validated record batch with all rows of an event.
+    """Validate the record batches of an event and join them.
 
-    Batches that `read_arrow` has validated are not validated again.
+    Record batches that `read_arrow` has validated are not validated again.
+
+    Raises SchemaMismatch if there is no record batch, or if the record batches have different
+    columns. Raises MalformedInput if a record batch is invalid, or if joining fails.
     """
     if not isinstance(batches, Validated):
         batches = _validated(batches)
     if len(batches) == 1:
         return batches[0]
 
+    # Arrow checks here that all record batches have the same schema.
     try:
         table = pa.Table.from_batches(batches)
     except pa.ArrowException as e:
@@ -256,7 +270,8 @@ def _joined(batches: EventBatches) -> pa.RecordBatch:
 def _validated(batches: EventBatches) -> Sequence[pa.RecordBatch]:
     """Validate record batches that did not come from `read_arrow`.
 
-    Returns a list of at least one record batch.
+    Returns at least one record batch. Raises SchemaMismatch if there is no record batch, or if a
+    column has an unsupported type. Raises MalformedInput if a record batch is invalid.
     """
     if isinstance(batches, pa.Table):
         batches = batches.to_batches() or pa.RecordBatch.from_pylist([], schema=batches.schema)
@@ -271,11 +286,14 @@ def _validated(batches: EventBatches) -> Sequence[pa.RecordBatch]:
 
 
 def _declared_width(schema: pa.Schema, n_features: int | None) -> int | None:
-    """Return the declared width of the rows, or None.
+    """Return the declared number of features, or None.
 
-    n_features: width that a setting or a manifest declares, or None.
+    The entry "n_features" of the schema's metadata may declare the number too.
 
-    Raises WidthMismatch if the schema's metadata declares another width.
+    n_features: number of features that a setting or a manifest declares, or None.
+
+    Raises WidthMismatch if the two numbers differ, and SchemaMismatch if the metadata is no
+    positive integer.
     """
     text = (schema.metadata or {}).get(b"n_features")
     if text is None:
@@ -307,7 +325,7 @@ def _weights(batch: pa.RecordBatch) -> np.ndarray | None:
 
 
 def id_array(ids: Ids) -> pa.Array:
-    """Return ids as an Arrow array of type int64 or string."""
+    """Return ids as an Arrow array of int64 or string."""
     return pa.array(ids, pa.int64() if ids and isinstance(ids[0], int) else pa.string())
 
 

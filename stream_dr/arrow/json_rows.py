@@ -1,6 +1,7 @@
-"""JSON rows: convert a JSON object to a Block, and back.
+"""Convert a JSON object to a Block, and back.
 
-The service accepts these forms:
+A Block has the rows of one batch with their targets, weights and ids. The service accepts these
+forms:
 
     {"rows": [[0.1, 0.2], …], "labels": ["a", …]}                         dense
     {"rows": [{"indices": [3, 17], "values": [0.5, 1.2]}, …],
@@ -45,9 +46,9 @@ from stream_dr.arrow.json_targets import (
     number_array,
     targets_from_json,
 )
-from stream_dr.arrow.rows import MAX_WIDTH, canonical_csr
+from stream_dr.arrow.rows import MAX_WIDTH, FeatureRows, canonical_csr
 from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, LimitExceeded, MalformedInput, SchemaMismatch
-from stream_dr.rows.block import Block, Ids, Rows, as_weights, check_finite
+from stream_dr.rows.block import Block, Ids, as_weights, check_finite
 from stream_dr.rows.table_rows import raw_from_dicts, raw_from_texts
 
 if TYPE_CHECKING:
@@ -56,28 +57,33 @@ if TYPE_CHECKING:
 _KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
 
 MAX_GAPS = 1 << 20
-"""Number of missing values that rows may have.
+"""Number of missing values that the rows of any request may have.
 
-One more missing value is allowed for each value that is present.
+One more missing value is allowed for each value that is present in the request.
 """
 
 COLUMN_OVERHEAD = 64
-"""Memory of a column without rows, in multiples of the memory of one value."""
+"""Memory of a column without rows, in multiples of one value's memory."""
 
 
 def check_gaps(obj: ParsedJson) -> None:
-    """Raise LimitExceeded if rows or targets have too many missing values.
+    """Raise LimitExceeded if too many values are missing.
 
-    A missing value takes no byte in the JSON, but it takes memory in a Block. Costs O(values).
+    The missing values of rows and of targets have separate limits.
+
+    A missing value takes no byte in the JSON text, but it takes memory in a Block. Without this
+    limit, a small request could take gigabytes. Costs O(values).
 
     obj: the parsed JSON object of a request.
     """
     rows = obj.get("rows") if isinstance(obj, dict) else None
     target = obj.get("target") if isinstance(obj, dict) else None
 
+    # Rows that are objects may lack columns.
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse(rows[0]):
         _check_gap_count(len(rows), len(set(chain.from_iterable(rows))), sum(map(len, rows)), "columns")
 
+    # A row may have no target.
     if isinstance(target, list):
         width = max((len(v) for v in target if isinstance(v, list)), default=1)
         present = sum(len(v) if isinstance(v, list) else v is not None for v in target)
@@ -85,12 +91,18 @@ def check_gaps(obj: ParsedJson) -> None:
 
 
 def _check_gap_count(rows: int, columns: int, present: int, noun: str) -> None:
+    """Raise LimitExceeded for too many missing values of a table.
+
+    rows, columns: number of rows and of columns of the table.
+    present: number of values that are not missing.
+    noun: word for the columns in the error message.
+    """
     needed = (rows + COLUMN_OVERHEAD) * columns
     limit = 2 * present + MAX_GAPS
     if needed > limit:
         raise LimitExceeded(
-            f"{rows} rows of {columns} {noun} take the room of {needed} values, and {present} are given; room for {limit} "
-            "is made of so many. Give every row the same ones, or send fewer rows a request.",
+            f"{rows} rows of {columns} {noun} take the room of {needed} values, and {present} are given; "
+            f"room for {limit} is made of so many. Give every row the same ones, or send fewer rows a request.",
             needed=needed,
             limit=limit,
         )
@@ -107,9 +119,9 @@ def block_from_json(obj: ParsedJson, n_features: int | None = None, max_features
     obj : dict, bytes or str
         The parsed object, or its JSON text.
     n_features : int or None
-        Width that a setting declares for sparse rows.
+        Number of features that a setting declares for sparse rows, or None.
     max_features : int or None
-        Maximum width of sparse rows. An index that is not smaller is refused.
+        Maximum number of features of sparse rows. An index that is not smaller is refused.
     """
     if isinstance(obj, bytes | bytearray | memoryview | str):
         obj = _parse(obj)
@@ -119,21 +131,21 @@ def block_from_json(obj: ParsedJson, n_features: int | None = None, max_features
     if unknown is not None:
         raise SchemaMismatch(f"key {unknown!r} is unknown; the keys are {', '.join(_KEYS)}.", column=str(unknown))
 
+    # Convert the rows first. Weights, targets and ids need the number of rows.
     rows = obj["rows"]
     declared_width = _declared_width(obj.get("n_features"), n_features)
-    X, names, sparse = _rows(rows, declared_width, max_features)
+    X, names, width_stated = _rows(rows, declared_width, max_features)
     check_finite(X)
 
     weights = as_weights(_check_weights(obj.get("weights")), len(rows))
     y = targets_from_json(obj, len(rows))
-    width_stated = not sparse or declared_width is not None
     return Block(X, y, weights, _ids(obj.get("ids"), len(rows)), names, width_stated, checked=True)
 
 
 def json_rows(block: Block) -> JsonObject:
-    """Return a Block as an object that can be written as JSON.
+    """Return a Block as a dict that can be written as JSON.
 
-    `block_from_json` returns the same Block for this object, except that float32 values become
+    `block_from_json` converts the dict back to the same Block, except that float32 values become
     float64.
     """
     obj: JsonObject = {}
@@ -170,10 +182,12 @@ def _parse(text: bytes | bytearray | memoryview | str) -> ParsedJson:
 def _declared_width(n_features: ParsedJson, setting: int | None) -> int | None:
     """Return the declared width of sparse rows, or None.
 
-    n_features: value of the object's key "n_features", or None.
-    setting: width that a setting declares, or None.
+    The width is the number of features.
 
-    Raises SchemaMismatch if the two differ or `n_features` is no positive integer.
+    n_features: value of the request's key "n_features", or None if the key is absent.
+    setting: number of features that a setting declares, or None.
+
+    Raises SchemaMismatch if the two numbers differ or `n_features` is no positive integer.
     """
     if n_features is None:
         return setting
@@ -186,19 +200,19 @@ def _declared_width(n_features: ParsedJson, setting: int | None) -> int | None:
     return n_features
 
 
-def _rows(
-    rows: list[ParsedJson], declared_width: int | None, limit: int | None
-) -> tuple[Rows, tuple[str, ...] | None, bool]:
-    """Return the rows in the form that a Block needs.
+def _rows(rows: list[ParsedJson], declared_width: int | None, limit: int | None) -> FeatureRows:
+    """Convert parsed JSON rows to rows of a Block.
 
-    rows: value of the object's key "rows".
-    limit: maximum width of sparse rows, or None.
+    rows: value of the request's key "rows".
+    declared_width: declared number of features of sparse rows, or None.
+    limit: maximum number of features of sparse rows, or None.
 
-    Returns (rows, feature names or None, True if the rows are sparse).
+    Raises InvalidRows, InvalidIndex or SchemaMismatch.
     """
     if not rows:
-        return np.empty((0, declared_width or 0)), None, False
+        return FeatureRows(np.empty((0, declared_width or 0)), None, width_stated=True)
 
+    # All rows must have the same type: list, object or text.
     row_type = type(rows[0])
     odd = next((i for i, row in enumerate(rows) if type(row) is not row_type), None)
     if row_type not in (list, dict, str) or odd is not None:
@@ -208,18 +222,20 @@ def _rows(
             row=i,
         )
 
+    # Lists are dense rows. Texts are a table with one column. Objects are sparse rows, rows of a
+    # table, or dense rows with feature names.
     if row_type is list:
-        return _dense(rows), None, False
+        return FeatureRows(_dense(rows), None, width_stated=True)
     if row_type is str:
-        return raw_from_texts(rows), ("text",), False
+        return FeatureRows(raw_from_texts(rows), ("text",), width_stated=True)
     if _is_sparse(rows[0]):
-        return _sparse(rows, declared_width, limit), None, True
+        return FeatureRows(_sparse(rows, declared_width, limit), None, width_stated=declared_width is not None)
     if any(type(value) not in NUMBER for row in rows for value in row.values()):
         table = raw_from_dicts(rows)
-        return table, table.names, False
+        return FeatureRows(table, table.names, width_stated=True)
 
     names = tuple(rows[0])
-    return _dense(_named(rows, names)), names, False
+    return FeatureRows(_dense(_named(rows, names)), names, width_stated=True)
 
 
 def _is_sparse(row: JsonObject) -> bool:
@@ -239,9 +255,11 @@ def _dense(rows: list[list[ParsedJson]]) -> np.ndarray:
 
 
 def _named(rows: list[JsonObject], names: tuple[str, ...]) -> list[list[ParsedJson]]:
-    """Return the values of each row, in the order of the feature names.
+    """Return each row's values in the order of feature names.
 
-    Raises SchemaMismatch if a row has other names.
+    rows: the rows, each an object with one value for each feature name.
+
+    Raises SchemaMismatch if a row lacks a name or has an additional name.
     """
     known = set(names)
     for i, row in enumerate(rows):
@@ -253,6 +271,7 @@ def _named(rows: list[JsonObject], names: tuple[str, ...]) -> list[list[ParsedJs
 
 
 def _sparse(rows: list[JsonObject], declared_width: int | None, limit: int | None) -> "sp.csr_matrix":
+    # Check the form of every row before numpy reads any value.
     for i, row in enumerate(rows):
         if row.keys() != {"indices", "values"} or not all(isinstance(v, list) for v in row.values()):
             raise InvalidRows(f'row {i} is not {{"indices": […], "values": […]}} as row 0 is.', row=i)
@@ -268,6 +287,7 @@ def _sparse(rows: list[JsonObject], declared_width: int | None, limit: int | Non
                 )
     _check_numbers([row["values"] for row in rows])
 
+    # Join the rows to the three arrays of a CSR matrix.
     indptr = np.cumsum([0, *(len(row["indices"]) for row in rows)]).astype(np.int32)
     indices = np.array(list(chain.from_iterable(row["indices"] for row in rows)), dtype=np.int32)
     values = number_array(list(chain.from_iterable(row["values"] for row in rows)))

@@ -1,4 +1,4 @@
-"""JSON targets: convert the labels or numbers of a JSON object to Targets.
+"""Convert the labels or target numbers of a JSON object to Targets.
 
 Labels are under the key "labels", and numbers to regress on are under the key "target". A JSON
 number may be a label or a measurement, so the key decides.
@@ -25,10 +25,10 @@ NUMBER = {int, float}
 
 
 def targets_from_json(obj: JsonObject, rows: int) -> Targets | None:
-    """Return the Targets of a JSON object, or None if it has no targets.
+    """Return the Targets of a request, or None if absent.
 
-    obj: the parsed object of a request.
-    rows: number of rows in the object.
+    obj: the parsed JSON object of a request.
+    rows: number of rows in the request, which must be the number of targets.
 
     Raises InvalidTargets or SchemaMismatch.
     """
@@ -47,6 +47,14 @@ def targets_from_json(obj: JsonObject, rows: int) -> Targets | None:
 
 
 def _labels(entries: list[ParsedJson]) -> Targets:
+    """Return Targets for parsed JSON labels.
+
+    Each row has one label or a list of labels.
+
+    entries: value of the request's key "labels". An entry of None means a row without target.
+
+    Raises InvalidTargets for labels of different types.
+    """
     types = {type(v) for v in entries if v is not None}
     if list not in types:
         _check_labels(entries)
@@ -61,7 +69,9 @@ def _labels(entries: list[ParsedJson]) -> Targets:
 def _check_labels(labels: list[ParsedJson], absent: type | None = type(None)) -> None:
     """Raise InvalidTargets unless all labels have the same type.
 
-    absent: type of an absent label, which is allowed in addition. None if every entry must be a
+    The type is string, bool or integer. A float without a fraction counts as an integer.
+
+    absent: type of an entry that stands for a row without target. None if every entry must be a
         label.
     """
     # Types are compared and not values, because True, 1 and 1.0 are equal in Python.
@@ -77,9 +87,18 @@ def _check_labels(labels: list[ParsedJson], absent: type | None = type(None)) ->
 
 
 def _numbers(entries: list[ParsedJson]) -> Targets:
+    """Return Targets for parsed JSON numbers.
+
+    Each row has one number or a list of numbers.
+
+    entries: value of the request's key "target". An entry of None means a row without target.
+
+    Raises InvalidTargets for rows of different lengths or an entry that is no number.
+    """
     first = next((v for v in entries if v is not None), None)
     width = len(first) if isinstance(first, list) else 1
 
+    # A row without target has zeros, and is marked in `present` below.
     table = [v if isinstance(v, list) else [v] for v in entries]
     table = [[0.0] * width if v == [None] else v for v in table]
     odd = next((i for i, v in enumerate(table) if len(v) != width or not set(map(type, v)) <= NUMBER), None)
@@ -92,9 +111,9 @@ def _numbers(entries: list[ParsedJson]) -> Targets:
 
 
 def number_array(numbers: list[ParsedJson]) -> np.ndarray:
-    """Return numbers as a float64 array.
+    """Return Python numbers as a float64 array.
 
-    Raises InvalidRows if a number is too large for a double.
+    Raises InvalidRows if an integer is too large for a double.
     """
     try:
         return np.array(numbers, dtype=np.float64)
@@ -103,7 +122,7 @@ def number_array(numbers: list[ParsedJson]) -> np.ndarray:
 
 
 def json_type_name(value: ParsedJson) -> str:
-    """Return the JSON type of a value in words, for error messages."""
+    """Return the JSON type of a value in words."""
     names: dict[type, str] = {
         dict: "an object",
         list: "a list",

@@ -1,24 +1,27 @@
 """Check the messages of an Arrow stream before pyarrow reads any of them.
 
-These things are checked:
+The checks are:
 
 - The stream is complete, up to its end-of-stream marker.
-- Each column has a type that one of the layouts of rows has.
+- Each column has a supported type (`_SUPPORTED`).
 - No dictionary is a delta (an addition to an earlier dictionary).
 - The sum of the unpacked sizes of all buffers is within a limit. Nothing is unpacked before this
   check.
 
-pyarrow alone would not be safe. If a stream is cut between two messages, pyarrow reads it as a
-shorter stream, so a truncated upload would be learned in part. pyarrow joins delta dictionaries
-again for every batch. A few kilobytes of zstd can unpack to gigabytes. A small schema that refers
-to one field or one name thousands of times takes gigabytes too.
+pyarrow alone would not be safe:
+
+- If a stream is cut between two messages, pyarrow reads it as a shorter stream. So a truncated
+  upload would be learned in part.
+- pyarrow joins delta dictionaries again for every record batch.
+- A few kilobytes of zstd can unpack to gigabytes.
+- A small schema that refers to one field or one name thousands of times takes gigabytes.
 
 The metadata of messages is a flatbuffer, which is read by `FlatbufferTable`. pyarrow's own
-MessageReader cannot be used. It copies everything that a message refers to, and shows neither
-buffers nor deltas.
+MessageReader cannot be used, because it copies everything that a message refers to, and shows
+neither buffers nor deltas.
 
-Cost: O(messages + columns of the schema). Of a message's buffers, only the unpacked sizes are
-    read.
+Cost: O(messages + columns of the schema). Of the contents of a buffer, at most
+    its unpacked size is read.
 """
 
 import struct
@@ -38,23 +41,24 @@ MAX_BATCHES = 1_000
 MAX_PARTS = 1 << 17
 """Maximum number of columns and metadata entries of a stream.
 
-A column counts in the schema and again in each record batch. pyarrow takes a few hundred bytes for
-each.
+A column counts in the schema and again in each record batch. pyarrow takes a few hundred bytes of
+memory for each column or entry.
 """
 
 MAX_SMALL_VALUES = 1 << 21
-"""Number of values that a stream may have, in addition to two values for each byte of its buffers.
+"""Number of values that any stream may have.
 
-A null or a boolean takes a bit or nothing in the stream, but eight bytes in memory.
+Two more values are allowed for each byte of the stream's buffers. The limit is needed because a
+null or a boolean takes a bit or nothing in the stream, but eight bytes in memory.
 """
 
 _CONTINUATION = 0xFFFFFFFF
 _MAGIC = b"ARROW1"
-# MessageHeader in Arrow's Message.fbs.
+# Codes of types of messages, from the union MessageHeader in Arrow's Message.fbs.
 _SCHEMA, _DICTIONARY, _RECORD_BATCH = 1, 2, 3
-# Endianness in Arrow's Schema.fbs.
+# Code of this machine's byte order, from the enum Endianness in Arrow's Schema.fbs.
 _NATIVE = 0 if sys.byteorder == "little" else 1
-# Numbers of the types in Arrow's Schema.fbs, from 1.
+# Codes of types of columns, from 1, in the order of the union Type in Arrow's Schema.fbs.
 _Type = IntEnum(
     "_Type",
     "null int float binary string bool decimal date time timestamp interval list struct union fixed_size_binary "
@@ -65,11 +69,23 @@ _LISTS = ("list", "large_list", "fixed_size_list")
 _SUPPORTED = ("null", "int", "float", "bool", "date", "timestamp", "string", "large_string", "string_view", *_LISTS)
 
 
-class FlatbufferTable:
-    """Table of a flatbuffer, the format of Arrow's metadata.
+class _VectorPlace(NamedTuple):
+    """Place of a vector in a flatbuffer.
 
-    In all methods, `field` is the index of a field in the table's definition in Arrow's .fbs
-    files, from 0. A read outside the buffer raises struct.error.
+    offset: offset of the first element in the buffer, in bytes.
+    length: number of elements.
+    """
+
+    offset: int
+    length: int
+
+
+class FlatbufferTable:
+    """Reader of one table of a flatbuffer.
+
+    The metadata of Arrow messages are flatbuffers. A flatbuffer has tables, and a table has
+    fields. In all methods, `field` is the index of a field in the table's definition in Arrow's
+    .fbs files, from 0. A read outside the buffer raises struct.error.
 
     buffer: bytes of the flatbuffer.
     at: offset of the table in the buffer.
@@ -89,7 +105,9 @@ class FlatbufferTable:
         return cls(buffer, struct.unpack_from("<I", buffer, 0)[0])
 
     def number(self, field: int, code: str) -> int:
-        """Return the number in a field, 0 if the field is absent.
+        """Return the number in a field.
+
+        If the field is absent, 0 is returned.
 
         code: format of the number for `struct.unpack`, such as "<q".
         """
@@ -97,29 +115,38 @@ class FlatbufferTable:
         return int(struct.unpack_from(code, self._buffer, at)[0]) if at else 0
 
     def table(self, field: int) -> "FlatbufferTable | None":
-        """Return the table in a field, or None if the field is absent."""
+        """Return the table in a field.
+
+        If the field is absent, None is returned.
+        """
         at = self._field(field)
         return FlatbufferTable(self._buffer, self._follow(at)) if at else None
 
     def tables(self, field: int) -> Iterator["FlatbufferTable"]:
         """Yield the tables of the vector in a field.
 
-        A hostile vector may refer to one table several times.
+        A hostile vector may refer to one table several times. The table is then yielded several
+        times.
         """
         at, count = self._vector(field)
         for place in range(at, at + 4 * count, 4):
             yield FlatbufferTable(self._buffer, self._follow(place))
 
     def text(self, field: int) -> memoryview:
-        """Return the bytes of the string in a field, which are empty if the field is absent."""
+        """Return the bytes of the string in a field.
+
+        If the field is absent, no bytes are returned.
+        """
         at, count = self._vector(field)
         return self._buffer[at : at + count]
 
     def structs(self, field: int, words: int) -> np.ndarray:
-        """Return the vector of structs in a field, as int64 (number of structs, words).
+        """Return the vector of structs in a field as int64.
 
-        words: size of a struct in words of 8 bytes. If a word has several smaller numbers, they
-            are not separated.
+        The array has the shape (number of structs, words).
+
+        words: size of a struct in words of 8 bytes. Smaller numbers within a word are not
+            separated.
         """
         at, count = self._vector(field)
         if at + 8 * words * count > len(self._buffer):
@@ -127,6 +154,10 @@ class FlatbufferTable:
         return np.frombuffer(self._buffer, "<i8", words * count, at if count else 0).reshape(count, words)
 
     def _field(self, field: int) -> int:
+        """Return the offset of a field's value in the buffer.
+
+        If the field is absent, 0 is returned.
+        """
         entry = 4 + 2 * field
         if entry + 2 > self._size:
             return 0
@@ -134,18 +165,24 @@ class FlatbufferTable:
         return self._same_store + offset if offset else 0
 
     def _follow(self, at: int) -> int:
+        """Return the offset to which a reference points.
+
+        at: offset of the reference. The two offsets count bytes from the start of the buffer.
+        """
         return at + int(struct.unpack_from("<I", self._buffer, at)[0])
 
-    def _vector(self, field: int) -> tuple[int, int]:
-        """Return the offset of the first element of a field's vector, and its length.
+    def _vector(self, field: int) -> _VectorPlace:
+        """Return the place of the vector in a field.
 
-        Both are 0 if the field is absent.
+        Offset and length are 0 if the field is absent.
         """
         at = self._field(field)
         if not at:
-            return 0, 0
+            return _VectorPlace(0, 0)
+
+        # A vector starts with its length.
         at = self._follow(at)
-        return at + 4, int(struct.unpack_from("<I", self._buffer, at)[0])
+        return _VectorPlace(at + 4, int(struct.unpack_from("<I", self._buffer, at)[0]))
 
 
 class Message(NamedTuple):
@@ -156,7 +193,7 @@ class Message(NamedTuple):
     begin : int
         Offset of the message in the stream, in bytes.
     kind : int
-        _SCHEMA, _DICTIONARY or _RECORD_BATCH.
+        Type of the message: _SCHEMA, _DICTIONARY or _RECORD_BATCH.
     header : FlatbufferTable
         Metadata of the schema, dictionary or record batch.
     root : FlatbufferTable
@@ -176,9 +213,12 @@ class Message(NamedTuple):
 
 
 def ipc_stream(view: memoryview) -> memoryview:
-    """Return the bytes without the header and footer of the Arrow file format.
+    """Return the Arrow stream of an Arrow file or stream.
 
-    What remains is an Arrow IPC stream. Bytes that are already a stream are returned unchanged.
+    An Arrow file is an Arrow stream between a header and a footer. Bytes that are already a stream
+    are returned unchanged.
+
+    view: bytes of an Arrow file or an Arrow stream.
 
     Raises MalformedInput if the footer of a file is damaged.
     """
@@ -188,7 +228,7 @@ def ipc_stream(view: memoryview) -> memoryview:
 def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Message]:
     """Check the messages of an Arrow stream and return them.
 
-    The first message is the schema.
+    The first message is the schema. Dictionaries and record batches follow.
 
     Parameters
     ----------
@@ -196,17 +236,17 @@ def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Messa
         The stream, which must end with an end-of-stream marker.
     max_bytes : int or None
         Limit on the number of unpacked bytes. Each value counts as at least four bytes.
-        Dictionaries count again for each record batch after the first. If this limit is given, the
-        limits MAX_BATCHES (record batches), MAX_PARTS (columns and metadata entries) and
-        MAX_SMALL_VALUES (nulls and booleans) apply as well. None means no limits, for files that
-        are trusted.
+        Dictionaries count again for each record batch after the first. If `max_bytes` is not None,
+        the limits MAX_BATCHES, MAX_PARTS and MAX_SMALL_VALUES of this module apply too. None
+        means no limits, for trusted files.
 
     Raises
     ------
     MalformedInput
         The stream is truncated or damaged.
     SchemaMismatch
-        A column has a type that none of the layouts of rows has, or a dictionary is a delta.
+        A column has an unsupported type, or a dictionary is a delta (an addition to an earlier
+        dictionary).
     LimitExceeded
         The stream exceeds a limit.
     """
@@ -232,25 +272,29 @@ def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Messa
 def check_footer(view: memoryview, messages: list[Message]) -> tuple[int, ...]:
     """Check the footer of an Arrow file.
 
-    view: bytes of the file.
-    messages: messages of the stream in the file.
+    Returns the number of rows of each record batch, in the order of the footer's list.
 
-    Returns the number of rows of each record batch, in the footer's order. Raises MalformedInput
-    if the footer lists other messages than the stream has. Raises the errors of `check_messages`
-    for the schema in the footer.
+    view: bytes of the file.
+    messages: messages of the stream in the file, from `check_messages`.
+
+    Raises MalformedInput if the footer is damaged, or if it does not list exactly the stream's
+    record batches and dictionaries. Raises SchemaMismatch if a column in the footer's schema has
+    an unsupported type.
     """
     begin = _footer(view)
     checker = _MessageChecker(None)
+    # Offsets are compared 8 bytes after the start of a message, behind its marker and length.
     expected_dictionaries = [m.begin + 8 for m in messages if m.kind == _DICTIONARY]
     rows = {m.begin + 8: m.header.number(0, "<q") for m in messages if m.kind == _RECORD_BATCH}
 
+    # Read the footer's schema and its lists of dictionaries and record batches.
     try:
         footer = FlatbufferTable.root(view[begin:-10])
         checker.metadata_bytes = len(view) - 10 - begin
         checker.count_metadata(footer, 4)
-        schema = footer.table(1)
-        if schema is not None:
-            checker.schema(schema)
+        footer_schema = footer.table(1)
+        if footer_schema is not None:
+            checker.schema(footer_schema)
         dictionaries, batches = (footer.structs(field, 3)[:, 0].tolist() for field in (2, 3))
     except struct.error as e:
         raise MalformedInput("the footer of the Arrow file is damaged; write it anew.") from e
@@ -274,9 +318,10 @@ def _footer(view: memoryview) -> int:
 
 
 def _messages(view: memoryview) -> Iterator[Message]:
-    """Yield each message of a stream, up to the end-of-stream marker.
+    """Yield the messages of an Arrow stream.
 
-    Raises struct.error or MalformedInput if the stream is truncated.
+    The stream ends at its end-of-stream marker. Raises struct.error or MalformedInput if the
+    stream is truncated.
     """
     at = 0
     while True:
@@ -305,11 +350,12 @@ def _messages(view: memoryview) -> Iterator[Message]:
 
 
 class _MessageChecker:
-    """Checker of an Arrow stream's messages for limits and supported types.
+    """Checker of the messages of one Arrow stream.
 
-    It adds up sizes and counts over all messages, and compares these totals with the limits.
+    The checker raises an error for an unsupported type of column. It also adds up sizes and counts
+    over all messages, and compares the totals with the limits after each message.
 
-    max_bytes: limit on the number of unpacked bytes. None disables this limit and all others.
+    max_bytes: limit on the number of unpacked bytes. None disables all limits.
 
     The attribute `metadata_bytes` is the number of bytes of all metadata so far.
     """
@@ -328,26 +374,32 @@ class _MessageChecker:
         self._dictionaries: dict[int, int] = {}
 
     def check_message(self, message: Message) -> None:
-        """Check the next message of the stream and update the totals."""
+        """Check the stream's next message and update the totals.
+
+        Raises MalformedInput, SchemaMismatch or LimitExceeded.
+        """
         header = message.header
         size = 0
         self.metadata_bytes += message.size
         self.count_metadata(message.root, 4)
+
+        # Compute the number of bytes that pyarrow takes to unpack the message.
         if message.kind == _SCHEMA:
             self.schema(header)
         elif message.kind == _DICTIONARY:
-            number, rows = header.number(0, "<q"), header.table(1)
+            dictionary_id, rows = header.number(0, "<q"), header.table(1)
             if header.number(2, "<B"):
-                name = self._column_of_dictionary.get(number, "")
+                name = self._column_of_dictionary.get(dictionary_id, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
-            self._dictionaries[number] = size = 0 if rows is None else self._unpacked_size(rows, message.body)
+            self._dictionaries[dictionary_id] = size = 0 if rows is None else self._unpacked_size(rows, message.body)
         else:
             size = self._unpacked_size(header, message.body)
-            # For each batch after the first, pyarrow joins the dictionaries again.
-            # So their bytes are added to the size of each such batch.
+            # pyarrow joins the dictionaries again for each record batch after the first.
+            # So the bytes of all dictionaries are added to the size of these record batches.
             size += sum(self._dictionaries.values()) if self._batches else 0
             self._batches += 1
 
+        # Add the message to the totals, and compare the totals with the limits.
         self._messages += 1
         self._check_bound(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
         self._bytes += size
@@ -364,9 +416,11 @@ class _MessageChecker:
             self._field(field)
 
     def count_metadata(self, table: FlatbufferTable, field: int) -> bool:
-        """Count the (key, value) metadata entries in a field of a table.
+        """Count the metadata entries in a field of a table.
 
-        Returns True if one of them names an Arrow extension type.
+        A metadata entry is a (key, value) pair of strings.
+
+        Returns True if one of the entries names an Arrow extension type.
         """
         extended = False
         for entry in table.tables(field):
@@ -376,12 +430,14 @@ class _MessageChecker:
         return extended
 
     def _field(self, field: FlatbufferTable, column: str | None = None) -> None:
-        """Check a field of a schema and the fields nested in it.
+        """Check a field of a schema and its nested fields.
 
-        column: name of the column that contains the nested field, or None if `field` is itself a
-            column.
+        A field is a column, or describes the elements of a column of lists.
 
-        Raises SchemaMismatch if columns of rows cannot have the field's type.
+        field: metadata of the field.
+        column: name of the column that `field` is nested in. None if `field` is itself a column.
+
+        Raises SchemaMismatch if the field's type is not supported.
         """
         self._count_parts(1, len(field.text(0)))
         name = _utf8(field.text(0))
@@ -392,11 +448,13 @@ class _MessageChecker:
         if self.count_metadata(field, 6):
             kind = "of an extension type"
 
-        # A supported type has at most one nested field. Two are read to notice a type with more.
+        # A supported type has at most one nested field. Two fields are read, so that a type with
+        # more nested fields is noticed.
         inner = list(islice(field.tables(5), 2))
         if kind not in _SUPPORTED or len(inner) != (kind in _LISTS) or (nested and inner):
             raise unsupported_type(column, f"of lists of {kind}" if nested else kind)
 
+        # Note the column of a dictionary, for the error messages of `check_message`.
         encoding = field.table(4)
         if encoding is not None:
             self._column_of_dictionary[encoding.number(0, "<q")] = column
@@ -404,18 +462,21 @@ class _MessageChecker:
             self._field(child, column)
 
     def _count_parts(self, parts: int, text_bytes: int) -> None:
-        """Add columns or metadata entries to the totals, and check the totals.
+        """Add columns or metadata entries to the checked totals.
 
-        parts: number of columns or entries.
-        text_bytes: number of bytes of their names and values.
+        parts: number of columns or entries to add.
+        text_bytes: number of bytes of all names and values of these columns or entries.
+
+        Raises LimitExceeded if there are more than MAX_PARTS. Raises MalformedInput if the
+        metadata has fewer bytes than these columns and entries need.
         """
         self._parts += parts
         self._check_bound(
             self._parts, MAX_PARTS, "columns, counted in each record batch, and entries of metadata; send fewer"
         )
         # Each column or metadata entry takes at least 16 bytes and the bytes of its texts.
-        # If the sum of these sizes is larger than the metadata that was received, the metadata
-        # refers to some entries several times.
+        # If the sum of these sizes exceeds the size of the metadata, the metadata refers to some
+        # columns or entries several times.
         self._text_bytes += 16 * parts + text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
@@ -423,16 +484,21 @@ class _MessageChecker:
     def _unpacked_size(self, rows: FlatbufferTable, body: memoryview) -> int:
         """Return the unpacked size of a message's buffers, in bytes.
 
-        Each value counts as at least four bytes. Some values, such as nulls and booleans, take
-        less in the stream than in memory.
+        Each value counts as at least four bytes, because nulls and booleans take less in the
+        stream than in memory. The values and the bytes are also added to the totals.
 
-        rows: metadata of the message, which is a record batch or the values of a dictionary.
-        body: the buffers.
+        rows: metadata of a record batch. The values of a dictionary are a record batch too.
+        body: the buffers of the message.
+
+        Raises MalformedInput if a buffer lies outside `body` or a size is negative.
         """
+        # nodes: number of values of each column. buffers: offset and length of each buffer.
         nodes = rows.structs(1, 2)[:, 0].tolist()
         buffers = rows.structs(2, 2).tolist()
         self._count_parts(len(nodes), 0)
 
+        # A compressed buffer starts with its unpacked size. If the size is −1, this buffer is not
+        # compressed.
         packed = rows.table(3) is not None
         total = 0
         if min(nodes, default=0) < 0:
@@ -443,7 +509,6 @@ class _MessageChecker:
             size: int = struct.unpack_from("<q", body, offset)[0] if packed and length >= 8 else length
             if size < -1:
                 raise MalformedInput("a compressed buffer states a negative size; write the stream anew.")
-            # The size −1 means that this buffer is not compressed.
             total += length if size == -1 else size
 
         values: int = sum(nodes)
@@ -452,7 +517,9 @@ class _MessageChecker:
         return max(total, 4 * values)
 
     def _check_bound(self, count: int, limit: int | None, description: str) -> None:
-        """Raise LimitExceeded if a count exceeds a limit and limits apply.
+        """Raise LimitExceeded if a count exceeds a limit.
+
+        Nothing is checked if `limit` is None, or if the checker has no `max_bytes`.
 
         description: end of the error message, which names what was counted.
         """
@@ -461,6 +528,10 @@ class _MessageChecker:
 
 
 def _utf8(text: memoryview) -> str:
+    """Return the name of a column from its bytes.
+
+    Raises MalformedInput if the bytes are not UTF-8.
+    """
     try:
         return str(text, "utf8")
     except UnicodeDecodeError as e:
@@ -468,12 +539,12 @@ def _utf8(text: memoryview) -> str:
 
 
 def unsupported_type(column: str, kind: object) -> SchemaMismatch:
-    """Return the error for a column whose type none of the layouts of rows has.
+    """Return the error for a column with an unsupported type.
 
     kind: the type, in words or as Arrow prints it.
     """
     return SchemaMismatch(
-        f"column {column} is {kind}, which is not taken; send numbers, strings, bools, dates, timestamps, lists of these, "
-        "or dictionaries of labels.",
+        f"column {column} is {kind}, which is not taken; "
+        "send numbers, strings, bools, dates, timestamps, lists of these, or dictionaries of labels.",
         column=column,
     )

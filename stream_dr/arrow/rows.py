@@ -1,6 +1,8 @@
 """Convert the feature columns of a record batch to rows of a Block, and back.
 
-There are three numeric layouts:
+A Block has the rows of one batch with their targets, weights and ids.
+
+There are three numeric layouts of the feature columns:
 
 - dense: one column `features`, with a list of numbers for each row,
 - sparse: the columns `indices` and `values`, with a list for each row,
@@ -8,24 +10,24 @@ There are three numeric layouts:
 
 Each error message names its column.
 
-The sparse layout is one CSR matrix. So the lists `indices` and `values` of a row must have equal
+Sparse rows become one CSR matrix. So the lists `indices` and `values` of a row must have equal
 lengths. If a column is a slice of a longer array, its offsets need not start at 0, and values
-outside the slice are not checked. Nulls are refused, because Arrow's buffer may have 0.0 for a
-null.
+outside the slice are not checked. Nulls are refused, because an Arrow buffer may have 0.0 in the
+place of a null.
 
 Cost: the columns of dense rows with names are copied once into a C-ordered array. Other numbers
 are copied only if a Block needs another type or order.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from stream_dr.arrow.target_columns import TARGET_COLUMNS, first_null, is_list, offsets_of
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
-from stream_dr.rows.block import Block
+from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.table_rows import arrow_from_raw, is_number_or_boolean_type, view_of_numbers
 
 if TYPE_CHECKING:
@@ -35,15 +37,28 @@ EXTRA_COLUMNS = (*TARGET_COLUMNS, "weight", "id")
 """Names of columns that a batch may have in addition to its features."""
 
 RESERVED = ("features", "indices", "values", *EXTRA_COLUMNS)
-"""Names that no feature may have, because they are names of other columns."""
+"""Names that no feature may have, because a layout of rows uses them for its own columns."""
 
 # The indices of a CSR matrix are int32.
 MAX_WIDTH = 2**31 - 1
 """Maximum number of columns of sparse rows."""
 
 
+class FeatureRows(NamedTuple):
+    """Rows of a batch, without their targets, weights and ids.
+
+    X: the rows as an array, a CSR matrix or a table.
+    names: name of each feature, or None if the features have no names.
+    width_stated: False for sparse rows whose number of columns is only the largest index + 1.
+    """
+
+    X: Rows
+    names: tuple[str, ...] | None
+    width_stated: bool
+
+
 def is_layout(names: Sequence[str]) -> bool:
-    """Return True if the column names are those of dense or sparse rows.
+    """Return True for column names of dense or sparse rows.
 
     Dense rows have the column `features`. Sparse rows have the columns `indices` and `values`.
     """
@@ -53,10 +68,11 @@ def is_layout(names: Sequence[str]) -> bool:
 def check_layout(names: list[str], dense: bool, sparse: bool) -> None:
     """Raise SchemaMismatch unless the columns fit one layout of rows.
 
-    It is raised in three cases:
+    The error is raised in three cases:
 
     - Two columns have the same name.
-    - The rows are dense or sparse, and the batch has a column that such rows cannot have.
+    - The batch has the columns of dense or sparse rows, and a further column that has no targets,
+      weights or ids.
     - Only one of the columns `indices` and `values` is present.
 
     Parameters
@@ -87,11 +103,12 @@ def check_layout(names: list[str], dense: bool, sparse: bool) -> None:
 
 
 def dense_rows(column: pa.Array) -> np.ndarray:
-    """Return the rows (rows, d) in the column `features`.
+    """Return the lists of the column `features` as an array.
 
-    The rows are float32 or float64, and share the column's memory if possible.
+    The array has the shape (rows, d). It is float32 or float64, and shares the column's memory if
+    possible.
 
-    column: column of type fixed_size_list<float|double, d>.
+    column: column of type fixed_size_list<float|double, d>. Each list has the d values of a row.
 
     Raises SchemaMismatch for another type and InvalidRows for a null.
     """
@@ -109,12 +126,13 @@ def dense_rows(column: pa.Array) -> np.ndarray:
 
 
 def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features: int | None) -> "sp.csr_matrix":
-    """Return the rows in the columns `indices` and `values` as a CSR matrix.
+    """Return the columns `indices` and `values` as a CSR matrix.
 
-    The indices of the matrix are sorted and distinct.
+    Row i of the matrix has the values in list i of the column `values`, at the indices in list i
+    of the column `indices`. The indices of the matrix are sorted and distinct.
 
-    declared_width: number of columns of the matrix. None takes the largest index + 1.
-    max_features: maximum number of columns, or None.
+    declared_width: number of columns of the matrix. If None, it is the largest index + 1.
+    max_features: maximum number of columns, or None for no maximum.
 
     Raises
     ------
@@ -123,7 +141,8 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features:
     InvalidRows
         A value is null, or the two lists of a row have different lengths.
     InvalidIndex
-        An index is negative, repeated, or not below `declared_width` and `max_features`.
+        An index is negative or repeated in a row, or is too large for `declared_width` or
+        `max_features`.
     """
     indices, indptr = _flat_list(batch.column("indices"), "indices")
     values, value_indptr = _flat_list(batch.column("values"), "values")
@@ -141,10 +160,10 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features:
 # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
 @np.errstate(invalid="ignore")
 def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the rows (rows, features) and names of numeric columns.
+    """Copy numeric columns to an array, and return their names.
 
-    Each column is a feature, except the columns of targets, weights and ids. The rows are a copy.
-    They are float32 if all columns are float32, otherwise float64.
+    Each column is a feature, except the columns of targets, weights and ids. The array has the
+    shape (rows, features). It is float32 if all features are float32, and float64 if not.
 
     Raises SchemaMismatch if there is no feature or a feature is not numeric, and InvalidRows for a
     null.
@@ -156,6 +175,7 @@ def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
     for name, column in zip(names, columns, strict=True):
         _check_plain(name, column)
 
+    # Copy each column into one column of a C-ordered array.
     single = all(pa.types.is_float32(column.type) for column in columns)
     X = np.empty((batch.num_rows, len(names)), dtype=np.float32 if single else np.float64)
     for i, column in enumerate(columns):
@@ -164,19 +184,21 @@ def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def are_plain_rows(batch: pa.RecordBatch) -> bool:
-    """Return True if all feature columns are numeric and have no nulls.
+    """Return True if all feature columns are numeric without nulls.
 
-    Then `plain_rows` can read them.
+    `plain_rows` can read such a record batch. Columns of bools count as numeric.
     """
     columns = [(batch.column(i), field) for i, field in enumerate(batch.schema) if field.name not in EXTRA_COLUMNS]
     return all(is_number_or_boolean_type(field.type) and not column.null_count for column, field in columns)
 
 
 def layout_columns(block: Block) -> dict[str, pa.Array]:
-    """Return the rows of a Block as Arrow columns, by name.
+    """Return the features of a Block as named Arrow columns.
 
-    Sparse rows, and dense rows without names, share the Block's memory. Raises SchemaMismatch if
-    the name of a feature is in RESERVED.
+    Dense rows with feature names are copied. Sparse rows and dense rows without names share the
+    Block's memory.
+
+    Raises SchemaMismatch if the name of a feature is in RESERVED.
     """
     if block.sparse:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
@@ -204,7 +226,9 @@ def _refuse_reserved(names: Iterable[str]) -> None:
 
 
 def refuse_null(column: pa.Array, name: str) -> None:
-    """Raise InvalidRows if a column has a null. The error names the first row.
+    """Raise InvalidRows if a column has a null.
+
+    The error names the first row with a null.
 
     name: name of the column, for the error message.
     """
@@ -215,17 +239,30 @@ def refuse_null(column: pa.Array, name: str) -> None:
         )
 
 
-def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
-    """Return the values of a list column, and offsets (rows + 1,) into them.
+class _FlatLists(NamedTuple):
+    """Values of a list column with the boundaries of lists.
 
-    The offsets start at 0.
+    values: values of all lists, one list after the other.
+    indptr: offsets (rows + 1,) in `values`, from 0. Row i has the values from indptr[i] up to
+        indptr[i + 1].
+    """
+
+    values: pa.Array
+    indptr: np.ndarray
+
+
+def _flat_list(column: pa.Array, name: str) -> _FlatLists:
+    """Return a list column's values and boundaries of lists.
 
     name: name of the column, for error messages.
+
+    Raises SchemaMismatch for a column of another type, and InvalidRows for a null.
     """
     if not is_list(column.type):
         raise SchemaMismatch(f"column {name} is {column.type}; it must be a list a row.", column=name)
     refuse_null(column, name)
 
+    # If the column is a slice of a longer array, its first offset may be larger than 0.
     offsets = offsets_of(column)
     first, last = int(offsets[0]), int(offsets[-1])
     flat = column.values
@@ -236,10 +273,15 @@ def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
     if flat.null_count:
         row = int(np.searchsorted(indptr, first_null(flat), side="right")) - 1
         raise InvalidRows(f"row {row} has a null in column {name}; leave the entry out.", row=row)
-    return flat, indptr
+    return _FlatLists(flat, indptr)
 
 
 def _check_plain(name: str, column: pa.Array) -> None:
+    """Raise an error unless a column is numeric without nulls.
+
+    Raises SchemaMismatch for another type or an index that pandas has written, and InvalidRows for
+    a null.
+    """
     if name.startswith("__index_level_"):
         raise SchemaMismatch(f"column {name} is a pandas index; convert with preserve_index=False.", column=name)
     if not is_number_or_boolean_type(column.type):
@@ -265,11 +307,12 @@ def _numbers(flat: pa.Array, name: str) -> np.ndarray:
 
 
 def _check_lengths(indptr: np.ndarray, value_indptr: np.ndarray) -> None:
-    """Raise InvalidRows if a row's indices and values differ in number.
+    """Raise InvalidRows unless rows have as many values as indices.
 
-    The error names the first such row.
+    The error names the first row with different numbers of indices and values.
 
-    indptr, value_indptr: offsets (rows + 1,) of the lists of indices and of values.
+    indptr: offsets (rows + 1,) of the rows in the indices of all rows.
+    value_indptr: offsets (rows + 1,) of the rows in the values of all rows.
     """
     differing = np.flatnonzero(indptr != value_indptr)
     if len(differing):
@@ -278,12 +321,13 @@ def _check_lengths(indptr: np.ndarray, value_indptr: np.ndarray) -> None:
 
 
 def _check_indices(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:
-    """Raise InvalidIndex if an index is outside 0 … limit − 1.
+    """Raise InvalidIndex if a column index is out of range.
 
-    The error names the first such index and its row.
+    The error names the first invalid index and its row.
 
-    columns: indices of all rows, one after the other.
+    columns: indices of all rows, one row after the other.
     indptr: offsets (rows + 1,) of the rows in `columns`.
+    limit: number of columns. An index must be from 0 to limit − 1.
     """
     if columns.min(initial=0) >= 0 and columns.max(initial=0) < limit:
         return
@@ -295,10 +339,15 @@ def _check_indices(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:
 
 
 def trusted_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
-    """Return a CSR matrix of arrays that are already checked.
+    """Return a CSR matrix of three arrays without checks.
 
-    Within each row, indices must be sorted, distinct and within the shape. Nothing is copied.
-    Costs O(1).
+    The caller guarantees that the indices of each row are sorted, distinct and below shape[1].
+    Nothing is copied if `indptr` is int32. Costs O(1).
+
+    data: values of all rows, one row after the other.
+    indices: column of each value.
+    indptr: offsets (rows + 1,) of the rows in `data` and `indices`.
+    shape: number of rows and number of columns.
     """
     matrix = _csr(data, indices, indptr.astype(np.int32, copy=False), shape)
     matrix.has_canonical_format = True
@@ -308,8 +357,8 @@ def trusted_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape
 def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> "sp.csr_matrix":
     """Return a CSR matrix (rows, width) with sorted indices.
 
-    Nothing is copied if the indices of each row are sorted already. Raises InvalidIndex, which
-    names row and column, if an index is repeated within a row.
+    Nothing is copied if the indices of each row are sorted already. If an index is repeated within
+    a row, InvalidIndex is raised. The error names the row and the index.
 
     Parameters
     ----------
@@ -327,9 +376,12 @@ def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, wid
     if matrix.has_canonical_format:
         return matrix
 
+    # `sort_indices` changes the arrays in place, and the caller still owns `data` and `indices`.
     matrix = _csr(data.copy(), indices.copy(), matrix.indptr, shape)
     matrix.sort_indices()
+    # Sorted rows have the canonical format unless an index is repeated in a row.
     if not _csr(matrix.data, matrix.indices, matrix.indptr, shape).has_canonical_format:
+        # Find the first repeated index, for the error message.
         rows = np.repeat(np.arange(shape[0]), np.diff(matrix.indptr))
         at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
         row, column = int(rows[at]), int(matrix.indices[at])

@@ -1,4 +1,4 @@
-"""Validation of record batches, so that no array points outside its own buffers.
+"""Check that no array of a record batch points outside its own buffers.
 
 Two things are checked before Arrow's own full validation:
 
@@ -22,18 +22,21 @@ from stream_dr.arrow.messages import unsupported_type
 from stream_dr.errors import LimitExceeded, MalformedInput
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap.mmap | pa.Buffer
-"""Types of objects whose memory can be read without a copy."""
+"""Types of objects whose bytes can be read without a copy."""
 
 _MAX_VIEW_BYTES = 64 << 20
-"""Limit on the sum of the lengths of a batch's string views, if the caller sets no limit."""
+"""Limit on the sum of the lengths of a batch's string views, in bytes.
+
+The limit applies if the caller sets no other limit.
+"""
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _NUMBERS = (*_INTEGERS, pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.null())
 
-# The two dicts map the id of an Arrow type to the numpy type of its offsets.
-# The names after them are ids of Arrow types, or sets of such ids.
+# numpy type of the offsets of strings and of lists, by the id of the Arrow type.
 _STRING_OFFSETS = {pa.string().id: np.int32, pa.large_string().id: np.int64}
 _LIST_OFFSETS = {pa.list_(pa.null()).id: np.int32, pa.large_list(pa.null()).id: np.int64}
+# Ids of Arrow types, and sets of ids.
 _FIXED_SIZE_LIST = pa.list_(pa.null(), 1).id
 _DICTIONARY = pa.dictionary(pa.int8(), pa.null()).id
 _STRING_VIEW = pa.string_view().id
@@ -44,8 +47,8 @@ _SCALAR = {*_NUMERIC, *_STRING_OFFSETS, _STRING_VIEW}
 def check_types(schema: pa.Schema) -> None:
     """Raise SchemaMismatch if a column has an unsupported type.
 
-    Supported are numbers, bools, dates, timestamps, strings, lists and dictionaries of these, and
-    null. The error names the first column of another type.
+    The supported types are null, numbers, bools, dates, timestamps and strings, and lists or
+    dictionaries of values of these types. The error names the first column of another type.
     """
     for field in schema:
         kind = field.type
@@ -58,23 +61,26 @@ def check_types(schema: pa.Schema) -> None:
 
 
 def check_batches(batches: Sequence[pa.RecordBatch], max_bytes: int | None = None) -> None:
-    """Check every array of record batches.
+    """Raise an error if the record batches are invalid.
 
-    Raises MalformedInput if an array points outside its buffers or is invalid. Raises
-    LimitExceeded if the string views are longer than `max_bytes` together.
+    Raises MalformedInput if an array points outside its buffers or does not pass Arrow's full
+    validation. Raises LimitExceeded if all string views together are longer than `max_bytes`.
 
     Parameters
     ----------
     batches : sequence of RecordBatch
-        Batches whose types `check_types` has accepted.
+        Batches whose column types `check_types` has accepted.
     max_bytes : int or None
-        Limit on the sum of the lengths of all string views. None means 64 MiB for each batch.
+        Limit on the sum of the lengths of all string views, in bytes. None means 64 MiB for each
+        batch.
     """
     try:
+        # Arrow's quick validation checks the sizes of buffers, which the next checks rely on.
         for batch in batches:
             batch.validate()
         _check_views(batches, _MAX_VIEW_BYTES * len(batches) if max_bytes is None else max_bytes)
 
+        # Arrow's full validation accepts a wrong offset of an array without rows.
         for batch in batches:
             for name, array in _arrays(batch):
                 _check_offsets(array, name)
@@ -86,14 +92,19 @@ def check_batches(batches: Sequence[pa.RecordBatch], max_bytes: int | None = Non
 
 
 def first_message_line(error: BaseException) -> str:
-    """Return the first line of an error's message, cut to 200 characters."""
+    """Return the first line of an error's message.
+
+    At most 200 characters are returned.
+    """
     return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
 def _arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-    """Yield (column name, array) of each array that is not numeric.
+    """Yield the column name and array of non-numeric arrays.
 
-    The values of a list array and the dictionary of a dictionary array are yielded too.
+    These are arrays of strings, lists and dictionaries. Columns of numbers, bools, dates and nulls
+    are skipped. The values of a list array and the dictionary of a dictionary array are yielded as
+    further arrays of their column.
     """
     for number, field in enumerate(batch.schema):
         if field.type.id in _NUMERIC:
@@ -114,7 +125,7 @@ def _check_views(batches: Sequence[pa.RecordBatch], limit: int) -> None:
 
     If several views refer to the same bytes, the bytes count for each view.
 
-    limit: maximum sum of the lengths of all views.
+    limit: maximum sum of the lengths of all views of all batches, in bytes.
     """
     total = 0
     for batch in batches:
@@ -142,15 +153,17 @@ def _check_offsets(array: pa.Array, name: str) -> None:
     if kind not in _STRING_OFFSETS and kind not in _LIST_OFFSETS:
         return
 
-    # Arrow allows an array without rows to have no offset.
+    # Arrow allows an array without rows to have an empty buffer of offsets.
     buffer = buffers[1]
     if not len(array) and (buffer is None or not buffer.size):
         return
 
+    # An array has one offset more than rows.
     dtype = np.dtype(_STRING_OFFSETS.get(kind) or _LIST_OFFSETS[kind])
     if buffer is None or buffer.size < (array.offset + len(array) + 1) * dtype.itemsize:
         raise MalformedInput(f"column {name} has fewer offsets than rows; write it anew.")
 
+    # Offsets of lists count elements, and offsets of strings count bytes.
     offsets = np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
     size = len(array.values) if kind in _LIST_OFFSETS else buffers[2].size if buffers[2] is not None else 0
     if offsets[0] < 0 or offsets[-1] > size or (offsets[1:] < offsets[:-1]).any():

@@ -1,14 +1,18 @@
-"""Arrow targets: convert the target column of a record batch to Targets, and back.
+"""Convert the target column of a record batch to Targets, and back.
 
 The target column is called `label`, `labels` or `target`.
 
-Each distinct label gets a number (code), by Arrow's dictionary encoding. Codes are in the order in
-which labels first appear, and nulls have no code. If a column is already dictionary-encoded, its
-codes are renumbered, because the dictionary may have unused or repeated labels. The column is not
-decoded to plain strings, because a label of a megabyte in 10,000 rows would take 10 GB.
+Each distinct label gets a number (code), by Arrow's dictionary encoding. The first label that
+appears in the column has code 0, the next distinct label code 1, and so on. Nulls have no code.
+
+If a column is already dictionary-encoded, its codes are renumbered, because the dictionary may
+have unused or repeated labels. The column is not decoded to plain strings, because a label of a
+megabyte in 10,000 rows would take 10 GB.
 
 The cost is O(rows + labels). No Python loop runs over rows.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +28,30 @@ TARGET_COLUMNS = ("label", "labels", "target")
 """Names of target columns. A batch has at most one target column."""
 
 
+class TargetColumn(NamedTuple):
+    """Target column of a record batch.
+
+    name: "label", "labels" or "target".
+    values: one value or one list for each row. A row without a target is null.
+    """
+
+    name: str
+    values: pa.Array
+
+
+class _EncodedLabels(NamedTuple):
+    """Distinct labels of a column, and one code per value.
+
+    labels: distinct labels, in order of first appearance.
+    codes: int32 (values,), index in `labels` of each value's label. −1 for a null.
+    """
+
+    labels: tuple[Label, ...]
+    codes: np.ndarray
+
+
 def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
-    """Return a batch's Targets, or None if there is no target column.
+    """Return a batch's Targets, or None if absent.
 
     The target column is one of these:
 
@@ -33,8 +59,8 @@ def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
     - labels: a list of labels for each row.
     - target: one number, or a list of numbers, for each row.
 
-    A row with a null has no target. Raises SchemaMismatch for several target columns or a wrong
-    type, and InvalidTargets for a wrong value.
+    A row whose entry is null has no target. Raises SchemaMismatch for several target columns or an
+    unsupported type, and InvalidTargets for a null label in a list or a number that is not finite.
     """
     names = batch.schema.names
     target_names = [name for name in TARGET_COLUMNS if name in names]
@@ -49,27 +75,33 @@ def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
     return {"label": _class, "labels": _multilabel, "target": _continuous}[target_names[0]](column)
 
 
-def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
-    """Return the name and the values of a target column.
+def arrow_from_targets(targets: Targets) -> TargetColumn:
+    """Return targets as a column of a record batch.
 
-    Labels have the Arrow type of strings, integers or bools. A row without a target is null.
+    Labels become Arrow strings, integers or bools. Raises InvalidTargets if no Arrow type has all
+    integer labels.
     """
+    # Numbers become a column of numbers, or a column of lists of k numbers.
     absent = None if targets.present is None else ~targets.present
     if targets.values is not None:
         k = targets.values.shape[1]
         flat = pa.array(np.ascontiguousarray(targets.values).ravel())
         if k == 1:
-            return "target", pa.array(targets.values[:, 0], mask=absent)
-        return "target", pa.FixedSizeListArray.from_arrays(flat, k, mask=None if absent is None else pa.array(absent))
+            return TargetColumn("target", pa.array(targets.values[:, 0], mask=absent))
+        mask = None if absent is None else pa.array(absent)
+        return TargetColumn("target", pa.FixedSizeListArray.from_arrays(flat, k, mask=mask))
 
+    # Single labels become a column of labels.
     label_values = _label_array(targets.labels)
     if targets.indptr is None:
         codes = pa.array(targets.codes, mask=targets.codes < 0)
-        return "label", label_values.take(codes)
+        return TargetColumn("label", label_values.take(codes))
 
+    # Several labels for each row become a column of lists.
     offsets = pa.array(targets.indptr.astype(np.int32))
     mask = None if absent is None else pa.array(absent)
-    return "labels", pa.ListArray.from_arrays(offsets, label_values.take(pa.array(targets.codes)), mask=mask)
+    lists = pa.ListArray.from_arrays(offsets, label_values.take(pa.array(targets.codes)), mask=mask)
+    return TargetColumn("labels", lists)
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -82,22 +114,24 @@ def first_null(array: pa.Array) -> int:
 
     array: array with at least one null.
     """
-    # An array of the null type may have a huge length in no memory, so no mask is made.
+    # An array of the null type takes no memory and may be very long. So no mask of it is created.
     if pa.types.is_null(array.type):
         return 0
     return int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
 
 
 def offsets_of(column: pa.Array) -> np.ndarray:
-    """Return the offsets (rows + 1,) of a list column, read-only.
+    """Return the offsets of a list column as an array.
 
-    Offsets i and i + 1 are the boundaries of row i in the column's values.
+    The array (rows + 1,) is read-only. The list of row i has the column's values from offset i up
+    to offset i + 1.
     """
     # Arrow allows a column without rows to have no offset.
     return view_of_numbers(column.offsets) if len(column) else np.zeros(1, np.int32)
 
 
 def _class(column: pa.Array) -> Targets:
+    """Return the Targets of a column of single labels."""
     if is_list(column.type):
         raise SchemaMismatch(
             f"column label is {column.type}; it holds one label a row. Call a column of lists labels.", column="label"
@@ -110,6 +144,7 @@ def _class(column: pa.Array) -> Targets:
 
 
 def _multilabel(column: pa.Array) -> Targets:
+    """Return the Targets of a column with lists of labels."""
     if not is_list(column.type):
         raise SchemaMismatch(
             f"column labels is {column.type}; it holds a list of labels a row. Call a column of single labels label.",
@@ -119,7 +154,7 @@ def _multilabel(column: pa.Array) -> Targets:
     indptr = _row_bounds(column)
     # flatten() skips the values of null rows.
     flat = column.flatten()
-    # An array of the null type may have a huge length in no memory, so it is not encoded.
+    # An array of the null type takes no memory and may be very long. So it is not encoded.
     if pa.types.is_null(flat.type) and len(flat):
         raise _null_label(indptr, 0)
     labels, codes = _encode(flat, "labels")
@@ -132,10 +167,10 @@ def _multilabel(column: pa.Array) -> Targets:
 
 
 def _null_label(indptr: np.ndarray, at: int) -> InvalidTargets:
-    """Return the error for a null label.
+    """Return the error for a null in a row's labels.
 
-    indptr: offsets (rows + 1,) of each row's labels.
-    at: index of the null among the labels of all rows.
+    indptr: offsets (rows + 1,) of the rows in the labels of all rows.
+    at: index of the null in the labels of all rows.
     """
     row = int(np.searchsorted(indptr, at, side="right")) - 1
     return InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
@@ -144,6 +179,10 @@ def _null_label(indptr: np.ndarray, at: int) -> InvalidTargets:
 # numpy warns when it casts a signalling NaN. NaN is refused below.
 @np.errstate(invalid="ignore")
 def _continuous(column: pa.Array) -> Targets:
+    """Return the Targets of a column with numbers.
+
+    Each row has one number, or a list of the same length.
+    """
     k = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 1
     flat = column.values.slice(column.offset * k, len(column) * k) if k != 1 or _holds_lists(column) else column
     if k == 0 or not (pa.types.is_floating(flat.type) or pa.types.is_integer(flat.type)):
@@ -153,6 +192,7 @@ def _continuous(column: pa.Array) -> Targets:
             column="target",
         )
 
+    # A row without a target has zeros, so that the next check does not refuse its null.
     values = flat.to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(len(column), k)
     present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     if present is not None:
@@ -170,12 +210,12 @@ def _holds_lists(column: pa.Array) -> bool:
     return bool(pa.types.is_fixed_size_list(column.type))
 
 
-def _encode(column: pa.Array, name: str) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the distinct labels of a column, and the code of each row.
-
-    Labels are in order of first appearance. Codes are int32 indices of the labels, −1 for null.
+def _encode(column: pa.Array, name: str) -> _EncodedLabels:
+    """Return a column's distinct labels and one code per value.
 
     name: name of the column, for the error message.
+
+    Raises SchemaMismatch if the values are no strings, integers or bools.
     """
     if pa.types.is_dictionary(column.type):
         return _encode_codes(column, name)
@@ -188,20 +228,23 @@ def _encode(column: pa.Array, name: str) -> tuple[tuple[Label, ...], np.ndarray]
             column=name,
         )
 
+    # Arrow numbers the labels in order of first appearance.
     encoded = column.dictionary_encode()
     indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
-    return tuple(encoded.dictionary.to_pylist()), view_of_numbers(indices)
+    return _EncodedLabels(tuple(encoded.dictionary.to_pylist()), view_of_numbers(indices))
 
 
-def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the distinct labels of a dictionary column, and the code of each row.
+def _encode_codes(column: pa.DictionaryArray, name: str) -> _EncodedLabels:
+    """Return a dictionary column's distinct labels with new codes.
 
-    The result is as in `_encode`. The column's dictionary may have nulls, unused labels and
-    repeated labels.
+    The new codes skip unused labels of the column's dictionary, and join repeated labels. The
+    dictionary may have nulls.
+
+    name: name of the column, for the error message.
     """
     labels, code_of = _encode(column.dictionary, name)
     if not len(column):
-        return (), np.empty(0, dtype=np.int32)
+        return _EncodedLabels((), np.empty(0, dtype=np.int32))
 
     places = column.indices.fill_null(0) if column.indices.null_count else column.indices
     # Null rows have the index 0 here. If all rows are null, `code_of` may be empty, so append an
@@ -210,8 +253,9 @@ def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, .
     if column.indices.null_count:
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
 
+    # Skip unused labels of the dictionary.
     used, codes = renumber_by_appearance(codes, len(labels))
-    return tuple(labels[i] for i in used.tolist()), codes
+    return _EncodedLabels(tuple(labels[i] for i in used.tolist()), codes)
 
 
 def _is_label(kind: pa.DataType) -> bool:
@@ -219,10 +263,11 @@ def _is_label(kind: pa.DataType) -> bool:
 
 
 def _row_bounds(column: pa.Array) -> np.ndarray:
-    """Return the offsets (rows + 1,) int64 of each row's labels.
+    """Return the offsets of a list column, starting at 0.
 
-    Offsets i and i + 1 are the boundaries of row i among the labels of all rows. A null row has no
-    labels.
+    The offsets are int64 (rows + 1,). The list of row i has the flattened column's values from
+    offset i up to offset i + 1. The flattened column has no values of null rows, so the list of a
+    null row is empty.
     """
     if column.null_count == 0:
         offsets = offsets_of(column)
@@ -233,6 +278,11 @@ def _row_bounds(column: pa.Array) -> np.ndarray:
 
 
 def _label_array(labels: tuple[Label, ...]) -> pa.Array:
+    """Return labels as an Arrow array.
+
+    The array has strings, bools, int64 or uint64. Raises InvalidTargets if an integer label is
+    negative and another one needs uint64.
+    """
     if not labels:
         return pa.array([], pa.string())
     numbers = [label for label in labels if type(label) is int]

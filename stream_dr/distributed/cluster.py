@@ -1,10 +1,11 @@
-"""cluster: runs a task plan on the workers of a Dask cluster (extra [distributed]).
+"""Run a task plan on the workers of a Dask cluster (extra [distributed]).
 
 A task learns some batches of a replay, and the results of tasks are merged in pairs. Tasks and
-merges are Dask futures that depend on each other. States go from worker to worker, and only the
-state of the whole plan goes to the client. If a worker is lost, Dask runs its tasks again on
-another worker. If four workers are lost while they run the same task, Dask gives this task up. A
-worker that hangs makes the run hang.
+merges are Dask futures that depend on each other. The states of models go from worker to worker.
+Only the merged state of all tasks goes to the client.
+
+If a worker is lost, Dask runs its tasks again on another worker. If four workers are lost while
+they run the same task, Dask gives this task up. If a worker hangs, the run hangs.
 
 Every worker must see the shards under the same paths or URIs. It must also have the client's
 versions of Python, numpy and stream_dr, since other versions may give other bits.
@@ -15,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -33,37 +34,51 @@ from stream_dr.statistics.protocol import State
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-# A worker holds the two states that it merges, and the merged state.
+# In a merge, a worker has two states of a model and their merged state in memory.
 STATES_HELD = 3
 """Number of states of each model that a worker must have memory for."""
 
 CONNECT_SECONDS = 10
+"""Number of seconds to wait for the Dask scheduler."""
 
 TOPIC = "stream_dr"
-"""Prefix of the topics on which workers report, and of the keys of Dask futures."""
+"""Prefix of the Dask topics on which workers report, and of the keys of Dask futures."""
+
+_ReportEvent: TypeAlias = tuple[float, tuple[str, str, bool, tuple[Any, ...] | None]]
+"""Dask event with a worker's report that a batch is started or a task has ended.
+
+The tuple is (time, (worker, task, counts_as_progress, fields)).
+
+worker: address of the worker.
+task: Dask key of the task.
+counts_as_progress: True if the client shall add the batch's rows to its progress.
+fields: fields of the batch's Reference. None if the task has ended.
+"""
 
 
 def cluster_runner(address: str) -> PlanRunner:
-    """Return a function that runs task plans on the workers of a Dask cluster.
+    """Return a function to run task plans on Dask.
+
+    The returned function raises ClusterError if the cluster cannot be used.
 
     address: address of the Dask scheduler, tcp://host:port.
-
-    The function raises ClusterError.
     """
 
-    def run(plan: TaskPlan, on_batch: BatchCallback) -> Sequence[PartialResult]:
+    def run_on_cluster(plan: TaskPlan, on_batch: BatchCallback) -> Sequence[PartialResult]:
         with connect(address) as client:
             check_workers(client, STATES_HELD * _state_bytes(plan))
             return _ClusterRun(client, plan, on_batch).result()
 
-    return run
+    return run_on_cluster
 
 
 @contextmanager
 def connect(address: str) -> Iterator["Client"]:
-    """Connect to the Dask scheduler at an address, for the time of the with-block.
+    """Connect to a Dask scheduler during a with-block.
 
-    Raises ClusterError if there is no scheduler, or if it is lost in the with-block.
+    address: address of the scheduler, tcp://host:port.
+
+    Raises ClusterError if no scheduler answers, or if the scheduler is lost in the with-block.
     """
     try:
         from distributed import Client
@@ -74,14 +89,14 @@ def connect(address: str) -> Iterator["Client"]:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as e:
         raise ClusterError(
-            f"no Dask scheduler answers at {address} ({type(e).__name__}). Start one with `dask scheduler`, or give its "
-            "address."
+            f"no Dask scheduler answers at {address} ({type(e).__name__}). "
+            "Start one with `dask scheduler`, or give its address."
         ) from e
 
     with client, client.as_current():
         try:
             yield client
-        # A lost scheduler raises different errors, such as KeyError, in different calls.
+        # After the loss of the scheduler, Dask's calls raise different errors, such as KeyError.
         except Exception as e:
             if isinstance(e, CancelledError) or (client.status != "running" and not isinstance(e, StreamDRError)):
                 raise ClusterError(
@@ -91,7 +106,7 @@ def connect(address: str) -> Iterator["Client"]:
 
 
 def versions() -> dict[str, str]:
-    """Return the software versions on which exact results depend.
+    """Return this process's versions of stream_dr, numpy and Python.
 
     The last bits of a model's state may differ between processes with different versions.
     """
@@ -101,8 +116,10 @@ def versions() -> dict[str, str]:
 def check_workers(client: "Client", needed: int = 0) -> None:
     """Raise ClusterError if the workers cannot be used.
 
-    There must be at least one worker. All workers must have the client's software versions, and at
-    least `needed` bytes of memory.
+    There must be at least one worker. All workers must have this process's software versions and
+    enough memory.
+
+    needed: number of bytes of memory that each worker must have.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     if not workers:
@@ -110,7 +127,7 @@ def check_workers(client: "Client", needed: int = 0) -> None:
 
     here = versions()
     for address, there in client.run(versions, on_error="return").items():
-        # The response of a worker that was lost in the meantime is an error.
+        # For a worker that was just lost, Dask returns an exception in place of the versions.
         if not isinstance(there, dict):
             continue
         _check_versions(address, there, here)
@@ -119,16 +136,17 @@ def check_workers(client: "Client", needed: int = 0) -> None:
         limit = info["memory_limit"]
         if limit and limit < needed:
             raise ClusterError(
-                f"worker {address} may take {limit} bytes of memory; these models need {needed} (three states). Give it "
-                "more, or make the models with fewer targets or features."
+                f"worker {address} may take {limit} bytes of memory; these models need {needed} (three states). "
+                "Give it more, or make the models with fewer targets or features."
             )
 
 
 def _check_versions(address: str, there: dict[str, str], here: dict[str, str]) -> None:
-    """Raise ClusterError if a worker's versions differ from the client's.
+    """Raise ClusterError if worker and client versions differ.
 
-    there: versions of the worker.
-    here: versions of the client.
+    address: address of the worker.
+    there: versions on the worker.
+    here: versions in the client process.
     """
     other = [f"{name} {version}" for name, version in there.items() if version != here[name]]
     if other:
@@ -137,16 +155,19 @@ def _check_versions(address: str, there: dict[str, str], here: dict[str, str]) -
 
 
 def _state_bytes(plan: TaskPlan) -> int:
-    """Return the number of bytes of one state of each model in the plan."""
+    """Return the number of bytes of all models' states.
+
+    Each model of the plan counts with one state.
+    """
     specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
     return sum(bound_state_bytes(estimator_from_spec(spec), plan.schema) for spec in specs)
 
 
 def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:
-    """Return the results of Dask futures.
+    """Wait for Dask futures and return their results.
 
-    Raises the errors of their tasks. Raises ClusterError if Dask gives a task up because one
-    worker after the other is lost.
+    Raises the errors of the futures' tasks. Raises ClusterError if Dask gives a task up because
+    four workers were lost while they ran the task.
     """
     from distributed import KilledWorker
 
@@ -159,21 +180,31 @@ def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:
 
 
 def submit(client: "Client", act: Callable[..., Any], *arguments: Any, key: str | None = None) -> "Future":
-    """Call a function on a worker, and return a Dask future of its result.
+    """Start a function call on a worker.
 
-    The future raises ClusterError if the worker's versions differ from the client's.
+    Returns a Dask future of the function's result. The future raises ClusterError if the worker's
+    software versions differ from this process's.
+
+    act: function to call.
+    arguments: arguments of the function. Dask replaces a future by the future's result.
+    key: Dask key of the future. None means a new key.
     """
     return client.submit(_on_worker, versions(), act, *arguments, key=key, pure=False)
 
 
 def _on_worker(client_versions: dict[str, str], act: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a worker. A SourceMissing error names the worker.
+    """Call a function in this worker process.
 
-    act, arguments: the function and its arguments.
+    client_versions: software versions of the client process.
+    act: function to call.
+    arguments: arguments of the function.
+
+    Raises ClusterError if the worker's versions differ from `client_versions`. If the function
+    raises SourceMissing, the worker's address is added to the message.
     """
     from distributed import get_worker
 
-    # A worker that joined the cluster after the start of the run was not checked yet.
+    # `check_workers` did not see workers that joined the cluster after the start of the run.
     address = get_worker().address
     _check_versions(address, versions(), client_versions)
     # With more threads, BLAS would sum in another order and give other bits.
@@ -187,7 +218,9 @@ def _on_worker(client_versions: dict[str, str], act: Callable[..., Any], *argume
 class _RunContext(NamedTuple):
     """Values that all tasks of a run share.
 
-    topic: topic on which workers report.
+    schema: the stream's schema, which includes the columns of the stream's first batch.
+    limits: limits above which a batch is refused.
+    topic: Dask topic on which workers report.
     """
 
     schema: Schema
@@ -196,7 +229,10 @@ class _RunContext(NamedTuple):
 
 
 class _ClusterRun:
-    """One run of a task plan on a Dask cluster."""
+    """One run of a task plan on a Dask cluster.
+
+    on_batch: function that receives each batch before the batch is learned.
+    """
 
     def __init__(self, client: "Client", plan: TaskPlan, on_batch: BatchCallback) -> None:
         self._client = client
@@ -204,14 +240,18 @@ class _ClusterRun:
         self._on_batch = on_batch
         # Several runs may use one scheduler, so each run has a topic and keys of its own.
         self._context = _RunContext(plan.schema, plan.limits, f"{TOPIC}-{uuid.uuid4().hex}")
-        # The last batch of each running task, by (worker, name of the task).
+        # The last batch of each running task, by (address of the worker, key of the task).
         self._last_batch: dict[tuple[str, str], Reference] = {}
 
     def result(self) -> Sequence[PartialResult]:
-        """Return the merged result of all tasks, then the results of the recurrences.
+        """Run all tasks of the plan and return their results.
 
-        A recurrence is a model whose states cannot be merged. Raises ClusterError if Dask gives a
-        task up.
+        The results are, in this order:
+
+        - one merged result of all tasks, if the plan has models whose states can be merged,
+        - one result for each recurrence, which is a model whose states cannot be merged.
+
+        Raises ClusterError if Dask gives a task up because four workers were lost.
         """
         from distributed import KilledWorker
 
@@ -231,53 +271,60 @@ class _ClusterRun:
             self._client.unsubscribe_topic(self._context.topic)
 
     def _submit_node(self, node: Node) -> "Future":
-        """Submit a node of the merge tree and all nodes under it.
+        """Submit a node of the merge tree and its descendants.
 
-        A node at the bottom of the tree learns batches. Every other node merges the results of two
-        nodes.
+        Returns a Dask future of the node's result. A node of level 0 learns the batches of a task.
+        Every other node merges the results of its children.
         """
         plan = self._plan
         level, number = node
-        name = f"{self._context.topic}-{level}-{number}"
+        key = f"{self._context.topic}-{level}-{number}"
         if level == 0:
-            return submit(self._client, _learn, plan.tasks[number], plan.specs, self._context, [], True, key=name)
+            return submit(self._client, _learn, plan.tasks[number], plan.specs, self._context, [], True, key=key)
 
-        older = self._submit_node((level - 1, 2 * number))
-        if plan.has_no_neighbour((level - 1, 2 * number)):
+        first_child = Node(level - 1, 2 * number)
+        older = self._submit_node(first_child)
+        if plan.has_no_neighbour(first_child):
             return older
-        return submit(self._client, merge, older, self._submit_node((level - 1, 2 * number + 1)), key=name)
+        newer = self._submit_node(Node(level - 1, 2 * number + 1))
+        return submit(self._client, merge, older, newer, key=key)
 
     def _submit_recurrence(self, number: int) -> "Future":
         """Submit the task that learns all batches with one recurrence.
 
-        A recurrence is a model whose states cannot be merged.
+        A recurrence is a model whose states cannot be merged. Returns a Dask future of the task's
+        result.
 
-        number: index of the model in the plan's `recurrences`.
+        number: index of the recurrence in the plan's `recurrences`.
         """
         plan = self._plan
         spec, state = plan.recurrences[number]
         states = [] if state is None else [self._client.scatter(state)]
-        # Each batch is reported by one task. The tasks of the merge tree report all batches. If
-        # there is no merge tree, the first recurrence reports them.
-        counts = not plan.specs and number == 0
-        name = f"{self._context.topic}-recurrence-{number}"
-        return submit(self._client, _learn, plan.whole, (spec,), self._context, states, counts, key=name)
+        # The rows of each batch count once as progress. If the plan has models whose states can be
+        # merged, their tasks count all batches. If not, the first recurrence counts all batches.
+        counts_as_progress = not plan.specs and number == 0
+        key = f"{self._context.topic}-recurrence-{number}"
+        return submit(self._client, _learn, plan.whole, (spec,), self._context, states, counts_as_progress, key=key)
 
-    def _on_report(self, event: tuple[float, tuple[str, str, bool, tuple[Any, ...] | None]]) -> None:
-        """Handle a worker's report that it starts a batch, or that its task has ended."""
-        worker, name, counts, fields = event[1]
+    def _on_report(self, event: _ReportEvent) -> None:
+        """Handle a worker's report.
+
+        The report says that a batch is started or that a task has ended.
+        """
+        worker, task, counts_as_progress, fields = event[1]
         if fields is None:
-            self._last_batch.pop((worker, name), None)
+            self._last_batch.pop((worker, task), None)
             return
+
         reference = Reference(*fields)
-        self._last_batch[worker, name] = reference
-        if counts:
+        self._last_batch[worker, task] = reference
+        if counts_as_progress:
             self._on_batch(reference)
 
     def _lost_workers_error(self) -> ClusterError:
         """Return the error for a task that Dask gave up.
 
-        The error names the last batch of each task of a lost worker.
+        The error names the batches that lost workers were learning.
         """
         there = self._client.scheduler_info(n_workers=-1)["workers"]
         batches = {f"{r.uri}, batch {r.batch}" for (worker, _), r in self._last_batch.items() if worker not in there}
@@ -291,21 +338,25 @@ class _ClusterRun:
 def _learn(
     task: Task, specs: Sequence[Spec], context: _RunContext, states: Sequence[State], counts: bool
 ) -> PartialResult:
-    """Learn the batches of a task on a worker, and report each batch to the client.
+    """Learn the batches of a task and report each batch.
 
+    This function runs on a worker. The reports go to the client.
+
+    specs: models that learn the batches.
+    states: state of each model to continue from. Empty to start without learned rows.
     counts: True if the client shall add the rows of these batches to its progress. False if
-        another task reports the same rows.
+        another task already counts the rows of these batches.
     """
     from distributed import get_worker
 
     worker = get_worker()
-    name = worker.get_current_task()
+    key = worker.get_current_task()
 
-    def report(reference: Reference | None) -> None:
+    def report_batch_or_end(reference: Reference | None) -> None:
         fields = None if reference is None else tuple(reference)
-        worker.log_event(context.topic, (worker.address, name, counts, fields))
+        worker.log_event(context.topic, (worker.address, key, counts, fields))
 
     try:
-        return learn(task, specs, context.schema, context.limits, states, report)
+        return learn(task, specs, context.schema, context.limits, states, report_batch_or_end)
     finally:
-        report(None)
+        report_batch_or_end(None)

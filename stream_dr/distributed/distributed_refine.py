@@ -1,14 +1,16 @@
-"""Refine a model on Dask: each pass over the rows is one map and reduce.
+"""Refine a model on Dask.
 
-To refine is to solve a model exactly by passes over its rows. In each pass, every worker receives
-the current columns of the projection once. Each task sums over its rows, the sums are merged in
-pairs, and one sum is sent back to this process.
+To refine is to solve a model exactly by passes over its rows. Each pass is one map and reduce:
 
-Workers read the shards that the log refers to. Rows that the log itself holds are summed in this
-process.
+1. Every worker receives the current columns of the projection once.
+2. Each task computes sums over its rows.
+3. The sums of all tasks are merged in pairs, and the merged sum is sent back to this process.
 
-The tasks, and the tree in which their sums are merged, depend only on the log. So any number of
-workers gives the same bits.
+Workers read the shards that the log refers to. If the rows of an event are in the log and not in a
+shard, this process computes their sums.
+
+The division into tasks and the order of the merges depend only on the log. So the result has the
+same bits with any number of workers.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,30 +52,32 @@ def refine_on(
 ) -> Published:
     """Refine a model on the workers of a Dask cluster.
 
-    address: address of the Dask scheduler.
+    Returns the published version of the model.
+
+    address: address of the Dask scheduler, tcp://host:port.
     tol, max_passes, on_progress: as in `refine_model`.
 
-    Raises the errors of `refine_model`, and in addition
+    In addition to the errors of `refine_model`, these errors are raised:
 
-    - CannotMerge if the estimator's states cannot be merged,
-    - CannotRefine if the estimator has decay or a feature map of tables. With either one, what a
-      row adds to the sums depends on the rows before it, so batches cannot be summed in parallel.
+    - CannotMerge if the estimator's states cannot be merged.
+    - CannotRefine if the estimator has decay or a feature map of tables. With decay or such a map,
+      a row's part of the sums depends on earlier rows. So tasks cannot sum at the same time.
     - ClusterError if the cluster cannot be used.
     """
     check_splits(model.estimator)
     with connect(address) as client:
         check_workers(client)
 
-        def new_sums(frozen: FrozenState) -> _ClusterSums:
+        def new_cluster_sums(frozen: FrozenState) -> _ClusterSums:
             return _ClusterSums(client, directory, model, frozen)
 
-        return refine_model(directory, model, tol, max_passes, on_progress, make_compute_sums=new_sums)
+        return refine_model(directory, model, tol, max_passes, on_progress, make_compute_sums=new_cluster_sums)
 
 
 def check_splits(estimator: Estimator) -> None:
-    """Raise an error if the passes of a refine cannot be divided among workers.
+    """Raise an error if workers cannot share a refine.
 
-    Raises CannotMerge if the estimator's states cannot be merged, and CannotRefine if the
+    Raises CannotMerge if the estimator's states cannot be merged. Raises CannotRefine if the
     estimator has decay.
     """
     name = type(estimator).__name__
@@ -87,7 +91,12 @@ def check_splits(estimator: Estimator) -> None:
 
 
 class _TaskContext(NamedTuple):
-    """Spec, schema and state that all tasks of a refine use."""
+    """Values that all tasks of a refine use.
+
+    spec: spec of the model.
+    schema: the stream's schema.
+    state: the model's state at the start of the refine.
+    """
 
     spec: Spec
     schema: Schema
@@ -95,11 +104,16 @@ class _TaskContext(NamedTuple):
 
 
 class _ClusterSums:
-    """Callable that multiplies a model's scatter matrix by columns, on Dask.
+    """Callable that computes the sums of passes on Dask.
 
-    The scatter matrix is a sum over all rows that the model has learned. Workers compute the
-    product for rows in shards, and this process for the other rows. `refine_model` calls the
-    object in each of its passes. The constructor divides the rows into tasks.
+    In each pass, `refine_model` calls this object. The object multiplies the scatter matrix of all
+    rows that the model has learned by given columns. Workers compute the product for rows in
+    shards, and this process computes the product for all other rows.
+
+    The constructor divides the rows into tasks. It raises CannotRefine if the model has a feature
+    map of tables, and ClusterError if the workers cannot be used.
+
+    frozen: the model's state at the start of the refine, with its position.
     """
 
     def __init__(self, client: "Client", directory: Directory, model: Model, frozen: FrozenState) -> None:
@@ -108,11 +122,13 @@ class _ClusterSums:
         self._client = client
         self._context = _TaskContext(model.spec, directory.schema, frozen.state)
 
-        # Workers cannot read the log, so this process sums the rows that are not in shards.
+        # Workers cannot read the log. So this process computes the sums of rows that are not in
+        # shards.
         references = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
         logged = frozenset(position for position, reference in references if reference is None)
         self._logged = _LoggedRows(directory, model.estimator, logged, frozen)
 
+        # Divide the batches in shards into tasks for the workers.
         sized = [_locate(directory, reference) for _, reference in references if reference is not None]
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_HELD * state_bytes)
@@ -120,15 +136,22 @@ class _ClusterSums:
         self._sent_context = client.scatter(self._context, broadcast=True)
 
     def __call__(self, columns: np.ndarray, check: bool, on_rows: Callable[[int], None] | None) -> Sums:
+        """Return the sums of a pass over the model's rows.
+
+        columns: (features, r), columns to multiply the scatter matrix by.
+        check: True for the first pass, in which a new accumulator learns the rows again.
+        on_rows: function that is called with the number of rows after the pass, or None.
+        """
         client = self._client
         sent_columns = client.scatter(columns, broadcast=True)
         parts = [submit(client, _sum_task, task, self._sent_context, sent_columns, check) for task in self._tasks]
 
-        # Merge neighbouring sums on the workers until one sum remains.
+        # Merge the sums of neighbouring tasks on the workers until one sum remains.
         while len(parts) > 1:
             pairs = [submit(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + parts[2 * len(pairs) :]
 
+        # Add the sums of rows that are not in shards, which this process computes.
         here = [_sum_source(self._context, self._logged, columns, check)] if self._logged.positions else []
         total: Sums = reduce(Sums.merge, [*gather_results(client, parts), *here])
         if on_rows is not None:
@@ -136,21 +159,35 @@ class _ClusterSums:
         return total
 
 
-def _locate(directory: Directory, reference: Reference) -> tuple[Reference, float]:
-    """Return the reference with the shard's current URI, and a size in bytes.
+class _SizedReference(NamedTuple):
+    """Reference to a batch of a shard, with its size.
 
-    The size is the share of the shard's bytes that the reference's rows take.
+    n_bytes: estimated size in bytes, which is the size of the shard's file times the part of the
+        shard's rows that are in the batch.
+    """
+
+    reference: Reference
+    n_bytes: float
+
+
+def _locate(directory: Directory, reference: Reference) -> _SizedReference:
+    """Find the shard and the size of a batch.
+
+    The URI of the returned reference is the current place of the shard.
+
+    reference: reference to the batch, as the log has it.
     """
     shard = find_shard(directory.path, reference.uri, reference.sha256)
-    return reference._replace(uri=uri_of(shard)), shard.bytes / shard.rows * reference.rows
+    return _SizedReference(reference._replace(uri=uri_of(shard)), shard.bytes / shard.rows * reference.rows)
 
 
 class _LoggedRows:
     """Source of the events that workers cannot read from shards.
 
-    Either the log holds the event's rows itself, or some of the event's rows were unlearned.
+    Workers cannot read an event if its rows are in the log and not in a shard, or if some of its
+    rows were unlearned.
 
-    positions: positions of these events.
+    positions: positions in the log of the events.
     frozen: the model's state at the start of the refine, with its position.
     """
 
@@ -176,16 +213,17 @@ class _LoggedRows:
 
 
 class _ShardRows:
-    """Source of the batches of one task, read from their shards."""
+    """Source that reads the batches of one task from shards."""
 
     def __init__(self, task: Task, context: _TaskContext) -> None:
         self._task = task
         self._context = context
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (index of the batch in the task, Block) of every batch.
+        """Yield (index, Block) of every batch.
 
-        `after` and `until` belong to the Source protocol and are ignored.
+        The index is the position of the batch in the task, from 0. `after` and `until` belong to
+        the Source protocol and are ignored.
         """
         estimator = estimator_from_spec(self._context.spec)
         for number, r in enumerate(self._task.references):
@@ -194,10 +232,20 @@ class _ShardRows:
 
 
 def _sum_task(task: Task, context: _TaskContext, columns: np.ndarray, check: bool) -> Sums:
+    """Return the sums of a pass over a task's batches.
+
+    columns: (features, r), columns to multiply the scatter matrix by.
+    check: True for the first pass, in which a new accumulator learns the rows again.
+    """
     return _sum_source(context, _ShardRows(task, context), columns, check)
 
 
 def _sum_source(context: _TaskContext, source: Source, columns: np.ndarray, check: bool) -> Sums:
+    """Return the sums of a pass over a source's rows.
+
+    columns: (features, r), columns to multiply the scatter matrix by.
+    check: True for the first pass, in which a new accumulator learns the rows again.
+    """
     estimator = estimator_from_spec(context.spec)
     moments = estimator.moments(context.state)
     estimator, state, source, names = strip_feature_map(estimator, context.state, source, context.schema.names)

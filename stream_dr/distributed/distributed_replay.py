@@ -1,6 +1,6 @@
 """Replay a data set in tasks that run at the same time.
 
-The result is the same directory as after a replay in one thread.
+The directory is the same afterwards as after a replay in one thread. A replay has three steps:
 
 1. The tasks learn all batches. Nothing is written to the directory yet.
 2. The events of all batches are appended to the log in one transaction.
@@ -36,19 +36,22 @@ def replay_in_parts(
     settings: ReplaySettings,
     on_progress: ReplayCallback | None = None,
 ) -> ReplayReport:
-    """Replay a data set into a directory, in tasks that run at the same time.
+    """Replay a data set into a directory in parallel tasks.
 
     run: function that runs the tasks, in threads or on Dask.
-    on_progress: as in `running.replay.replay`.
+    on_progress: function that receives the progress, as in `running.replay.replay`.
 
-    Raises the errors of `run`, and the same errors as `running.replay.replay`.
+    Raises the errors of `run` and the errors of `running.replay.replay`.
     """
     replay = Replay(directory, dataset, settings, on_progress)
     return replay.run(_PartedReplay(replay, run).append_and_learn_all)
 
 
 class _PartedReplay:
-    """One replay whose batches are learned in tasks."""
+    """One replay whose batches are learned in tasks.
+
+    run: function that runs the tasks, in threads or on Dask.
+    """
 
     def __init__(self, replay: Replay, run: PlanRunner) -> None:
         self._replay = replay
@@ -56,15 +59,20 @@ class _PartedReplay:
         self._directory = replay.directory
         self._dataset = replay.dataset
         self._models = replay.models
-        # These are the keys of the batches whose rows are counted already.
+        # Keys of the batches whose rows are already counted in the progress.
         self._counted_keys: set[str] = set()
 
     def append_and_learn_all(self) -> None:
-        """Learn the batches that the log does not have yet, then append their events."""
+        """Learn the missing batches, then append their events.
+
+        Missing batches are batches that the log does not have yet. If a batch cannot be learned,
+        an error names the batch and nothing changes.
+        """
         missing = list(self._replay.batches.missing())
         if not missing:
             return
 
+        # Let tasks learn the batches. Nothing is written to the directory yet.
         merging = [m for m in self._models if can_merge_parts(m.estimator)]
         others = [m for m in self._models if not can_merge_parts(m.estimator)]
         plan = TaskPlan(
@@ -79,22 +87,25 @@ class _PartedReplay:
             if result.refusal is not None:
                 raise result.refusal
 
+        # Append the events of all batches to the log.
         batches = zip(missing, results[0].outlines, strict=True)
         drafts = [reference_draft(reference, outline) for (_, reference), outline in batches]
         self._directory.append_all(drafts)
         self._replay.events += len(drafts)
 
+        # Update the models with the states that the tasks have learned.
         states = [state for result in results for state in result.states]
         for model, state in zip(merging + others, states, strict=True):
             _merge_into_model(model, state, self._directory.position)
 
     def _schema(self, shard: Shard, reference: Reference) -> Schema:
-        """Return the stream's schema, extended by the columns of a batch.
+        """Return the schema, extended by the columns of a batch.
 
-        All tasks put their columns in the order of this schema. If the stream cannot accept the
-        batch, the reason is raised as an error.
+        All tasks put the columns of their batches in the order of this schema. If the stream
+        cannot accept the batch, an error names the batch and the reason.
 
-        shard, reference: the first batch that the log does not have yet.
+        shard: shard of the first batch that the log does not have yet.
+        reference: reference to that batch.
         """
         try:
             return admit_block(
@@ -107,8 +118,10 @@ class _PartedReplay:
         """Divide the missing batches into tasks.
 
         missing: shard and reference of each batch that the log does not have yet.
-        models: the models whose states can be merged. Their sizes decide how long a task is.
+        models: the models whose states can be merged. Larger states make longer tasks.
         """
+        # The size of states depends on the number of features and labels. If the data set declares
+        # no number of features, tasks are divided by their number of rows only.
         width = self._dataset.n_features or 0
         labels = max(1, len(self._dataset.labels))
         state_bytes = sum(m.estimator.state_bytes(width, labels) for m in models) if width else 0
@@ -116,8 +129,9 @@ class _PartedReplay:
         return tasks_of([reference for _, reference in missing], row_bytes, state_bytes)
 
     def _count_batch(self, reference: Reference) -> None:
-        """Add the rows of a batch to the number of learned rows, and report progress."""
-        # If a worker is lost, its batches are learned again. Their rows are counted only once.
+        """Count the rows of a batch and report progress."""
+        # If a worker is lost, another worker learns its batches again. This check prevents that
+        # the rows of a batch are counted twice.
         if reference.key not in self._counted_keys:
             self._counted_keys.add(reference.key)
             self._replay.rows += reference.rows
@@ -125,13 +139,13 @@ class _PartedReplay:
 
 
 def _merge_into_model(model: Model, state: AdditiveState, position: int) -> None:
-    """Merge a state that the tasks have learned into a model.
+    """Merge a state that tasks have learned into a model.
 
     If the model's states cannot be merged, or if the model has learned no rows, `state` replaces
     the model's state.
 
-    state: state in which the missing batches are learned. Missing batches are those that the log
-        did not have before the replay.
+    state: state that has learned the batches of the replay. If the model's states cannot be
+        merged, it has also learned all rows of the model.
     position: position of the last event that the model's state includes after the merge.
     """
     current = model.freeze().state

@@ -1,7 +1,7 @@
 """Evaluate models on Dask, with one task for each model.
 
 The tasks run at the same time. Every task reads all shards. A model is tested on each batch before
-the model learns that batch, so the evaluation of one model cannot be divided.
+the model learns the batch, so the evaluation of one model cannot be divided.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ class Evaluation(NamedTuple):
 
     source: rows that the models learn.
     test: separate rows for the tests. None to test on the rows of `source`.
-    shuffle: True to learn the rows in random order. The seed is in the settings.
+    shuffle: True to learn the rows in random order. The random seed is `EvaluateSettings.seed`.
     """
 
     source: Dataset
@@ -37,20 +37,24 @@ def evaluate_on(
 ) -> list[Score]:
     """Evaluate models on the workers of a Dask cluster.
 
-    address: address of the Dask scheduler.
-    models: spec of each model, by name.
-    settings: as in `evaluate`.
-    curve: function that receives the points of each learning curve, model by model, after all
-        tasks have ended.
+    The scores are the same as the scores that `evaluate` returns.
 
-    Returns the scores that `evaluate` returns. Raises ClusterError and the errors of `evaluate`.
+    address: address of the Dask scheduler, tcp://host:port.
+    models: spec of each model, by name.
+    settings: settings of the evaluation, as in `evaluate`.
+    curve: function that receives the points of each learning curve, model by model. The function
+        is called after all tasks have ended.
+
+    Raises ClusterError and the errors of `evaluate`.
     """
+    # One task for each model. The baseline `full` needs no model, so it is one more task.
     jobs: list[tuple[dict[str, Spec], EvaluateSettings]] = [
         ({name: spec}, settings._replace(full=False)) for name, spec in models.items()
     ]
     if settings.full:
         jobs.append(({}, settings))
-    # All models have the same baseline, so only the last task computes it.
+
+    # The baseline is the same for all models, so only the last task computes the baseline.
     without_baseline = [(specs, own._replace(baseline=False)) for specs, own in jobs[:-1]]
 
     with connect(address) as client:
@@ -66,9 +70,11 @@ def evaluate_on(
 def _evaluate(
     evaluation: Evaluation, specs: dict[str, Spec], settings: EvaluateSettings
 ) -> tuple[list[Score], list[Point]]:
-    """Evaluate models in a task of a worker.
+    """Evaluate models in a task on a worker.
 
     Returns the scores and the points of the learning curves.
+
+    specs: spec of each model, by name.
     """
     points: list[Point] = []
     estimators: dict[str, Estimator] = {name: estimator_from_spec(spec) for name, spec in specs.items()}

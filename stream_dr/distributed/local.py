@@ -1,11 +1,11 @@
-"""local: runs a task plan in threads of this process.
+"""Run a task plan in threads of this process.
 
 A task learns some batches of a replay. The results of the tasks are merged in pairs, along a
-binary tree (task_plan.py). Each thread takes the next task. If the neighbouring result in the tree
-is ready, the thread merges the two results, then goes on with the merged result, as far up the
-tree as possible.
+binary tree (task_plan.py). Each thread runs one task after the other. After a task, the thread
+checks if the neighbouring result in the tree is ready. If so, the thread merges the two results,
+and continues with the merged result one level higher.
 
-Memory: at most one result for each thread, and one for each level of the tree.
+Memory: at most one result for each thread, and one result for each level of the tree.
 """
 
 import threading
@@ -17,14 +17,14 @@ from stream_dr.distributed.task_plan import Node, TaskPlan
 
 
 class Stopped(Exception):
-    """Raised inside a task to end it after another task has failed."""
+    """Raised to end a task after another task has failed."""
 
 
 class _PlanRun:
     """One run of a task plan.
 
-    on_batch: function that receives each batch before the batch is learned. It may be called from
-        any thread, but by one thread at a time.
+    on_batch: function that receives each batch before the batch is learned. Any thread may call
+        this function, but only one thread at a time.
     """
 
     def __init__(self, plan: TaskPlan, on_batch: BatchCallback) -> None:
@@ -32,17 +32,18 @@ class _PlanRun:
         self._on_batch = on_batch
         self.refusals: dict[int, PartialResult] = {}
         self.stopped = False
-        # _unmerged holds results that wait for the neighbouring result, by their node in the tree.
+        # Results whose neighbour in the tree is not ready, by their node in the tree.
         self._unmerged: dict[Node, PartialResult] = {}
         self._lock = threading.Lock()
 
     def run_task(self, number: int) -> PartialResult | None:
-        """Learn the batches of a task, then merge its result with those of other tasks.
+        """Learn the batches of a task, then merge results.
 
-        Returns the result of the whole plan if this task was the last one missing, else None. If a
-        batch of an earlier task could not be learned, nothing is done.
+        Returns the merged result of all tasks if all other tasks have ended. If not, the task's
+        result is stored and None is returned. If a batch cannot be learned, the error is stored in
+        `refusals` and None is returned. If an earlier task has such an error, nothing is done.
 
-        number: index of the task.
+        number: index of the task in the plan's `tasks`.
         """
         plan = self.plan
         if number > min(self.refusals, default=number):
@@ -52,41 +53,49 @@ class _PlanRun:
         if result.refusal is not None:
             self.refusals[number] = result
             return None
-        return self._merge_up(result, (0, number))
+        return self._merge_up(result, Node(0, number))
 
     def run_recurrence(self, number: int) -> PartialResult:
-        """Learn all batches with a model whose states cannot be merged.
+        """Learn all batches with one recurrence.
+
+        A recurrence is a model whose states cannot be merged.
 
         number: index of the model in the plan's `recurrences`.
         """
         plan = self.plan
         spec, state = plan.recurrences[number]
-        # Each batch is reported once, by the tasks. Without tasks, the first recurrence reports.
+        # Each batch is reported once. If the plan has models whose states can be merged, their
+        # tasks report all batches. If not, the first recurrence reports all batches.
         on_batch = self._raise_if_stopped if plan.specs or number else self._begin_batch
         return learn(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 
     def _merge_up(self, result: PartialResult, node: Node) -> PartialResult | None:
-        """Merge a result with its neighbour in the tree, and so on up the tree.
+        """Merge a result with its neighbours up the tree.
 
-        Returns the result of the root. If a neighbouring result is not ready, the result is stored
-        for the thread that will complete the neighbour, and None is returned.
+        Returns the result of the root, which is the merged result of all tasks. If a neighbouring
+        result is not ready, None is returned. The result is then stored, and the thread that
+        completes the neighbour merges the two.
 
-        node: place of the result in the tree (task_plan.py).
+        node: node of the merge tree (task_plan.py) that has `result`.
         """
         while node != self.plan.root:
             level, number = node
-            parent = (level + 1, number // 2)
             if not self.plan.has_no_neighbour(node):
                 with self._lock:
-                    other = self._unmerged.pop((level, number ^ 1), None)
+                    other = self._unmerged.pop(Node(level, number ^ 1), None)
                     if other is None:
                         self._unmerged[node] = result
                         return None
+                # The result of the earlier batches must be the first argument.
                 result = merge(other, result) if number % 2 else merge(result, other)
-            node = parent
+            node = Node(level + 1, number // 2)
         return result
 
     def _begin_batch(self, reference: Reference) -> None:
+        """Report a batch before the batch is learned.
+
+        Raises Stopped if another task of the plan has failed.
+        """
         self._raise_if_stopped(reference)
         with self._lock:
             self._on_batch(reference)
@@ -98,9 +107,9 @@ class _PlanRun:
 
 
 def thread_runner(count: int) -> PlanRunner:
-    """Return a function that runs a task plan in threads.
+    """Return a function that runs task plans in threads.
 
-    count: number of threads of this process.
+    count: number of threads in this process that run tasks.
     """
 
     def run_in_threads(plan: TaskPlan, on_batch: BatchCallback) -> tuple[PartialResult, ...]:
@@ -112,6 +121,7 @@ def thread_runner(count: int) -> PlanRunner:
 def run(plan: TaskPlan, threads: int, on_batch: BatchCallback = lambda reference: None) -> tuple[PartialResult, ...]:
     """Run a task plan in threads of this process.
 
+    threads: number of threads that run tasks.
     on_batch: function that receives each batch before the batch is learned.
 
     The results are, in this order:
@@ -119,9 +129,10 @@ def run(plan: TaskPlan, threads: int, on_batch: BatchCallback = lambda reference
     - one merged result of all tasks, if the plan has models whose states can be merged,
     - one result for each recurrence, which is a model whose states cannot be merged.
 
-    If the stream cannot accept a batch, the only result is the result that describes the error.
-    Other errors are raised.
+    If tasks cannot learn a batch, only one result is returned. Its `refusal` names the first batch
+    that cannot be learned. Other errors are raised.
     """
+    # Without models whose states can be merged, only recurrences are run.
     plan_run = _PlanRun(plan, on_batch)
     numbers = range(len(plan.tasks)) if plan.specs else ()
     with ThreadPoolExecutor(threads, thread_name_prefix="stream_dr-part") as pool:
@@ -129,6 +140,7 @@ def run(plan: TaskPlan, threads: int, on_batch: BatchCallback = lambda reference
             recurrences = [pool.submit(plan_run.run_recurrence, n) for n in range(len(plan.recurrences))]
             tasks = [pool.submit(plan_run.run_task, number) for number in numbers]
 
+            # Only the task that ends last returns the merged result. The other tasks return None.
             results = [result for task in tasks if (result := task.result()) is not None]
             if plan_run.refusals:
                 return (plan_run.refusals[min(plan_run.refusals)],)
@@ -137,4 +149,5 @@ def run(plan: TaskPlan, threads: int, on_batch: BatchCallback = lambda reference
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         finally:
+            # After an error, the other tasks end before their next batch.
             plan_run.stopped = True

@@ -1,13 +1,13 @@
 """Partial results: the result of learning some batches, and the merge of two such results.
 
-A partial result has a state for each model. It also has an outline for each batch, which is a
-small Block with one row and the batch's number of features, labels and kind of targets. The
-process that appends a batch to the log must know these to update the stream's schema. With the
-outline, it does not need the rows.
+A partial result has a state for each model and an outline of each batch. An outline is a Block
+with one row of the batch. It has the batch's number of features, labels and kind of targets. The
+process that appends a batch to the log needs these to update the stream's schema. With the
+outline, this process does not need the batch's rows.
 
 Memory: one state for each model.
 
-Cost: learning costs as much as the models' own learning. A merge takes two passes over the states.
+Cost: learning costs as much as in one process. A merge takes two passes over the states.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,16 +29,16 @@ from stream_dr.shards.dataset import Shard, open_shard
 from stream_dr.statistics.protocol import AdditiveState, State
 
 BatchCallback = Callable[[Reference], None]
-"""Function that receives every batch before it is learned."""
+"""Function that receives every batch before the batch is learned."""
 
 
 class PartialResult(NamedTuple):
     """Result of learning consecutive batches.
 
     states: state of each model, in the order of the plan's specs.
-    outlines: outline of each batch (a Block with one of the batch's rows).
-    refusal: error that names the first batch that cannot be learned, or None. With an error,
-        `states` and `outlines` are empty.
+    outlines: outline of each batch, which is a Block with one of the batch's rows.
+    refusal: error that names the first batch that cannot be learned, or None. If there is an
+        error, `states` and `outlines` are empty.
     """
 
     states: tuple[AdditiveState, ...]
@@ -49,20 +49,23 @@ class PartialResult(NamedTuple):
 PlanRunner = Callable[[TaskPlan, BatchCallback], Sequence[PartialResult]]
 """Function that runs a task plan.
 
-It receives the plan and the function to call with each batch. It returns the merged result of the
-tasks, if the plan has models whose states merge, and then one result for each recurrence (a model
-whose states cannot be merged).
+The arguments are the plan, and the function to call with each batch. The results are, in this
+order:
+
+- one merged result of all tasks, if the plan has models whose states can be merged,
+- one result for each recurrence, which is a model whose states cannot be merged.
 """
 
 
 class _Learner(NamedTuple):
-    """Estimator with the attributes of a model that `admit_block` reads.
+    """Estimator, in the form that `admit_block` expects of a model.
 
     `admit_block` checks whether the stream and its models can learn a batch.
     """
 
     estimator: Estimator
-    # `admit_block` reads the state only for a stream's first batch, which was checked earlier.
+    # `admit_block` reads the initial state only for a stream's first batch. That batch is checked
+    # with the real models before the tasks start.
     initial_state: None = None
 
 
@@ -76,13 +79,15 @@ def learn(
 ) -> PartialResult:
     """Learn the batches of a task, one after the other.
 
+    If the stream or a model cannot learn a batch, the error is returned in the result's field
+    `refusal`.
+
     specs: models that learn the batches.
-    schema: the stream's schema, which includes its first batch.
+    schema: the stream's schema, which includes the columns of the stream's first batch.
     limits: limits above which a batch is refused.
     states: state of each model to continue from. Empty to start without learned rows.
     on_batch: function that receives each batch before the batch is learned.
 
-    If the stream or a model cannot learn a batch, the error is returned in the field `refusal`.
     Raises SourceMissing or DamagedShard if a shard cannot be read.
     """
     learners = [_Learner(estimator_from_spec(spec)) for spec in specs]
@@ -94,6 +99,7 @@ def learn(
         if on_batch is not None:
             on_batch(reference)
 
+        # Learn the batch, and add its outline to the result.
         block = _checked_shard(reference.uri, reference.sha256).read(reference.batch)
         try:
             schema = admit_block(block, schema, learners, limits)
@@ -104,14 +110,19 @@ def learn(
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
         outlines.append(one_row_of(block))
 
+    # If a model's states cannot be merged, its state is no AdditiveState. No caller merges it.
     learned = tuple(cast(AdditiveState, accumulator.freeze()) for accumulator in accumulators)
     return PartialResult(learned, tuple(outlines))
 
 
 def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
-    """Return the result of learning first `older`'s and then `newer`'s batches.
+    """Merge the results of learning two runs of consecutive batches.
 
-    If one of the two has an error (`refusal`), the result has this error.
+    If one of the results has an error (`refusal`), the merged result has this error. If both
+    results have an error, the merged result has the error of `older`.
+
+    older: result of the earlier batches.
+    newer: result of the batches that follow.
     """
     refusal = older.refusal or newer.refusal
     if refusal is not None:
@@ -123,8 +134,8 @@ def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
 def one_row_of(block: Block) -> Block:
     """Return a Block with one row of a batch.
 
-    The Block has the batch's width and list of labels. Its row is the batch's first row with a
-    target, or the batch's first row if no row has a target.
+    The Block has the batch's number of features and its list of labels. The row is the first row
+    with a target. If no row has a target, the row is the batch's first row.
     """
     y = block.y
     has_targets = y is not None and y.present is not None and y.present.any()
@@ -135,7 +146,7 @@ def one_row_of(block: Block) -> Block:
 def _checked_shard(uri: str, sha256: str) -> Shard:
     """Return the shard at `uri`, from a cache if possible.
 
-    A shard checks its bytes against `sha256` at its first read. With the cache, a process checks
-    each shard once and not for every task.
+    At its first read, a shard compares the checksum of its bytes with `sha256`. With the cache, a
+    process does this once for each shard and not for every task.
     """
     return open_shard(uri, sha256)

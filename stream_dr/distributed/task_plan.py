@@ -1,17 +1,17 @@
-"""Task plan: the tasks of a replay, and the order in which their results are merged.
+"""Divide a replay into tasks, and plan how the results of the tasks are merged.
 
-A task is a run of consecutive batches that are learned together. It has at least 50,000 rows. Its
-rows take at least four times as many bytes as its models' states, because otherwise merging would
-cost more than learning. The last task may be smaller.
+A task is a run of consecutive batches that are learned together. Every task except the last one
+has at least 50,000 rows. The rows of these tasks take at least four times as many bytes as the
+states of the models. With fewer rows, merging would cost more than learning.
 
-The results are merged along a binary tree. Level 0 has one node for each task. A node of level 1
-has the merged result of two neighbouring tasks, a node of level 2 the merged result of two
-neighbouring nodes of level 1, and so on. The shape of the tree depends on the number of tasks
-alone.
+The results of tasks are merged along a binary tree. Level 0 of the tree has one node for each
+task. A node of level 1 has the merged result of two neighbouring tasks. A node of level 2 has the
+merged result of two neighbouring nodes of level 1, and so on. The shape of the tree depends only
+on the number of tasks.
 
-A task's result depends on its batches, the specs and the stream's schema. Any other node's result
-depends on its two children. So the same plan gives the same bits on every run, even if processes
-are killed or tasks end in another order.
+The result of a task depends on the task's batches, the models' specs and the stream's schema. The
+result of any other node depends on the node's children. So the same plan gives the same bits on
+every run, even if processes are killed or tasks end in another order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,11 +28,16 @@ LEAST_ROWS = 50_000
 ROW_BYTES_RATIO = 4
 """Minimum bytes of a task's rows, as a multiple of the bytes of its models' states."""
 
-Node = tuple[int, int]
-"""(level, number) of a node in the binary tree along which results of tasks are merged.
 
-Level 0 has one node for each task.
-"""
+class Node(NamedTuple):
+    """Node of the binary tree that merges results of tasks.
+
+    level: level of the node in the tree. Level 0 has one node for each task.
+    number: index of the node among the nodes of its level, in the order of the batches.
+    """
+
+    level: int
+    number: int
 
 
 class Task(NamedTuple):
@@ -49,8 +54,9 @@ class Task(NamedTuple):
 class Recurrence(NamedTuple):
     """Model whose states cannot be merged.
 
-    Such a model learns all batches in one task.
+    A recurrence learns all batches in one task.
 
+    spec: spec of the model.
     state: the state from which the model continues. None if the model has learned no rows.
     """
 
@@ -59,20 +65,21 @@ class Recurrence(NamedTuple):
 
 
 class TaskPlan(NamedTuple):
-    """Tasks of a replay, and the models that learn their batches.
+    """Tasks of a replay, and the models to learn with.
 
     Attributes
     ----------
     tasks : tuple of Task
         Tasks in the order of their batches.
     specs : tuple of Spec
-        Models whose states merge. Each task learns its batches with all of them.
+        Models whose states can be merged. Each task learns its batches with all these models.
     recurrences : tuple of Recurrence
-        Models whose states cannot be merged. Each learns all batches in one task of its own.
+        Models whose states cannot be merged. For each of these models, one more task learns all
+        batches.
     schema : Schema
-        The stream's schema, which includes its first batch.
+        The stream's schema, which includes the columns of the stream's first batch.
     limits : Limits
-        Limits past which the directory refuses batches.
+        Limits above which a batch is refused.
     """
 
     tasks: tuple[Task, ...]
@@ -83,18 +90,24 @@ class TaskPlan(NamedTuple):
 
     @property
     def whole(self) -> Task:
-        """One task with all batches, for models whose states cannot be merged."""
+        """One task with all batches.
+
+        Models whose states cannot be merged learn this task.
+        """
         return Task(tuple(reference for task in self.tasks for reference in task.references))
 
     @property
     def root(self) -> Node:
-        """Node of the tree whose result is the merged result of all tasks."""
-        return (max(len(self.tasks) - 1, 0).bit_length(), 0)
+        """Root of the merge tree.
+
+        The result of the root is the merged result of all tasks.
+        """
+        return Node(max(len(self.tasks) - 1, 0).bit_length(), 0)
 
     def has_no_neighbour(self, node: Node) -> bool:
-        """Return True if the parent of a node in the tree has no other child.
+        """Return True if a node is its parent's only child.
 
-        Then the parent has the same result as the node.
+        The result of the parent is then the result of the node.
         """
         level, number = node
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
@@ -103,9 +116,12 @@ class TaskPlan(NamedTuple):
 def tasks_of(references: Iterable[Reference], row_bytes: Sequence[float], state_bytes: int) -> tuple[Task, ...]:
     """Divide batches into tasks of consecutive batches.
 
+    A task ends when it has LEAST_ROWS rows, and ROW_BYTES_RATIO times as many bytes of rows as
+    `state_bytes`. The last task may be smaller.
+
     references: the batches, in order.
-    row_bytes: number of bytes of each batch's rows.
-    state_bytes: number of bytes of all states that a task holds.
+    row_bytes: number of bytes of all rows of each batch.
+    state_bytes: number of bytes of one state of each model.
     """
     tasks: list[Task] = []
     run: list[Reference] = []

@@ -1,8 +1,8 @@
-"""Transform on Dask: writes the projected rows of a data set as a new data set.
+"""Write the projected rows of a data set as a new data set, on Dask.
 
-Each task writes one Parquet file. The files are in a folder that all workers can reach, or under a
-URI. The manifest of the new data set is written last, so a folder with a manifest is complete.
-After an interruption the command writes all files again.
+Each task writes one Parquet file. The files are written to a folder or URI that all workers can
+reach. The manifest of the new data set is written last, so a folder with a manifest is complete.
+After an interruption, the command `transform` writes all files again.
 """
 
 import hashlib
@@ -30,14 +30,22 @@ from stream_dr.shards.uri import open_filesystem, write_file_atomically
 
 
 def transform_on(address: str, directory: Directory, model: Model, dataset: Dataset, out: str) -> int:
-    """Write the projected rows of a data set as a new data set.
+    """Write the projected rows of a data set on Dask.
 
-    address: address of the Dask scheduler.
+    The rows become a new data set, with one file for each task.
+
+    Returns the number of rows of the new data set.
+
+    address: address of the Dask scheduler, tcp://host:port.
     model: model whose published projection is applied.
+    dataset: rows to project.
     out: folder or URI of the new data set.
 
-    Returns the number of rows. Raises OutputExists if `out` has a manifest, InvalidParameter if
-    the data set has no rows, ClusterError, and the errors of `running.query.project`.
+    In addition to the errors of `running.query.project`, these errors are raised:
+
+    - OutputExists if `out` already has a manifest.
+    - InvalidParameter if the data set has no rows.
+    - ClusterError if the cluster cannot be used.
     """
     if not dataset.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
@@ -46,11 +54,14 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
     if system.get_file_info(f"{folder}/{MANIFEST_NAME}").type != fs.FileType.NotFound:
         raise OutputExists(f"{out} holds a data set already; name a new folder, or delete that one.")
 
+    # Divide the data set into tasks. No states are merged, so only the number of rows decides.
     projection = published_or_raise(model).projection
     schema = directory.schema
     sized = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
     tasks = tasks_of([r for r, _ in sized], [size * r.rows for r, size in sized], 0)
 
+    # Let the workers write the files. The file UNFINISHED marks the folder until the manifest is
+    # written.
     write_file_atomically(out, UNFINISHED, b"")
     with connect(address) as client:
         check_workers(client)
@@ -67,7 +78,9 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
 class _TaskContext(NamedTuple):
     """Values that all tasks of a transform use.
 
-    fields: name and type of each column that is copied unprojected from the data set.
+    projection: projection that is applied to the rows.
+    schema: the stream's schema, which has the order of the columns.
+    fields: Arrow type of each column that is copied from the data set unprojected, by name.
     out: folder or URI of the new data set.
     """
 
@@ -78,9 +91,10 @@ class _TaskContext(NamedTuple):
 
 
 def _write_file(task: Task, number: int, context: _TaskContext) -> ShardEntry:
-    """Write the projected rows of a task as one Parquet file.
+    """Write the projected rows of a task as a file.
 
-    The file has one row group for each batch.
+    The file is a Parquet file with one row group for each batch. Returns the manifest's entry for
+    the file.
 
     number: index of the task, which is part of the file's name.
     """
