@@ -1,8 +1,8 @@
 """stream_dr: supervised dimensionality reduction on streams too large for memory.
 
 `__init__.pyi` lists the public names. Each is loaded when it is first used, so `import stream_dr`
-is quick. `dir(stream_dr)` lists the names for use in Python. The other names are parts of the
-service's engine and can be imported, too.
+is quick. `dir(stream_dr)` lists the names for use in Python. The other public names (ENGINE) are
+parts of the service's engine. They can be imported from stream_dr, but `dir` does not list them.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""`python -m stream_dr`: the same as the command `stream-dr`."""
+"""Run the command `stream-dr` as `python -m stream_dr`."""
 
 from stream_dr.cli import main
 

@@ -1,11 +1,11 @@
-"""Checks of the fields of a State or a projection, before anything computes with them.
+"""Check the fields of a State or a projection before they are used.
 
 Every NamedTuple that is read from a file has a method `check`, which calls these functions.
 `unpack` calls `check`. A check costs one pass over an array, less than the array's checksum.
 
-Why this way: a checksum shows that a file's bytes are those that were written, but not who wrote
-them. A bad array would make compiled loops and neighbour searches read and write past its end. So
-every array is checked before they use it.
+Why this way: a checksum shows that a file's bytes have not changed, but not which program wrote
+the bytes. With a bad array, compiled loops and neighbour searches would read and write past the
+array's end. So every array is checked first.
 """
 
 import sys
@@ -24,7 +24,10 @@ WIDEST = 2**31
 """Upper bound on the number of features, because a sparse row's indices are int32."""
 
 EXACT_WIDTH = 4096
-"""Maximum number of features whose whole scatter matrix is stored."""
+"""Maximum number of features for which the whole scatter matrix is stored.
+
+For more features, only the diagonal of the scatter matrix is stored.
+"""
 
 
 class WithLabels(Protocol):
@@ -41,12 +44,15 @@ class LearnedState(WithLabels, Protocol):
 
     @property
     def target_kind(self) -> str | None:
-        """Kind of targets, or None before there are any."""
+        """Kind of targets, or None if there were no targets so far."""
         ...
 
 
 class CsrFields(Protocol):
-    """Arrays of a CSR matrix, or dense rows as `values` alone."""
+    """Arrays of a CSR matrix, or an array of dense rows.
+
+    For dense rows, `values` has the rows, and `indices` and `indptr` are None.
+    """
 
     @property
     def values(self) -> np.ndarray:
@@ -55,19 +61,22 @@ class CsrFields(Protocol):
 
     @property
     def indices(self) -> np.ndarray | None:
-        """Column of each value."""
+        """Column (entries,) of each stored value. None for dense rows."""
         ...
 
     @property
     def indptr(self) -> np.ndarray | None:
-        """Index of each row's first value, and the number of all values."""
+        """Index of each row's first value in `values`, (rows + 1,). None for dense rows.
+
+        The last item is the number of all values.
+        """
         ...
 
 
 def check_field_types(fields: object) -> None:
-    """Raise DamagedFile unless every field has the type that the NamedTuple declares.
+    """Raise DamagedFile unless every field has its declared type.
 
-    Floats must be finite.
+    fields: a NamedTuple, which declares the types of its fields. Floats must also be finite.
     """
     kind: type = type(fields)
     for name, hint in _type_hints(kind).items():
@@ -78,8 +87,10 @@ def check_field_types(fields: object) -> None:
 
 
 def check_array_shapes(fields: object, dtype: type, **shapes: tuple[int, ...]) -> None:
-    """Raise DamagedFile unless each array has this dtype and its given shape.
+    """Raise DamagedFile unless each array has the dtype and its shape.
 
+    fields: object whose fields are the arrays.
+    dtype: dtype that all arrays must have.
     shapes: shape of each array, by the name of its field.
     """
     for name, shape in shapes.items():
@@ -92,7 +103,10 @@ def check_array_shapes(fields: object, dtype: type, **shapes: tuple[int, ...]) -
 def require_matrix(fields: object, name: str) -> tuple[int, int]:
     """Return the shape of a field that must be a float64 matrix.
 
-    Raises DamagedFile.
+    Raises DamagedFile if the field is no such matrix.
+
+    fields: object with the field.
+    name: name of the field.
     """
     array = getattr(fields, name)
     if array.ndim != 2 or array.dtype != np.float64:
@@ -113,7 +127,10 @@ def check_finite_arrays(fields: object, *names: str) -> None:
 
 
 def check_at_least(fields: object, low: float, *names: str) -> None:
-    """Raise DamagedFile unless numbers and arrays are finite and at least `low`."""
+    """Raise DamagedFile unless numbers and arrays are finite and at least `low`.
+
+    names: names of the fields with the numbers and arrays.
+    """
     for name in names:
         value = np.asarray(getattr(fields, name))
         if not ((value >= low) & (value < np.inf)).all():
@@ -123,7 +140,7 @@ def check_at_least(fields: object, low: float, *names: str) -> None:
 def check_within(fields: object, low: int, high: int, *names: str) -> None:
     """Raise DamagedFile unless whole numbers are at least `low` and below `high`.
 
-    Each field is a number or an array.
+    names: names of the fields with the numbers. A field is a number or an array.
     """
     for name in names:
         value = np.asarray(getattr(fields, name))
@@ -132,24 +149,28 @@ def check_within(fields: object, low: int, high: int, *names: str) -> None:
 
 
 def check_one_of(fields: object, name: str, choices: tuple[object, ...]) -> None:
-    """Raise DamagedFile unless the field is one of `choices`."""
+    """Raise DamagedFile unless the field `name` is one of `choices`."""
     value = getattr(fields, name)
     if value not in choices:
         raise field_error(fields, name, f"{value!r:.60}", f"one of {', '.join(map(repr, choices))}")
 
 
 def check_equal(fields: object, name: str, needed: object) -> None:
-    """Raise DamagedFile unless the field is equal to `needed`."""
+    """Raise DamagedFile unless the field `name` is equal to `needed`."""
     value = getattr(fields, name)
     if value != needed:
         raise field_error(fields, name, f"{value!r:.60}", f"{needed!r:.60}")
 
 
 def check_csr_arrays(fields: CsrFields, rows: int, width: int) -> None:
-    """Raise DamagedFile unless the arrays are valid rows, CSR or dense.
+    """Raise DamagedFile unless the arrays are valid CSR or dense rows.
 
-    CSR rows must be finite. The indices of each CSR row must ascend and be below `width`. Dense
-    rows are `values` (rows, width), and their other arrays are None.
+    All values must be finite. The indices of each CSR row must ascend and be below `width`.
+
+    fields: arrays of the rows. For dense rows, `values` is (rows, width), and `indices` and
+        `indptr` are None.
+    rows: number of rows.
+    width: number of columns.
     """
     values = fields.values
     indices = fields.indices
@@ -178,10 +199,13 @@ def check_csr_arrays(fields: CsrFields, rows: int, width: int) -> None:
 
 
 def check_learned(state: LearnedState, kinds: tuple[str, ...]) -> None:
-    """Raise DamagedFile unless the fields that every state has are in range.
+    """Raise DamagedFile unless the fields that every state has are valid.
 
-    The fields are rows, width, kind of targets (a value of `kinds`, or None) and labels. The
-    labels must be distinct and of one type.
+    The fields are the number of rows, the number of features, the kind of targets and the labels.
+    The labels must be distinct and of one type. There must be no labels if there are
+    no targets or targets are numbers.
+
+    kinds: kinds of targets that the state may have. A state without targets has the kind None.
     """
     check_within(state, 0, MOST_ROWS, "rows", "rows_skipped")
     check_within(state, 0, WIDEST, "n_features")
@@ -208,11 +232,15 @@ def field_error(fields: object, name: str, description: str, needed: str) -> Dam
 
 @lru_cache(maxsize=64)
 def _type_hints(kind: type) -> dict[str, object]:
+    """Return the declared types of a NamedTuple's fields, by the field's name."""
     return get_type_hints(kind)
 
 
 def _has_type(value: object, hint: object) -> bool:
-    """Return True if a value has the type of a field's annotation."""
+    """Return True if a value has the type of a field's annotation.
+
+    hint: the annotation. A float must also be finite, and an int must fit into 64 bits.
+    """
     origin = get_origin(hint)
     arguments = get_args(hint)
     if hint is Any:

@@ -7,15 +7,15 @@ Results go to stdout and messages to stderr. The exit status is one of these:
 - 2: wrong usage.
 - 130: interrupted by Ctrl-C.
 
-A command is a function in stream_dr/commands and a line in `COMMANDS`. Its module is imported
-when it is called or when help is asked for.
+A command is a function in stream_dr/commands and a line in `COMMANDS`. The function's module is
+imported when the command is called or when help is asked for.
 """
 
 import importlib
 import logging
 import os
 import sys
-from typing import Annotated, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import typer
 
@@ -40,25 +40,25 @@ COMMANDS = (
 )
 """Names of the commands.
 
-Each command is a function of the same name in stream_dr/commands/NAME.py, or in the module that
+Command NAME is the function NAME in the module stream_dr/commands/NAME.py, or in the module that
 `_ELSEWHERE` names.
 """
 
 _ELSEWHERE = {"suggest": "suggesting"}
-"""Modules of commands whose name is also that of a public function.
+"""Module of each command that has the same name as a public function, by the command's name.
 
-A module may not have the name of a public function.
+A module may not have the name of a public function, so the module has another name.
 """
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, the same as typer's."""
+"""Exit status after Ctrl-C, which is also typer's."""
 
 IDLE_THREADS = "OPENBLAS_THREAD_TIMEOUT", "4"
 """Environment variable, and its value, that shortens the idle spinning of BLAS threads.
 
-The variable is read when numpy is loaded. Numpy and scipy each have a BLAS library with threads of
-its own. After a product, the threads of one library spin for 2**26 ticks on cores that the other
-library needs. With this value they spin for 2**4 ticks.
+Numpy reads the variable when it is loaded. Numpy and scipy each have a BLAS library with threads
+of its own. After a product, the threads of one library spin for 2**26 ticks on cores that the
+other library needs. With this value the threads spin for 2**4 ticks.
 """
 
 RESUMED = ("demo", "learn", "replay", "refine")
@@ -95,7 +95,11 @@ def make_app(only: str | None = None) -> typer.Typer:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command line and exit with its exit status."""
+    """Run a command line and exit with its exit status.
+
+    arguments: words after the program's name. None takes the words of this process.
+    """
+    # The variable must be set before numpy is loaded, so before the command's module is imported.
     os.environ.setdefault(*IDLE_THREADS)
     words = sys.argv[1:] if arguments is None else arguments
     command = next((word for word in words if not word.startswith("-")), "")
@@ -114,7 +118,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _run(app: typer.Typer, arguments: list[str]) -> int:
     """Run a command and return its exit status.
 
-    Errors of all commands are printed here, in one form.
+    An error of the command is printed on stderr.
     """
     from stream_dr.errors import StreamDRError
 
@@ -131,7 +135,11 @@ def _run(app: typer.Typer, arguments: list[str]) -> int:
         raise
 
 
-def _print_error(code: str, message: str) -> int:
+def _print_error(code: str, message: str) -> Literal[1]:
+    """Print an error on stderr, and return the exit status 1.
+
+    code: stable code of the error (errors.py).
+    """
     from stream_dr.commands.output import escape_controls
 
     print(escape_controls(f"error ({code}): {message}"), file=sys.stderr, flush=True)
@@ -139,6 +147,7 @@ def _print_error(code: str, message: str) -> int:
 
 
 def _print_version(is_requested: bool) -> None:
+    """Print the version and exit, if the option --version was given."""
     if is_requested:
         import stream_dr
 

@@ -2,19 +2,22 @@
 
 Numba compiles the loops to run without the GIL and caches them on disk.
 
-A loop compiles on its first call for each set of argument types (0.3-3 s). In later processes it
-is loaded from the cache (about 10 ms).
+On its first call for each set of argument types, a loop is compiled (0.3-3 s). In later processes
+the loop is loaded from the cache (about 10 ms).
 
 Functions that a compiled loop calls must be compiled with forceinline=True or inline="always".
-Without these options, the loop's object file has a copy of the called function, under the same
-symbol. This copy is optimised a second time and sums in another order. The linker uses the copy
-that was loaded first. This is the function's own copy if the function was compiled in this
-process, and the loop's copy if the loop came from the cache. So states differed by 3e-10 between a
-first process and the next.
+Without these options, the loop's object file has a second copy of the called function, under the
+same symbol. The second copy is optimised separately and sums in another order. The linker uses the
+copy that was loaded first:
+
+- the function's own copy, if the function was compiled in this process,
+- the loop's copy, if the loop came from the cache.
+
+So states differed by 3e-10 between the first process and later processes.
 
 Why this way: numba raises an error at import if `cache=True` finds no directory that it may write
-to, as in a read-only container. The loop works without a cache, too. It is then compiled without a
-cache, and one warning says how to enable the cache.
+to, as in a read-only container. Then the loop is compiled without a cache, and one warning says
+how to enable the cache.
 """
 
 import warnings
@@ -38,6 +41,7 @@ def compiled(**options: bool | str | set[str]) -> Callable[[Callable[..., object
     settings: dict[str, Any] = {"nogil": True, "cache": True, **options}
 
     def compile_it(function: Callable[..., object]) -> Any:
+        """Compile a function, without a cache if no directory is writable."""
         try:
             return numba.njit(**settings)(function)
         except RuntimeError as e:
@@ -62,7 +66,7 @@ def readonly(array: np.ndarray) -> np.ndarray:
 
 
 def _warn_no_cache() -> None:
-    """Warn that there is no cache, unless this process has warned already."""
+    """Warn that there is no cache, at most one time in a process."""
     global _warned
     if not _warned:
         _warned = True
@@ -75,3 +79,4 @@ def _warn_no_cache() -> None:
 
 
 _warned = False
+"""True after this process has warned that there is no cache."""

@@ -5,14 +5,16 @@ Documents:
 - The stream has 24,000 made-up rows of 47,236 words and four topics (datasets/generate.py).
 - The rows are in six Arrow shards. Four shards are replayed through four models.
 - The other shards are posted to the service as Arrow, the last batch as JSON.
-- A table shows accuracy on 2,000 other documents, bytes per row and time per query. The label of
-  the nearest row is predicted, once with each model's projection and once with all words.
+- A table shows accuracy on 2,000 other documents, bytes per row and time per query. A document's
+  predicted label is the label of the nearest learned document. The distance is measured between
+  projected documents for each model, and between all words for the last line.
 
 Digits:
 
-- The stream is scikit-learn's, with 1,797 images of 8 × 8 and ten classes.
+- The stream is scikit-learn's data set of digits, with 1,797 images of 8 × 8 and ten classes.
 - Every fifth row is held out and classified by the nearest class mean.
-- The digits have a directory of their own and a table with the same columns.
+- The digits have a directory of their own. Their table has the same columns as the documents'
+  table.
 """
 
 import json
@@ -52,17 +54,17 @@ MODELS: Models = {
     "ccipca": ("ccipca", {"n_components": 10}),
     "iskm": ("iskm", {"n_components": 3}),
 }
-"""Models of the documents. All but ccipca use the documents' topics."""
+"""Models that learn the documents. All but ccipca use the topics as labels."""
 
 DIGIT_MODELS: Models = {
     "pca": ("pca", {"n_components": 9}),
     "lda": ("lda", {}),
     "lda_fourier": ("lda", {"feature_map": {"map": "random_fourier", "n_features": 500, "gamma": 0.0005}}),
 }
-"""Models of the digits. Each projects to nine numbers. All but pca use the labels."""
+"""Models that learn the digits. Each has nine components. All but pca use the labels."""
 
 ROWS = 24_000
-"""Number of documents to learn."""
+"""Number of documents in the shards, all of which are learned."""
 
 HELD_OUT = 2_000
 """Number of documents to test with."""
@@ -112,10 +114,18 @@ class Line(NamedTuple):
     rate: float | None
 
 
+class TimedAccuracy(NamedTuple):
+    """Accuracy of a classifier, and the seconds it took to classify."""
+
+    accuracy: float
+    seconds: float
+
+
 class Labelled(NamedTuple):
     """Training and held-out rows with their labels.
 
-    X is an array (rows, features) of float64, dense or CSR, and y an array (rows,).
+    X, X_held_out: (rows, features) float64, dense or CSR.
+    y, y_held_out: (rows,) label of each row.
     """
 
     X: Rows
@@ -125,9 +135,9 @@ class Labelled(NamedTuple):
 
 
 def documents() -> Labelled:
-    """Return made-up documents as weights of words.
+    """Return made-up documents for training and testing, as weights of words.
 
-    The held-out documents are made with another seed.
+    The held-out documents are generated with another seed.
     """
     return Labelled(
         *_concatenate(generate_rcv1_like(ROWS, "top4", seed=0)),
@@ -143,6 +153,7 @@ def digits() -> Labelled:
 
 
 def _concatenate(blocks: Iterator[Block]) -> tuple[Rows, np.ndarray]:
+    """Return the CSR rows and the labels of all blocks."""
     parts = list(blocks)
     return sp.csr_matrix(sp.vstack([part.X for part in parts])), np.concatenate([part.y.row_labels() for part in parts])
 
@@ -150,8 +161,8 @@ def _concatenate(blocks: Iterator[Block]) -> tuple[Rows, np.ndarray]:
 def shards_of(folder: Path, data: Labelled) -> list[Path]:
     """Return the paths of the training rows' Arrow IPC shards.
 
-    Shards that do not exist are written. Raises OutputExists if the folder has shards of another
-    stream.
+    The shards are written if the folder has no manifest. Raises OutputExists if the folder's
+    shards have another number of rows.
     """
     if not (folder / "manifest.json").exists():
         training = Block(data.X, class_targets(data.y.tolist()))
@@ -176,6 +187,9 @@ def replay_shards(
     Returns the number of rows learned per second, by the model's name. The result does not include
     models that learned no row.
 
+    path: path of the directory.
+    shards: paths of the shards.
+    models: registry key and parameters of each model, by its name.
     on_progress: function that receives the progress.
     say: function that receives messages about compiling.
     """
@@ -211,9 +225,14 @@ def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, objec
 
 
 def score_lines(address: str, data: Labelled, rates: dict[str, float]) -> list[Line]:
-    """Return a line of the table for each model, and a last line for all words.
+    """Return the lines of the documents' table.
 
-    The service projects the rows. The label of the nearest row is the prediction.
+    There is a line for each model, and a last line for all words.
+
+    The service projects the rows. A row's predicted label is the label of the nearest learned row.
+
+    address: URL of the service.
+    rates: number of rows learned per second, by the model's name.
     """
     lines = []
     with Client(address) as client:
@@ -231,6 +250,8 @@ def score_lines(address: str, data: Labelled, rates: dict[str, float]) -> list[L
             seconds = (projecting + searching) / HELD_OUT
             lines.append(Line(name, z.shape[1], rows, accuracy, z.nbytes / len(z), seconds, rates.get(name)))
 
+    # The last line is for rows that are not projected. The size of a row is its share of the CSR
+    # arrays.
     accuracy, searching = one_nearest(*data)
     entries = data.X.data.nbytes + data.X.indices.nbytes + data.X.indptr.nbytes
     lines.append(Line(EVERY_WORD, WIDTH, len(data.y), accuracy, entries / len(data.y), searching / HELD_OUT, None))
@@ -238,9 +259,11 @@ def score_lines(address: str, data: Labelled, rates: dict[str, float]) -> list[L
 
 
 def digits_table(path: Path) -> list[Line]:
-    """Learn the digits into a directory and return the lines of their table.
+    """Learn the digits into a directory and return their table.
 
     There is a line for each model, and a last line for all pixels.
+
+    path: path of the directory.
     """
     data = digits()
     lines = []
@@ -249,6 +272,7 @@ def digits_table(path: Path) -> list[Line]:
         for name, model in directory.models.items():
             z = transform(model, Block(data.X), directory.schema).z
 
+            # The time of a query is the time to project and to classify a held-out row.
             start = time.perf_counter()
             z_held_out = transform(model, Block(data.X_held_out), directory.schema).z
             projecting = time.perf_counter() - start
@@ -268,6 +292,9 @@ def report(address: str, path: Path) -> Path:
     """Write the report of the served directory and return its path.
 
     Snapshots are written first, so that the report covers all rows learned.
+
+    address: URL of the service.
+    path: path of the directory.
     """
     with Client(address) as client:
         for name in MODELS:
@@ -277,22 +304,25 @@ def report(address: str, path: Path) -> Path:
     return path / "report.html"
 
 
-def one_nearest(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
-    """Return the accuracy of a nearest-neighbour classifier, and the seconds it took."""
+def one_nearest(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
+    """Return the accuracy of a nearest-neighbour classifier, and its time."""
     classifier = KNeighborsClassifier(1).fit(X, y)
     start = time.perf_counter()
-    return float(classifier.score(X_test, y_test)), time.perf_counter() - start
+    return TimedAccuracy(float(classifier.score(X_test, y_test)), time.perf_counter() - start)
 
 
-def nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
-    """Return the accuracy of a nearest-mean classifier, and the seconds it took."""
+def nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
+    """Return the accuracy of a nearest-mean classifier, and its time."""
     means = means_by_class(X, y, y.max() + 1)
     start = time.perf_counter()
-    return float((nearest_mean(X_test, means) == y_test).mean()), time.perf_counter() - start
+    return TimedAccuracy(float((nearest_mean(X_test, means) == y_test).mean()), time.perf_counter() - start)
 
 
 def ask_one(address: str, row: Rows) -> JsonDict:
-    """Send a row (1, features) to the service's model LDA, and return the response."""
+    """Project a row with the service's model LDA, and return the response.
+
+    row: (1, features), CSR.
+    """
     response = httpx.get(f"{address}/transform", params={"model": "lda"} | _row_as_query(row), timeout=60)
     response.raise_for_status()
     return dict(response.json())

@@ -2,11 +2,12 @@
 
 `write_atomically` costs two fsyncs, a rename, and writing the file's bytes.
 
-Why this way: if a file is moved to its final name only after an fsync, a reader sees either the
+Why this way: a file is moved to its final name only after an fsync, so a reader sees either the
 old file or the whole new file. The fsync of the directory makes the rename survive a power cut.
-The lock is a lock of the kernel (flock). The kernel releases the lock when the process ends for
-any reason, so no stale lock file has to be removed. The process id in the lock file is only for
-messages.
+
+The lock of a directory is a lock of the kernel (flock). The kernel releases the lock when the
+process ends for any reason, so no stale lock file has to be removed. The process id in the lock
+file is only for messages.
 """
 
 import errno
@@ -53,6 +54,8 @@ def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point:
             failpoint(f"{point}.tmp")
             os.fsync(handle.fileno())
 
+        # The contents are durable. The file gets its final name, and then the name becomes
+        # durable.
         failpoint(f"{point}.rename")
         os.replace(temporary, path)
         failpoint(f"{point}.dir_fsync")
@@ -90,13 +93,19 @@ def fsync_directory(path: FileName) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Raise SourceMissing if there is no folder to write a file into."""
+    """Raise SourceMissing if the folder of a file does not exist.
+
+    path: path of the file, which is to be written.
+    """
     if not path.parent.is_dir():
         raise SourceMissing(f"there is no folder {path.parent} to write {path.name} into; make it first.")
 
 
 def free_bytes(path: FileName) -> int:
-    """Return the number of bytes that this user can still write to the file system of `path`."""
+    """Return the number of bytes that this user can still write.
+
+    path: an existing path on the file system in question.
+    """
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
 
@@ -105,6 +114,7 @@ def check_room(path: FileName, needed: int, min_free_bytes: int = 0) -> None:
     """Raise InsufficientStorage if `needed` bytes do not fit on the disk.
 
     path: an existing path on the disk.
+    needed: number of bytes to write.
     min_free_bytes: number of bytes that must stay free on the disk.
     """
     free = free_bytes(path)
@@ -130,7 +140,7 @@ def is_full(error: BaseException) -> TypeGuard[OSError]:
 def is_broken(error: BaseException) -> TypeGuard[OSError]:
     """Return True if an error is the system's "input/output error".
 
-    Reading may also cause this error.
+    The system raises this error if a device fails to write or to read.
     """
     return isinstance(error, OSError) and error.errno == errno.EIO
 
@@ -154,11 +164,11 @@ RESERVE = 1 << 19
 
 
 class Reserve:
-    """Disk space reserved for the next start on a full disk. Context manager.
+    """Disk space that lets a directory be opened on a full disk. Context manager.
 
-    The space is a file of RESERVE bytes, `directory/reserve`. If less space is free on the disk,
-    this file is deleted while the directory is opened. Afterwards the file is created again, as
-    large as the disk allows.
+    The space is a file of RESERVE bytes, `directory/reserve`. The directory is opened in the
+    with-block. If fewer than RESERVE bytes are free on the disk, the file is deleted at the start
+    of the with-block. At the end the file is created again, as large as the disk allows.
     """
 
     def __init__(self, directory: FileName) -> None:
@@ -193,12 +203,14 @@ def lock_holder(directory: FileName) -> str:
 class DirectoryLock:
     """Exclusive right to write to a directory. Context manager.
 
-    One process at a time has this right, until `release` or the end of the process. Locked are the
-    directory itself and the file `directory/lock`. So a second process is refused even if the file
-    was removed. The directory must exist. The file contains the id of the process that has the
-    lock. Costs two flocks.
+    One process at a time has this right, until `release` or the end of the process. The directory
+    itself and the file `directory/lock` are both locked, so a second process is refused even if
+    the file was removed. The file contains the id of the process that has the lock. Costs two
+    flocks.
 
-    Raises DirectoryInUse with the other process's id, if it is known.
+    directory: path of the directory, which must exist.
+
+    Raises DirectoryInUse, with the id of the process that has the lock, or "unknown".
     """
 
     def __init__(self, directory: FileName) -> None:

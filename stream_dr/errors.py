@@ -26,15 +26,17 @@ A message may repeat the name of a column, which may be as long as a request's b
 """
 
 _LONGEST_NAME = 200
-_MOST_COMPARED = 10_000
-"""Maximum length, and maximum number, of names that are compared letter by letter.
+"""Maximum length of a name that `did_you_mean` compares with other names.
 
-Comparing longer names could take seconds, and clients choose the names that they send.
+Comparing a longer name could take seconds, and clients choose the names that they send.
 """
+
+_MOST_COMPARED = 10_000
+"""Maximum number of known names that `did_you_mean` compares with a wrong name."""
 
 
 class StreamDRError(ValueError):
-    """Base of all errors. It is raised itself if no subclass fits.
+    """Base class of all errors, which is raised itself if no subclass fits.
 
     `details` holds machine-readable values, such as the row and the column.
     """
@@ -47,14 +49,21 @@ class StreamDRError(ValueError):
 
 
 def _shorten(text: str) -> str:
+    """Cut a text after `_LONGEST` characters."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
 def did_you_mean(wrong: object, names: Iterable[object]) -> str:
-    """Return " (did you mean 'age'?)" with the known name closest to a wrong name.
+    """Return a suggestion such as " (did you mean 'age'?)".
 
-    Letter case is ignored. Returns "" if no name is close. Long messages are cut off at the end.
-    So put the result before a list that may be long.
+    The suggestion is the known name that is closest to a wrong name. Letter case is ignored.
+    Returns "" if no name is close.
+
+    wrong: the wrong name.
+    names: the known names.
+
+    An error's message is cut off after 4,000 characters. So put the result before a list of names
+    that may be long.
     """
     text = str(wrong).casefold()
     folded = {str(name).casefold(): name for name in names}
@@ -65,12 +74,13 @@ def did_you_mean(wrong: object, names: Iterable[object]) -> str:
 
 
 def without_frames(error: _Error) -> _Error:
-    """Return the error without the stack frames of this error and of its causes.
+    """Remove the stack frames from an error and its causes, and return the error.
 
-    Frames refer to the rows that they worked on, and so keep the rows in memory. Use this function
-    for an error that is stored or passed to another thread. The frames of a context manager also
-    refer to the error itself, so only the garbage collector would free them.
+    Use this function for an error that is stored or passed to another thread.
     """
+    # Stack frames refer to the rows of the functions that failed, and so hold the rows in memory.
+    # The frames of a context manager also refer to the error itself. Only the garbage collector
+    # would free this cycle.
     current: BaseException | None = error
     seen = set[int]()
     while current is not None and id(current) not in seen:
@@ -88,7 +98,7 @@ class FewerComponents(UserWarning):
 
 
 class OtherColumns(UserWarning):
-    """Issued if a table lacks columns of the first rows, or has other columns."""
+    """Issued if the columns of a table differ from the columns of the first rows."""
 
 
 class NarrowKernel(UserWarning):
@@ -125,13 +135,13 @@ NO_PARAMETER = {
     "unlabelled": " Only SKM with a < 1, WMV and GraphWMV learn rows without a label. LDA, OPLS, CCA, MMC, PLSDA and SKM "
     "with a ≥ 1 divide by the scatter of the rows or make it small, and such rows make their answers worse."
 }
-"""Reasons why most estimators do not have a parameter that others have."""
+"""Reason why most estimators lack a parameter that some have, by the parameter's name."""
 
 
 def unknown_parameter(who: str, names: Iterable[str], known: Iterable[str]) -> InvalidParameter | None:
-    """Return the error for the first unknown name, or None if all names are known.
+    """Return the error for the first unknown parameter, or None.
 
-    who: subject of the message, for example an estimator.
+    who: object that the names are parameters of, in words. It is the subject of the message.
     names: names to check.
     known: names of the parameters that exist.
     """
@@ -151,13 +161,13 @@ class UnknownEstimator(StreamDRError):
 
 
 class UnknownModel(StreamDRError):
-    """Raised when a directory has no model of that name."""
+    """Raised when a directory has no model of the requested name."""
 
     code = "unknown_model"
 
 
 class ModelExists(StreamDRError):
-    """Raised when a model of that name exists already, with another spec."""
+    """Raised when a model of that name exists with another estimator or other parameters."""
 
     code = "model_exists"
 
@@ -193,7 +203,7 @@ class WidthMismatch(StreamDRError):
 
 
 def width_mismatch(width: int, known: int) -> WidthMismatch:
-    """Return the error for a batch with another number of features than the accumulator.
+    """Return the error for a batch of another width than the accumulator.
 
     width: number of features of the batch.
     known: number of features of the accumulator.
@@ -221,7 +231,7 @@ class InvalidIndex(StreamDRError):
 class InvalidTargets(StreamDRError):
     """Raised when targets cannot be read.
 
-    Also raised if their number differs from the number of rows.
+    Also raised if the number of targets differs from the number of rows.
     """
 
     code = "invalid_targets"
@@ -243,9 +253,9 @@ class TargetKindMismatch(StreamDRError):
 
 
 class InvalidWeights(StreamDRError):
-    """Raised when weights are invalid.
+    """Raised when row weights are invalid.
 
-    They must be finite, not negative, one for each row, and allowed for this stream or model.
+    Weights must be finite, not negative, one for each row, and allowed for this stream or model.
     """
 
     code = "invalid_weights"
@@ -275,16 +285,16 @@ class LimitExceeded(StreamDRError):
 class CannotMerge(StreamDRError):
     """Raised when two states cannot be merged.
 
-    Their specs or widths differ, or the estimator updates its state row by row.
+    The states' specs or numbers of features differ, or the estimator updates its state row by row.
     """
 
     code = "cannot_merge"
 
 
 class CannotUnlearn(StreamDRError):
-    """Raised when more rows would be removed than were learned.
+    """Raised when more rows would be unlearned than were learned.
 
-    Also raised if the estimator cannot remove rows.
+    Also raised if the estimator cannot unlearn rows.
     """
 
     code = "cannot_unlearn"
@@ -319,7 +329,7 @@ class CannotRefine(StreamDRError):
 
 
 class NotFitted(StreamDRError):
-    """Raised when a projection is needed before any row was learned."""
+    """Raised when there is no projection, because no row was learned."""
 
     code = "model_empty"
 
@@ -345,26 +355,26 @@ class NeedsRefine(NotFitted):
 class MalformedInput(StreamDRError):
     """Raised when bytes are not in the declared format.
 
-    The format is that of a request (Arrow, JSON, gzip, zstd) or of a file.
+    The bytes are a request's body (Arrow, JSON, gzip, zstd) or the content of a file.
     """
 
     code = "malformed_input"
 
 
 class SchemaMismatch(StreamDRError):
-    """Raised when a batch's columns have no known layout, or are not those of the stream.
+    """Raised when a batch's columns differ from the stream's columns.
 
-    The message names the column.
+    Also raised when the columns have no known layout. The message names a column.
     """
 
     code = "schema_mismatch"
 
 
 def columns_mismatch(known: tuple[str, ...], names: tuple[str, ...]) -> SchemaMismatch:
-    """Return the error for rows that have none of a table's columns.
+    """Return the error for a batch that has none of a table's columns.
 
     known: names of the table's columns.
-    names: names of the rows' columns. The columns of an array are named x0, x1 …
+    names: names of the batch's columns. The columns of an array are named x0, x1 …
     """
     way = "Send those"
     if names == tuple(f"x{i}" for i in range(len(names))):
@@ -434,8 +444,8 @@ class HistoryGone(StreamDRError):
 class InsufficientStorage(StreamDRError):
     """Raised when the disk accepts no more data.
 
-    The disk has too little space, a quota is reached, or the disk refuses to write. See
-    `min_free_bytes`.
+    The disk has too little space, a quota is reached, or the disk refuses to write. The limit
+    `min_free_bytes` may also refuse a write.
     """
 
     code = "insufficient_storage"
@@ -448,7 +458,7 @@ class SourceMissing(StreamDRError):
 
 
 class Overloaded(StreamDRError):
-    """Raised when too many requests wait, or models are too many events behind.
+    """Raised when too many requests wait, or too many events are not learned yet.
 
     Try again later.
     """
@@ -475,8 +485,8 @@ class RemoteError(StreamDRError):
     """Raised when a service refuses a request or does not answer.
 
     Only Client raises this error. A service may refuse a request because of its access rights,
-    size or media type. If the service
-    answered, `details` has the status and the service's code.
+    size or media type. If the service answered, `details` has the HTTP status and the code of the
+    service's error.
     """
 
     code = "remote_error"
@@ -489,7 +499,7 @@ class UnknownVersion(StreamDRError):
 
 
 class OutputExists(StreamDRError):
-    """Raised when files would be written to a place that has files of the same kind."""
+    """Raised when output would replace existing files or folders."""
 
     code = "output_exists"
 

@@ -28,7 +28,7 @@ a full disk). With @N the action runs only when the place is reached for the N-t
 | `P.rename` | the file is synced, not renamed |
 | `P.dir_fsync` | the file is renamed, its directory is not synced |
 
-A place that is not armed costs one truth test of an empty dict, about 40 ns.
+If no failpoint is armed, a failpoint costs one truth test of an empty dict, about 40 ns.
 
 Why this way: timing alone cannot hit a moment between two writes often enough.
 """
@@ -55,16 +55,17 @@ class FailpointReached(RuntimeError):
 
 
 def failpoint(name: str) -> None:
-    """Run the action that a test has set for the place `name`, if any.
+    """Run the action that a test has set for a place in the code.
 
-    The action kills the process or raises an error, to simulate a crash or a full disk.
+    If no action is set for the place `name`, nothing happens. The action kills the process or
+    raises an error, to simulate a crash or a full disk.
     """
     if _armed:
         _act(name)
 
 
 def arm(spec: str) -> None:
-    """Set the actions of the failpoints in `spec`, and remove all other actions.
+    """Set the actions of the failpoints in `spec`, and remove all earlier actions.
 
     spec: text such as "log.before_commit=kill@3,snapshot.rename=raise" (see the module's
         docstring). "" removes all actions.
@@ -85,6 +86,8 @@ def arm(spec: str) -> None:
 def armed(spec: str) -> Iterator[None]:
     """Set the actions of the failpoints in `spec`, for the time of the with-block.
 
+    All actions are removed at the end of the with-block.
+
     spec: text such as "log.before_commit=kill@3,snapshot.rename=raise" (see the module's
         docstring).
     """
@@ -96,9 +99,10 @@ def armed(spec: str) -> Iterator[None]:
 
 
 def _act(name: str) -> None:
-    """Run the action of the failpoint `name`, if it has one and is due.
+    """Count that a failpoint was reached, and run its due action.
 
-    An action with @N is due only when the failpoint is reached for the N-th time.
+    An action with @N is due only when the failpoint is reached for the N-th time. Other actions
+    are due every time.
     """
     if name not in _armed:
         return

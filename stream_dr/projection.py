@@ -5,12 +5,12 @@
 - `Mapped` runs a feature map first.
 - Projections of reservoir methods are in `stream_dr/solve`, with their solvers.
 
-Each has `kind`, `solution`, `n_features`, `n_components` and `apply(X)`, which returns (rows,
-components). In sparse rows, columns that the projection has not learned are ignored. Dense rows
-with another number of columns than `n_features` raise an error.
+Each projection has `kind`, `solution`, `n_features`, `n_components` and `apply(X)`, which returns
+(rows, components). In sparse rows, columns that the projection has not learned are ignored. Dense
+rows with another number of columns than `n_features` raise an error.
 
-Why this way: a projection never changes, and publishing replaces it by another object. So a thread
-that reads a projection needs no lock.
+Why this way: a projection never changes. Publishing replaces a model's projection by another
+object. So a thread that reads a projection needs no lock.
 """
 
 from collections.abc import Iterator
@@ -50,7 +50,10 @@ from stream_dr.uncertainty import ComponentSpread, CrossValidation
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
 """Form of a projection.
 
-"landmarks" is a projection that compares rows with sampled rows.
+- "linear": subtract a mean and multiply by loadings.
+- "columns": select features.
+- "mapped": run a feature map first.
+- "landmarks": compare rows with sampled rows.
 """
 
 
@@ -97,7 +100,7 @@ class Projection(Protocol):
 
 
 class Orientable(Projection, Protocol):
-    """Projection whose components may change order and sign."""
+    """Projection whose components can be reordered and multiplied by −1."""
 
     @property
     def eigenvalues(self) -> np.ndarray:
@@ -142,10 +145,12 @@ class LinearProjection(Projection, Protocol):
 
 
 SOLUTIONS = ("exact", "diagonal", "refined", "recurrence")
-"""Kinds of solutions of a projection.
+"""Ways in which a projection was computed.
 
-"exact" is the method's solution. "diagonal" uses only the diagonal of the scatter matrix.
-"refined" was computed by further passes. "recurrence" is updated row by row.
+- "exact": the method's equations were solved exactly.
+- "diagonal": only the diagonal of the scatter matrix was used.
+- "refined": an approximate solution was improved by further passes over the rows.
+- "recurrence": the projection is updated after each row.
 """
 
 
@@ -159,8 +164,9 @@ class Linear(NamedTuple):
     loadings : (features, components) float64, C-ordered
         Its transpose is `components_`.
     eigenvalues : (components,) float64
+        Eigenvalues of the problem that the estimator solved.
     solution : str
-        "exact", "diagonal", "refined" or "recurrence".
+        "exact", "diagonal", "refined" or "recurrence", see SOLUTIONS.
     offset : (components,) float64 or None
         mean · loadings. If None, `apply` computes it each time.
     readout : Readout or None
@@ -181,7 +187,7 @@ class Linear(NamedTuple):
     spread: ComponentSpread | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless the arrays have the same features and components."""
+        """Raise DamagedFile unless the shapes of the arrays fit each other."""
         check_one_of(self, "solution", SOLUTIONS)
         d, p = require_matrix(self, "loadings")
         check_array_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
@@ -233,15 +239,15 @@ class Linear(NamedTuple):
     def prepared(self) -> "Linear":
         """Return the same projection with mean · loadings stored in `offset`.
 
-        Projecting a sparse row then costs O(entries · components). Otherwise the cost would grow
-        with the number of features.
+        Projecting a sparse row then costs O(entries · components). Without the offset, the cost
+        grows with the number of features.
         """
         return self._replace(offset=self.mean @ self.loadings)
 
     def apply(self, X: Rows) -> np.ndarray:
         """Project rows (rows, features), dense or CSR.
 
-        Costs O(entries · components). Raises WidthMismatch.
+        Returns (rows, components). Costs O(entries · components). Raises WidthMismatch.
         """
         if sp.issparse(X):
             X = _fit_width(X, self.n_features)
@@ -256,7 +262,9 @@ class Linear(NamedTuple):
 
 
 class Scoring(NamedTuple):
-    """Projection of rows to the scores from which targets are predicted.
+    """Projection of rows to scores, from which targets are predicted.
+
+    The scores are linear in a row. There is one score for each label or target column.
 
     linear: a projection with a readout (the function that predicts targets from components).
     """
@@ -271,6 +279,8 @@ class Scoring(NamedTuple):
     def apply(self, X: Rows) -> np.ndarray:
         """Return the scores (rows, k) of rows (rows, features), dense or CSR.
 
+        k: number of scores of a row (`n_components`). 0 if the projection has no readout.
+
         Costs O(entries · components). Raises WidthMismatch.
         """
         linear = self.linear
@@ -278,6 +288,7 @@ class Scoring(NamedTuple):
         if readout is None:
             return np.zeros((X.shape[0], 0))
 
+        # The readout may also use components that the projection does not return (`rest`).
         z = linear.apply(X)
         if readout.rest is not None:
             z = np.hstack([z, linear._replace(loadings=readout.rest, offset=None).apply(X)])
@@ -296,7 +307,7 @@ class Columns(NamedTuple):
     width : int
         Number of features of the rows learned.
     solution : str
-        Kind of solution.
+        Way in which the features were selected, one of SOLUTIONS.
     """
 
     columns: np.ndarray
@@ -329,9 +340,9 @@ class Columns(NamedTuple):
         return len(self.columns)
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Return the selected columns (rows, components) of rows (rows, features), dense.
+        """Return the selected columns of rows X (rows, features), dense or CSR.
 
-        Raises WidthMismatch.
+        The result is dense, (rows, components). Raises WidthMismatch.
         """
         if sp.issparse(X):
             X = _fit_width(X, self.width)
@@ -352,11 +363,12 @@ class Mapped(NamedTuple):
     feature_map : str
         Spec of the map as JSON.
     names : tuple of str or None
-        Names of the columns, if the map uses names and all batches had the same names.
+        Names of the columns. None if the map uses no names, or if batches had different names.
     width : int
         Number of features of the rows learned, before the map.
     inner : Projection
-        Projection of mapped rows. `loadings`, `mean` and so on are those of `inner`.
+        Projection of mapped rows. Attributes such as `loadings` and `mean` are read from this
+        projection.
     table : TableState or None
         Statistics of a table's columns when the projection was solved, if the map uses them.
     landmarks : Landmarks or None
@@ -372,10 +384,10 @@ class Mapped(NamedTuple):
     landmarks: Landmarks | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless the feature map and the projection are complete.
+        """Raise DamagedFile unless the feature map and `inner` are complete.
 
-        The projection is that of mapped rows (`inner`). The map must have the statistics that it
-        needs.
+        The map must have the statistics of columns that it needs. `inner` must be a projection of
+        mapped rows, and must be valid itself.
         """
         check_within(self, 0, WIDEST, "width")
         mapping = check_map(self, self.width)
@@ -392,7 +404,7 @@ class Mapped(NamedTuple):
 
     @property
     def solution(self) -> str:
-        """Kind of solution of the projection of mapped rows."""
+        """How the projection of mapped rows was computed, one of SOLUTIONS."""
         return str(self.inner.solution)
 
     @property
@@ -431,7 +443,7 @@ class Mapped(NamedTuple):
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns that the map makes, or None if they have no names.
+        """Names of the map's output columns, or None if there are no names.
 
         The names belong to the rows of `loadings`. A column of a table may have had values only in
         rows without a target, which are not learned. Its mapped columns come last, and their names
@@ -442,7 +454,7 @@ class Mapped(NamedTuple):
         return mapped_column_names(feature_map(self.feature_map), self.table)[: self.inner.n_features]
 
     def unseen(self, X: Rows) -> int:
-        """Return the number of values whose category or column was never learned."""
+        """Return the number of values in X whose category or column was never learned."""
         return 0 if self.table is None else count_unseen_values(feature_map(self.feature_map), self.table, X)
 
     def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
@@ -459,12 +471,18 @@ class Mapped(NamedTuple):
         return out
 
     def mapped(self, X: Rows, names: tuple[str, ...] | None = None) -> Iterator[tuple[slice, Rows]]:
-        """Yield mapped rows, some rows at a time.
+        """Yield mapped rows, a few thousand rows at a time.
 
-        Each item is the slice of the rows, and these rows mapped, (rows, mapped features).
+        Each item is a pair (slice of the rows, mapped rows). The mapped rows are an array (rows,
+        mapped features).
+
+        X: rows. For a map with statistics, X may be the rows of a table.
+        names: names of X's columns, for a map that uses names. None takes the learned names.
         """
         mapping = feature_map(self.feature_map)
         names = names or self.names
+
+        # A map with statistics encodes the columns of a table.
         if self.table is not None:
             if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
                 check_width(X, self.width)
@@ -473,6 +491,7 @@ class Mapped(NamedTuple):
                 yield part, map_table_rows(mapping, self.table, raw[part])
             return
 
+        # Any other map needs rows of numbers.
         raise_if_raw_rows(X)
         if names is None or not mapping.by_name:
             if not sp.issparse(X):
@@ -486,9 +505,10 @@ class Mapped(NamedTuple):
 
 
 def linear_part(projection: Projection | None) -> Linear | None:
-    """Return the linear part of a projection, or None if it has none.
+    """Return the linear part of a projection, or None if there is none.
 
-    This is the projection itself if it is linear, or its linear projection of mapped rows.
+    The linear part of a linear projection is the projection itself. The linear part of a mapped
+    projection is its projection of mapped rows, if that projection is linear.
     """
     inner = projection.inner if isinstance(projection, Mapped) else projection
     return inner if isinstance(inner, Linear) else None
@@ -504,41 +524,46 @@ class MappedFields(Protocol):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the columns, if the map uses names and all batches had the same names."""
+        """Names of the columns. None if the map uses no names or batches had different names."""
         ...
 
     @property
     def table(self) -> TableState | None:
-        """Running statistics of a table's columns, if the map uses them."""
+        """Statistics of a table's columns, if the map uses statistics."""
         ...
 
     @property
     def landmarks(self) -> Landmarks | None:
-        """Landmarks (rows that others are compared with), if the map uses them."""
+        """Landmarks (rows that others are compared with), if the map uses landmarks."""
         ...
 
 
 def check_map(state: MappedFields, width: int) -> FeatureMap:
     """Return the feature map of a state or a projection, after checking it.
 
-    width: number of features of the rows before the map.
+    state: the state or projection.
+    width: number of features of the rows before the map. 0 if no row was learned.
 
-    Raises DamagedFile if the map is incomplete, or if the names and statistics are not those of
-    the map.
+    Raises DamagedFile if the map lacks a parameter, or if the names, statistics or landmarks do
+    not fit the map.
     """
     mapping: FeatureMap = feature_map(state.feature_map)
+    # The map of learned rows has all its parameters, and column names only if the map uses them.
     if width and not mapping.has_final_parameters:
         raise field_error(
             state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers"
         )
     if state.names is not None and (not mapping.by_name or len(state.names) != width):
         raise field_error(state, "names", f"{len(state.names)} names", f"{width} of a map that goes by name, or None")
+
+    # Only the maps of tables have statistics of columns.
     if not isinstance(mapping, Table | Text):
         check_equal(state, "table", None)
     elif state.table is not None:
         state.table.check(mapping)
         check_equal(state, "names", state.table.names)
 
+    # Only the map nystroem has landmarks.
     if isinstance(mapping, Nystroem) != (state.landmarks is not None):
         raise field_error(state, "landmarks", "there" if state.landmarks else "None", "there where the map has some")
     if isinstance(mapping, Nystroem) and state.landmarks is not None:
@@ -549,8 +574,8 @@ def check_map(state: MappedFields, width: int) -> FeatureMap:
 def columns_of(projection: Projection, X: Rows) -> Iterator[Rows]:
     """Yield the rows X in the form that is multiplied by the loadings.
 
-    With a feature map, this form is the mapped rows. Otherwise it is the rows themselves. Each
-    yielded part has a few thousand rows.
+    If the projection has a feature map, mapped rows are yielded, a few thousand at a time. If the
+    projection has no feature map, all rows are yielded at once, without unknown columns.
 
     X: (rows, features).
     """
@@ -570,21 +595,23 @@ Mapped rows may be much wider than the rows before the map.
 PROJECTED_AT_ONCE = 1 << 20
 """Number of mapped values that are in memory at a time while projecting (8 MB).
 
-The number is small because several requests may project at the same time.
+The number is smaller than MAPPED_AT_ONCE, because several requests may project at one time.
 """
 
 
 def mapped_parts(rows: int, mapping: FeatureMap, most: int = MAPPED_AT_ONCE) -> list[slice]:
-    """Return slices of rows, each to be mapped at one time.
+    """Return slices of rows that are small enough to be mapped.
 
-    most: maximum number of mapped values in a slice. A map whose result is sparse may exceed it.
+    rows: number of rows.
+    most: maximum number of mapped values in a slice. If the map's result is sparse, a slice has
+        4,096 rows instead.
     """
     step = 4096 if mapping.sparse else max(1, most // mapping.max_mapped_columns(0))
     return [slice(start, start + step) for start in range(0, rows, step)]
 
 
 def check_width(X: Rows, n_features: int) -> None:
-    """Raise WidthMismatch if dense rows have another number of columns than the projection."""
+    """Raise WidthMismatch unless dense rows have `n_features` columns."""
     if X.shape[1] != n_features:
         raise WidthMismatch(
             f"X has {X.shape[1]} features, but this projection is expecting {n_features} features as input. "

@@ -1,13 +1,13 @@
 """Readout: the part of a projection that predicts targets from projected rows.
 
-Scores are linear in a row's components, with one score for each class or target: scores = z ·
-weights + offset for the components z. There are three kinds of scores:
+A row has one score for each class or target column. The scores are linear in the row's components
+z: scores = z · weights + offset. There are three kinds of scores:
 
 * logarithms of the classes' posterior probabilities, up to a term that all classes share,
-* labels' indicators, predicted by regression,
+* indicators of labels (1 if the row has the label, else 0), predicted by regression,
 * numbers, predicted by regression.
 
-So a published projection can predict without the state from which it was solved.
+With a readout, a published projection can predict without the state that was solved.
 """
 
 from typing import NamedTuple
@@ -27,19 +27,21 @@ from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
 
 TARGETS = "targets"
-"""Kind of scores: the targets as regression predicts them."""
+"""Scores are targets that regression predicts: numbers, or indicators of labels."""
 
 LOG_POSTERIORS = "log posteriors"
 """Scores are log posterior probabilities, up to a term that all classes share."""
 
 
 class Readout(NamedTuple):
-    """Prediction of targets from a row's components z (rows, components).
+    """Linear function that predicts targets from components z (rows, components).
+
+    A row has k scores: one for each label, or one for each target column if targets are numbers.
 
     Attributes
     ----------
     weights : (components, k) float64
-        Coefficients of k scores. If there is `rest`, the shape is (components + r, k).
+        Coefficients of the scores. If there is `rest`, the shape is (components + r, k).
     offset : (k,) float64
         Constant of each score.
     kind : str
@@ -47,7 +49,7 @@ class Readout(NamedTuple):
     labels : tuple of k labels, sorted
         Empty if targets are numbers.
     scores : str
-        TARGETS or LOG_POSTERIORS.
+        Meaning of the scores: TARGETS or LOG_POSTERIORS.
     rest : (features, r) or None
         Loadings of r components that `n_components` excludes but that the prediction uses.
     """
@@ -60,7 +62,11 @@ class Readout(NamedTuple):
     rest: np.ndarray | None = None
 
     def check(self, features: int, components: int) -> None:
-        """Raise DamagedFile unless the arrays fit these numbers of features and components."""
+        """Raise DamagedFile unless the arrays fit the projection.
+
+        features: number of features of the projection.
+        components: number of components of the projection.
+        """
         k = len(self.offset)
         n_rest = 0
         if self.rest is not None:
@@ -96,8 +102,8 @@ class Readout(NamedTuple):
 
         * One label per row: the label (rows,) of the highest score.
         * Several labels per row: (rows, k) int64, 1 for scores of at least a half and 0 for
-          others.
-        * Numbers: (rows,), or (rows, k) for several columns.
+          others. If the scores are log posteriors: the label (rows,) of the highest score.
+        * Numbers: (rows,), or (rows, k) if there are several target columns.
         """
         if self.kind == "class":
             return self.classes[scores.argmax(axis=1)]

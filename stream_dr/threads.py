@@ -1,14 +1,15 @@
 """Threads: names of all threads that the service's engine runs.
 
-| thread | number | work | module | |---|---|---|---| | `stream_dr-appender` | one | commits
-waiting batches to the log in groups | running/ingest.py | | `stream_dr-models` | one | reads the
-log, advances live models | running/model_thread.py | | `stream_dr-advance` | one a processor |
-advance models in parallel | running/advance.py | | `stream_dr-work` | `RunSettings.workers` |
-solve, publish, snapshot | running/driver.py | | `stream_dr-long` | twice as many | catch up,
-rebuild, refine | running/running.py | | `stream_dr-records` | one | writes the records of models'
-work | directory/records.py | | `stream_dr-ahead` | one a pass | reads shards or the log ahead |
-threads.py | | `stream_dr-look-ahead` | one a replay | finds the next shard's missing batches |
-directory/references.py |
+| thread | number | work | module |
+|---|---|---|---|
+| `stream_dr-appender` | one | commits waiting batches to the log in groups | running/ingest.py |
+| `stream_dr-models` | one | reads the log, advances live models | running/model_thread.py |
+| `stream_dr-advance` | one a processor | advance models in parallel | running/advance.py |
+| `stream_dr-work` | `RunSettings.workers` | solve, publish, snapshot | running/driver.py |
+| `stream_dr-long` | twice `RunSettings.workers` | catch up, rebuild, refine | running/running.py |
+| `stream_dr-records` | one | writes the history of the models | directory/records.py |
+| `stream_dr-ahead` | one a pass | reads shards or the log ahead | threads.py |
+| `stream_dr-look-ahead` | one a replay | looks up missing batches | directory/references.py |
 
 Each thread waits for a future, a condition or a deadline that it has computed. No thread polls.
 """
@@ -31,27 +32,35 @@ With Python's default, the thread that learns would wait too long for threads th
 """
 
 _END = object()
-"""Result of a future after the last item."""
+"""Result that stands for the end of the items."""
 
 
 def engine_thread(name: str, run: Callable[[], None]) -> threading.Thread:
-    """Return a thread of the service's engine that is not started yet."""
+    """Return a new thread of the service's engine, not started yet.
+
+    name: last part of the thread's name.
+    run: function that the thread calls.
+    """
     return threading.Thread(target=run, name=f"stream_dr-{name}", daemon=True)
 
 
 def thread_pool(name: str, threads: int | None = None) -> ThreadPoolExecutor:
     """Return a pool of threads of the service's engine.
 
+    name: last part of the threads' names, before their numbers.
     threads: number of threads. None means one for each processor.
     """
     return ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), thread_name_prefix=f"stream_dr-{name}")
 
 
 def compute_ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[T, None, None]:
-    """Yield the items of a generator, computed by a thread up to `depth` items ahead.
+    """Yield the items of a generator, which another thread computes ahead.
 
-    If the thread raises an error, the error is raised in the place of the item. Closing this
-    generator closes `items`.
+    items: the generator.
+    depth: maximum number of items that are computed ahead.
+
+    If computing an item raises an error, the error is raised when that item is requested. Closing
+    this generator closes `items`.
     """
     with closing(items), thread_pool("ahead", 1) as executor:
         futures = deque(executor.submit(next, items, _END) for _ in range(depth))

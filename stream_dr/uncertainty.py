@@ -1,8 +1,8 @@
 """Results of cross-validation and of the jackknife, which are stored with a projection.
 
-Both are computed from rows in folds, without reading a row again. `CrossValidation` has the error
-on held-out rows for each value of a parameter. `ComponentSpread` says how much the components
-would differ for another sample of rows.
+`CrossValidation` has the error on held-out rows for each value of a parameter. `ComponentSpread`,
+the result of the jackknife, says how much the components would differ for another sample of rows.
+The two results are computed from sums of rows in folds, so no row is read again.
 """
 
 from typing import NamedTuple
@@ -22,14 +22,19 @@ from stream_dr.checks import (
 )
 
 FEWEST_FOLDS = 3
-"""Minimum number of folds with rows. Fewer folds do not show how much results vary."""
+"""Minimum number of folds with rows.
+
+With fewer folds, the variation between folds cannot be estimated.
+"""
 
 WIDEST_ANGLE = 30.0
-"""Largest angle of a component, in degrees, with which error bars of its loadings are shown."""
+"""Largest angle of a component, in degrees, for which error bars of its loadings are shown."""
 
 
 class CrossValidation(NamedTuple):
     """Cross-validated error for each compared value of a parameter.
+
+    m: number of compared values.
 
     Attributes
     ----------
@@ -43,8 +48,9 @@ class CrossValidation(NamedTuple):
         Standard error of `mean`, estimated from the differences between the folds.
     chosen : int
         Index of the chosen value.
-    tau : (m,) float64
-        For gamma, the values divided by the mean scatter of a feature. Otherwise empty.
+    tau : (m,) or (0,) float64
+        If the parameter is "gamma", the values divided by the mean scatter of a feature. Empty if
+        the parameter is "n_components".
     """
 
     parameter: str
@@ -71,7 +77,11 @@ class CrossValidation(NamedTuple):
         return value
 
     def describe(self) -> JsonDict:
-        """Return the chosen value, by the name of the parameter, its error and its standard error."""
+        """Return the chosen value, its error and its standard error.
+
+        The key of the value is the name of the parameter. The other keys are "error" and
+        "std_error".
+        """
         at = self.chosen
         return {self.parameter: self.value, "error": self.mean[at].item(), "std_error": self.std_error[at].item()}
 
@@ -79,26 +89,28 @@ class CrossValidation(NamedTuple):
 class ComponentSpread(NamedTuple):
     """Uncertainty of p components of d features and of their eigenvalues.
 
-    Do not show error bars of a component's loadings if its angle is above 30° (WIDEST_ANGLE). They
-    would be too short. Show the angle of the plane instead, if it is not NaN.
+    If a component's angle is above 30° (WIDEST_ANGLE), the standard errors of its loadings are too
+    small. Then do not show error bars. Show the angle of the plane instead, if this angle is not
+    NaN.
 
     Attributes
     ----------
     eigenvalues : (p,) float64
-        Eigenvalues without the bias that the jackknife estimates. NaN if some solution has too few
-        components.
+        Eigenvalues without the bias that the jackknife estimates. NaN if the solution without some
+        fold has too few components.
     eigenvalues_std : (p,) float64
         Standard error of each eigenvalue. With K folds, an interval about an eigenvalue has the
         quantiles of Student's t with K − 1 degrees of freedom. NaN where the eigenvalue is NaN.
     components_std : (p, d) float64
-        Standard error of each loading. NaN for a component that some solution does not have.
+        Standard error of each loading. NaN for a component that the solution without some fold
+        does not have.
     angles : (p,) float64
         Typical angle in degrees, at most 90, between a component and the same component of an
         infinite number of rows. The cosine of the angle is the correlation over the rows. If only
         the diagonal of the rows' scatter is stored, the correlation is computed from the diagonal.
     plane_angles : (p − 1,) float64
-        The same angle for the plane of components i and i + 1. NaN unless the eigenvalues of the
-        two components differ by less than 5 %.
+        Typical angle, in degrees, for the plane of components i and i + 1. NaN unless the
+        eigenvalues of the two components differ by less than 5 %.
     folds : int
         Number K of folds with rows.
     """
@@ -111,7 +123,10 @@ class ComponentSpread(NamedTuple):
     folds: int
 
     def check(self) -> None:
-        """Raise DamagedFile unless the arrays fit each other and angles are from 0° to 90°."""
+        """Raise DamagedFile unless the arrays fit each other.
+
+        Angles must be from 0° to 90°.
+        """
         p = self.angles.size
         check_array_shapes(self, np.float64, eigenvalues=(p,), eigenvalues_std=(p,), angles=(p,))
         check_array_shapes(self, np.float64, plane_angles=(max(p - 1, 0),))
@@ -126,11 +141,11 @@ class ComponentSpread(NamedTuple):
 
 
 def uncertainty_sentences(choice: CrossValidation | None, spread: ComponentSpread | None, most: int = 10) -> list[str]:
-    """Return sentences on the value that was chosen and on the first components.
+    """Return sentences about a chosen parameter and about the first components.
 
-    choice: errors from which the value was chosen, or None.
+    choice: cross-validated errors by which the parameter's value was chosen, or None.
     spread: uncertainty of the components, or None.
-    most: maximum number of components.
+    most: maximum number of components in the sentences.
     """
     sentences = []
     if choice is not None:
@@ -149,10 +164,10 @@ def spread_sentences(spread: ComponentSpread, most: int | None = None) -> list[s
     """Return sentences that say how well components are known.
 
     The first sentence has all components with an angle of at most 30° (WIDEST_ANGLE). If a
-    component's angle is larger and the plane with the next component is known, the two components
-    share a sentence.
+    component's angle is larger and the angle of its plane with the next component is known, the
+    two components share a sentence.
 
-    most: maximum number of components. None means all.
+    most: maximum number of components in the sentences. None means all.
 
     >>> angles, none = np.array([2.0, 40.0, 38.0]), np.zeros(3)
     >>> spread = ComponentSpread(none, none, np.zeros((3, 2)), angles, np.array([np.nan, 6.0]), folds=10)
@@ -163,6 +178,8 @@ def spread_sentences(spread: ComponentSpread, most: int | None = None) -> list[s
     known: list[str] = []
     others = []
     angles = spread.angles[:most]
+
+    # Take a pair of neighbouring components if their plane is better known than the components.
     i = 0
     while i < len(angles):
         pair = angles[i : i + 2]
@@ -191,5 +208,6 @@ def number_text(value: float) -> str:
 
 
 def _degrees(angle: float) -> str:
-    # An angle is never known to be 0.
+    """Return an angle as whole degrees, such as "6°"."""
+    # An angle is never known to be 0°, so a smaller angle is shown as 1°.
     return f"{max(round(float(angle)), 1)}°"

@@ -15,7 +15,7 @@ are too many label sets, and such a model fails at that event.
 
 A Draft is an event that is not in the log yet. Drafts are admitted in groups, and each group is
 written in one transaction (`DraftGroup`). Each draft is checked against the schema that includes
-the accepted drafts before it. A refused draft does not affect the others.
+the accepted drafts before it. A refused draft does not affect the other drafts of its group.
 
 Cost: O(rows + labels) for each batch.
 """
@@ -148,6 +148,7 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
     _check_target_kind(estimator, schema.target_kind)
     _check_width(estimator, schema)
 
+    # The state and the memory for solving it must fit into the limit.
     solve_bytes = estimator.solve_bytes()
     needed = bound_state_bytes(estimator, schema) + solve_bytes
     if needed > limits.max_state_bytes:
@@ -292,15 +293,18 @@ def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
 
     Raises SchemaMismatch or WidthMismatch if the block does not fit the schema.
     """
+    # The columns of a table are merged by their names.
     layout = "sparse" if block.sparse else "named" if block.names else "dense"
     if block.table:
         return extend_by_table_rows(block.X, schema)
 
+    # The first batch decides the layout and the width.
     if schema.layout is None:
         check_dense_width(block, schema.stated)
         stated = max(schema.stated, block.features if block.width_stated else 0) if block.sparse else 0
         return schema._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
 
+    # Later batches must have the same layout. Only sparse rows may become wider.
     if layout != schema.layout:
         raise SchemaMismatch(
             f"the batch's rows are {layout}; this stream was started with {schema.layout} rows. "
@@ -319,8 +323,8 @@ def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
 def _set_or_check_weighted(block: Block, schema: Schema) -> Schema:
     """Return the schema with `weighted` set by the first batch.
 
-    `weighted` is True if batches carry row weights. Raises InvalidWeights if the block and an
-    earlier batch differ in this.
+    `weighted` is True if batches carry row weights. Raises InvalidWeights if the block carries
+    weights and earlier batches do not, or if only earlier batches carry weights.
     """
     has_weights = block.weights is not None
     if schema.weighted is None:
@@ -399,8 +403,8 @@ class _Placement(NamedTuple):
     number : int
         Index of the event in `DraftGroup.events`.
     repeated : bool
-        True if an earlier draft of the group has the same key and payload. Then the event is that
-        of the earlier draft.
+        True if an earlier draft of the group has the same key and payload. Then `number` is the
+        index of the earlier draft's event.
     columns_missing : tuple of str
         Columns of a table that the draft's rows lack.
     """
@@ -462,17 +466,19 @@ class DraftGroup:
         self._outcomes: list[Receipt | StreamDRError | _Placement] = []
 
     def put(self, draft: Draft) -> None:
-        """Admit a draft (an event that is not in the log yet) to the group.
+        """Admit a draft to the group, or raise the error that refuses the draft.
 
-        Raises the error that refuses the draft.
+        draft: an event that is not in the log yet.
         """
         outcome = self._result_of_same_key(draft) or self._admit_and_list_event(draft)
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
-        """Admit a draft (an event that is not in the log yet) to the group.
+        """Admit a draft to the group, and return True if it was admitted.
 
-        Returns False if the draft is refused. `answers` then returns its error.
+        If the draft is refused, `answers` returns the error.
+
+        draft: an event that is not in the log yet.
         """
         try:
             self.put(draft)
@@ -532,7 +538,8 @@ class DraftGroup:
     def _admit_and_list_event(self, draft: Draft) -> _Placement:
         """Check a draft and add its event to the events that will be written.
 
-        Returns the event's index among these. Raises the error that refuses the draft.
+        Returns the event's index among the group's events. Raises the error that refuses the
+        draft.
         """
         schema = self.admit(draft)
         changes = schema_delta(self.written, schema)
@@ -556,7 +563,7 @@ class DraftGroup:
         - a _Placement (index of an event), if an event that waits to be appended has the key,
         - None, if the draft has no key or its key is new.
 
-        Raises KeyConflict if the draft's payload differs from the payload of the earlier one.
+        Raises KeyConflict if the payloads of the two drafts differ.
         """
         if draft.key is None:
             return None
@@ -573,7 +580,7 @@ class DraftGroup:
         return Receipt(known.position, known.rows, True)
 
     def _check_same_body(self, draft: Draft, earlier_fingerprint: str) -> None:
-        """Raise KeyConflict unless a draft's payload is the same as an earlier one.
+        """Raise KeyConflict unless a draft's payload equals an earlier payload.
 
         earlier_fingerprint: digest of the earlier payload with the same key.
         """

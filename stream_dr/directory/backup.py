@@ -1,6 +1,6 @@
 """Backup: copy a directory as it is at one moment.
 
-Another process may write to the directory meanwhile. The copy is a directory like any other, and
+Another process may write to the directory during the copying. The copy is a usual directory, which
 can be opened, verified, served and copied back. Of the shards that events refer to, only those in
 the directory's own folder are copied.
 
@@ -29,18 +29,22 @@ from stream_dr.log.copying import LogCopy, Progress
 from stream_dr.models.snapshot import FAILED_FILE_NAME, START_FILE_NAME, snapshot_folder, snapshots_newest_first
 
 TRIES = 50
-"""Maximum number of attempts to copy without a change of snapshots or erased rows meanwhile."""
+"""Maximum number of attempts to copy a directory as it is at one moment.
+
+An attempt fails if snapshots change or rows are erased during the copying.
+"""
 
 
 def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> None:
     """Copy a directory as it is at one moment.
 
-    Another process may write to the directory meanwhile.
+    Another process may write to the directory during the copying.
 
     path: path of the directory.
-    target: path of the copy. Nothing may exist at this path. After an error nothing does.
+    target: path of the copy. Nothing may exist at this path before the call. After an error, the
+        unfinished copy is removed.
     progress: function called with the number of bytes of the log that are copied so far, and with
-        the number of bytes to copy.
+        the total number of bytes of the log.
 
     Raises
     ------
@@ -72,8 +76,8 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
 
         Records(path / RECORDS).copy_to(temporary / RECORDS)
 
-        # A folder of the directory's own shards gets its final name when it is complete.
-        # Its files are not changed afterwards, so they can be copied at any time.
+        # Copy the shards that the directory owns. A folder of shards gets its final name when it
+        # is complete. Its files are not changed afterwards, so they can be copied at any time.
         for source in sorted((path / SOURCES).glob("[!.]*/*")):
             with source.open("rb") as file:
                 _copy_durably(file, temporary / source.relative_to(path))
@@ -97,8 +101,8 @@ def _copy_at_one_moment(
     relative to the directory. Raises Overloaded after TRIES attempts.
     """
     # A snapshot never changes, but it can be removed. So it is opened here and copied later.
-    # All copied files are of one moment if no snapshot was added or removed meanwhile. Otherwise
-    # the loop tries again.
+    # All copied files are of one moment if no snapshot was added or removed while files were
+    # opened. If the snapshots have changed, the loop tries again.
     #
     # The log is copied last, so that it is not older than any snapshot.
     # Retention never drops events after a snapshot, so the log has all events that models need.
@@ -148,8 +152,8 @@ def _total_bytes(path: Path) -> int:
 def _paths_to_copy(path: Path, models: list[tuple[str, int]]) -> list[Path]:
     """Return the relative paths of files to copy with the log.
 
-    These are the snapshots and other files of each model, and places.json. Files
-    that do not exist are not returned. The paths are relative to the directory.
+    The files are the snapshots and other files of each model, and places.json. Files that do not
+    exist are not returned. The paths are relative to the directory.
 
     path: path of the directory.
     models: (name, id) of each model.
@@ -171,6 +175,7 @@ def _new_directory(target: Path) -> Iterator[Path]:
     if target.exists() or target.is_symlink():
         raise OutputExists(f"{target} exists; name a directory that does not.", path=str(target))
 
+    # The lock prevents a second backup to the same target.
     temporary.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(temporary):
         try:

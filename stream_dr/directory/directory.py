@@ -10,8 +10,8 @@
 
 One process at a time may open a directory for writing. The process takes the lock, and restores
 each model from the newest valid snapshot of the model. The events after that snapshot are learned
-later. A process that opens the directory read-only does the same without the lock, also while
-another process writes.
+later. A process that opens the directory read-only restores the models without the lock, even
+while another process writes.
 
 A Directory has no threads. The functions of `running.replay` and the class `Running` call its
 methods. Rows from shards and rows received over HTTP are admitted, appended and learned by the
@@ -67,17 +67,24 @@ from stream_dr.statistics.protocol import pack
 from stream_dr.targets.label_codes import Label, plain_labels
 
 Start = int | Literal["start", "now"]
+"""Position of the first event that a model learns.
+
+"start" means the first event ever, and "now" means the next event that is appended.
+"""
 
 READ_TRIES = 5
-"""Number of times that a reader tries to open a directory that its writer shortens."""
+"""Maximum number of attempts to open a directory read-only.
+
+An attempt fails if another process drops old events meanwhile.
+"""
 
 
 class Directory(AbstractContextManager["Directory"]):
     """Stream on disk, with its log, schema and models.
 
     Opening a directory reads the newest snapshot of each model and all changes of the schema.
-    Raises DirectoryInUse if another process writes to the directory, and DirectoryMissing if there
-    is none to read.
+    Raises DirectoryInUse if another process writes to the directory. Raises DirectoryMissing if
+    a directory to be opened read-only does not exist.
 
     Parameters
     ----------
@@ -92,7 +99,7 @@ class Directory(AbstractContextManager["Directory"]):
     target_kind : str or None
         Kind that targets must have. Used only while no batch in the log has targets.
     allowed_labels : sequence of labels or None
-        Labels that batches may have from now on. They are stored with the next batch. An empty
+        Labels that batches may have from now on. The next batch stores them in the log. An empty
         sequence allows any label. None keeps the stored labels.
 
     Attributes
@@ -165,7 +172,8 @@ class Directory(AbstractContextManager["Directory"]):
         An attempt fails with HistoryGone if a writing process drops events that a model needs
         while this process reads the model's snapshot.
         """
-        # An attribute, because `_restore_from_snapshot` fails a model only in the last attempt.
+        # `_tries_left` is an attribute for `_restore_from_snapshot`, which marks a model as failed
+        # only in the last attempt.
         for self._tries_left in reversed(range(tries)):
             try:
                 self._open()
@@ -183,11 +191,11 @@ class Directory(AbstractContextManager["Directory"]):
         self.table = ModelTable(self.path, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
 
-        # Held while events are appended, and while the set of models or the schema changes.
+        # A thread holds this lock while it appends events or changes the models or the schema.
         self.append_lock = threading.Lock()
 
-        # Pass functions that return the schema and the models, because both are replaced over
-        # time.
+        # Pass functions that return the schema and the models, because the two attributes are
+        # replaced over time.
         self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
         self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
         self.recent = Recent()
@@ -223,7 +231,7 @@ class Directory(AbstractContextManager["Directory"]):
 
     @property
     def rows(self) -> int:
-        """Number of rows ever appended to the log, with those of events that it has dropped."""
+        """Number of rows ever appended to the log. Rows of dropped events count."""
         return int(self.log.rows_appended)
 
     def append(self, drafts: Sequence[Draft], up_to_refusal: bool = False) -> list[Receipt | StreamDRError]:
@@ -296,8 +304,8 @@ class Directory(AbstractContextManager["Directory"]):
             Position of the first event that the model learns. "start" means 0. "now" means the
             next event that is appended.
         policy, refine
-            When the model is published and refined from now on. Both are also set if the model
-            exists. None keeps the policy that the model has.
+            When the model is published and refined from now on. The policies are also set if the
+            model exists. None keeps the policy that the model has.
 
         Raises
         ------
@@ -317,6 +325,7 @@ class Directory(AbstractContextManager["Directory"]):
             if known is not None:
                 return self._set_policies(policy, refine, self._raise_unless_same_spec(known, spec)), False
 
+            # If the new model cannot be restored, it is removed from the table again.
             first_position = self._first_position_to_learn(start)
             check_can_learn_stream(estimator, self.schema, self.limits)
             entry = self.table.add(name, spec, first_position, policy, refine)
@@ -337,8 +346,8 @@ class Directory(AbstractContextManager["Directory"]):
 
         If a model of that name started from the same state, that model is returned.
 
-        estimator: estimator as `load` returns it. It is not changed. Its state is stored in the
-            directory, durable on return.
+        estimator: estimator as `load` returns it, which is not changed. The estimator's state is
+            stored in the directory, durable on return.
         policy: when the model is published from now on.
 
         Returns the model, and True if it was added now.
@@ -542,7 +551,7 @@ class Directory(AbstractContextManager["Directory"]):
     def _raise_unless_same_spec(self, existing_model: Model, requested_spec: Spec) -> Model:
         """Return the known model if it has the same spec, else raise ModelExists.
 
-        existing_model: the model that has the requested name.
+        existing_model: the existing model that has the requested name.
         requested_spec: the requested spec. For a parameter that is not in the spec, the value of
             the known model is assumed.
         """
@@ -599,8 +608,8 @@ class Directory(AbstractContextManager["Directory"]):
         try:
             restore_model(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
-            # Another process may have dropped events of the log after this process read the
-            # snapshot. It writes a newer snapshot first, so the caller tries again.
+            # A writing process may have dropped events after this process read the snapshot. The
+            # writing process stores a newer snapshot before it drops events. So try again.
             if self._tries_left:
                 raise
             model.set_failure(ModelFailure(model.position + 1, e.code, str(e)))

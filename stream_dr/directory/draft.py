@@ -1,6 +1,6 @@
 """Draft: an event that is not in the log yet, with its rows parsed.
 
-A Receipt is the log's answer to a draft. It has the position of the appended event.
+A Receipt is the answer to a draft that was appended. A Receipt has the position of the event.
 
 Rows are given as an Arrow or JSON payload, as the numbers of one row, or as a batch of a shard.
 Parsing and hashing a payload takes most of the time of an append. `rows_draft` does both in the
@@ -31,7 +31,10 @@ from stream_dr.models.schema import Limits
 from stream_dr.rows.block import Block
 
 REFERENCE = LASTING
-"""Prefix of the idempotency keys of reference events. A caller's own key must not begin with it."""
+"""Prefix of the idempotency keys of reference events.
+
+A caller's own key must not have this prefix.
+"""
 
 Removal = dict[int, Sequence[int] | None]
 """Numbers of the rows to unlearn, by position of their event.
@@ -44,8 +47,8 @@ class Draft(NamedTuple):
     """Event that is not in the log yet and has no position.
 
     kind: kind of the event, which decides what `body` means.
-    body: the payload, which are the bytes that the log stores.
-    fingerprint: hex digest of the payload. Two payloads with the same key are compared by it.
+    body: payload (the bytes that the log stores).
+    fingerprint: hex digest of the payload. Shows whether two payloads with one key are equal.
     key: idempotency key or None.
     block: the parsed rows, whose values have been checked. None for kind "unlearn".
     rows: number of rows in the event.
@@ -73,9 +76,9 @@ class Receipt(NamedTuple):
     """Position and number of rows of an appended event.
 
     duplicate: True if the same payload was appended before with the same idempotency key. Then
-        `position` is that of the earlier event.
-    columns_missing: columns of the stream's table that the rows lack. Their values are learned as
-        missing values.
+        `position` is the position of the earlier event.
+    columns_missing: columns of the stream's table that the rows lack. The rows are learned with
+        missing values in these columns.
 
     >>> import stream_dr
     >>> receipt = stream_dr.Receipt(position=0, rows=2)
@@ -123,7 +126,7 @@ class Reference(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Idempotency key of the event, made of the shard's sha256, the batch and the pass."""
+        """Idempotency key of the event. It consists of sha256, batch and pass."""
         return f"{REFERENCE}{self.sha256}:{self.batch}:{self.pass_number}"
 
 
@@ -156,7 +159,7 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
 
     The event stores the reference and not the rows.
 
-    block: the batch's rows, or a few of them that show all columns and labels.
+    block: the batch's rows, or a few of the rows that have all columns and labels.
     """
     fields = reference._asdict()
     fields["pass"] = fields.pop("pass_number")
@@ -251,6 +254,7 @@ def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Bl
         raise InvalidRows(f"{len(indices)} indices and {len(values)} values; send as many of one as of the other.")
     if len(indices) and not 0 <= min(indices) <= max(indices) < MAX_WIDTH:
         raise InvalidIndex(f"index {min(indices)} … {max(indices)}; indices must be from 0 to {MAX_WIDTH - 1}.", row=0)
+    # Sort the columns, so that repeated columns are neighbours.
     columns, data = np.array(indices, dtype=np.int32), np.array(values, dtype=np.float64)
     order = np.argsort(columns, kind="stable")
     columns, data = columns[order], data[order]
@@ -269,7 +273,8 @@ class Recent:
 
     Models that learn from these drafts need not read the log.
 
-    max_bytes: maximum sum of the drafts' `size`. A draft that would exceed it is not stored.
+    max_bytes: maximum number of bytes of all stored drafts. If there is no room for a draft, the
+        draft is not stored.
 
     Thread-safe.
     """
@@ -320,7 +325,7 @@ class Recent:
 
 
 def _block_id_hashes(block: Block) -> np.ndarray | None:
-    """Return the hashes (rows,) of the rows' ids, or None if the rows have no ids."""
+    """Return hashes (rows,) of the rows' ids, or None without ids."""
     return None if block.ids is None else id_hashes(block.ids)
 
 

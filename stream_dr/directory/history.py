@@ -3,8 +3,8 @@
 The rows of an event are an Arrow or JSON payload, or a batch of a shard that the event refers to
 (references.py).
 
-A model can be rebuilt, rows can be subtracted from its sums, and it can be refined. All three read
-the rows through this module, so they agree on which rows are learned.
+The rows are read through this module when a model is rebuilt, when rows are subtracted from its
+sums, and when it is refined. So these three operations agree on which rows are learned.
 
 Cost: each unlearn event is read once, and the numbers of the unlearned rows stay in memory. To
 find rows by id, the log's index of hashed ids is searched, and the events that it names are read.
@@ -133,7 +133,7 @@ def remaining_row_numbers(remaining_rows: Block, erased_numbers: Sequence[int]) 
 class History:
     """Reader of the past events of a directory's log.
 
-    It is a Source of rows, so estimators can learn from it.
+    A History is a Source of rows, so estimators can learn from it.
 
     log: the log.
     path: path of the directory.
@@ -207,7 +207,7 @@ class History:
         """Return an event's rows that were not unlearned, and their numbers.
 
         position: position of the event.
-        block: rows of the event.
+        block: some or all rows of the event.
         row_numbers: (rows,) index of each row among the event's rows when the event was appended.
         unlearn_horizon: only unlearn events up to this position are applied.
 
@@ -237,7 +237,7 @@ class History:
         Rows that an earlier unlearn event removed are not among them.
 
         removal: the rows that the unlearn event names.
-        after: only rows of events past this position are returned.
+        after: only rows of events after this position are returned.
         until: position of the unlearn event.
         """
         decoder = self.decoder()
@@ -319,6 +319,7 @@ class History:
         None means that all rows of the event were unlearned.
         """
         with self._lock:
+            # Read the unlearn events that were not read by an earlier call.
             if before_position - 1 > self._removals_read_to:
                 for event in self._log.read_kind("unlearn", before_position, self._removals_read_to):
                     raise_if_damaged(event)
@@ -353,7 +354,7 @@ class History:
         """Add rows with certain ids to the rows to unlearn.
 
         ids: ids of the rows.
-        removal: the rows to unlearn so far. It is changed and returned.
+        removal: the rows to unlearn so far. The function adds rows to this dict and returns it.
 
         Raises InvalidParameter if no learned row has one of the ids.
         """
@@ -361,6 +362,7 @@ class History:
         decoder = self.decoder()
         last = self._log.last
 
+        # The index has hashes of ids, so read the events to find the ids themselves.
         for position in self._log.candidate_positions(id_hashes(ids)):
             for event in self._read_events(position - 1, position):
                 remaining = self._remaining_rows_of_event(event, decoder, last)

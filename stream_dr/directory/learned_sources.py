@@ -5,9 +5,10 @@
 source.json has the path, size and time of the file, and the options with which the file was read.
 A folder gets its final name when it is complete.
 
-An event cannot refer to such a file itself, because the file has no numbered batches and its owner
-may delete it. So its rows are written to shards, and events refer to the batches of the shards.
-Recovery, several passes, refine, unlearn and verify then work as for any other shards.
+An event cannot refer to a learned file itself, because the file has no numbered batches, and its
+owner may delete the file. So the file's rows are written to shards, and events refer to the
+batches of the shards. Recovery, several passes, refine, unlearn and verify then work as for any
+other shards.
 """
 
 import json
@@ -27,6 +28,8 @@ from stream_dr.shards.writer import write_shards
 from stream_dr.threads import compute_ahead
 
 NOTE = "source.json"
+"""Name of the file that says from which file the shards were made."""
+
 NOTE_FORMAT = 1
 
 
@@ -89,7 +92,7 @@ def _write_source_note(folder: Path, note: JsonDict) -> None:
 
 
 def _check_same_rows(source: FileSource, manifest: Manifest, folder: Path) -> None:
-    """Raise OutputExists unless the new shards equal those in the folder.
+    """Raise OutputExists unless the new shards equal the shards in the folder.
 
     source: source of the file, which the error names.
     manifest: manifest of the new shards.

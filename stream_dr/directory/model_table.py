@@ -1,9 +1,11 @@
-"""ModelTable: names, specs and starts of a directory's models, in the SQLite file of the log's
-index.
+"""ModelTable: names, specs and starts of a directory's models, in a SQLite file.
 
-The table also stores what must survive a kill before a snapshot has it: a model's failure (so that
-a restart does not try the same event forever), its publishing policy, and a ceiling of the version
-numbers handed out (so that none is used twice).
+The table is in the SQLite file of the log's index. The table also stores facts that must survive a
+killed process, even if no snapshot has them yet:
+
+- the failure of a model, so that a restart does not try the same event again,
+- the policies that say when a model is published and refined,
+- an upper bound of a model's version numbers, so that no version number is used twice.
 
 A folder of snapshots whose model is not in the table belongs to a removed model.
 
@@ -46,7 +48,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 def check_name(name: str) -> None:
-    """Raise InvalidParameter if a model may not have this name."""
+    """Raise InvalidParameter if a string is no valid name of a model."""
     if not _NAME.fullmatch(name):
         raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
 
@@ -57,12 +59,14 @@ def create_tables(connection: sqlite3.Connection) -> None:
 
 
 class ModelTable:
-    """Table of the models of the directory in a folder.
+    """Table of the models of a directory. Thread-safe.
 
-    check_writer: raises the error that keeps this process from changing the table.
-
-    Each method is one transaction. Thread-safe. Raises DamagedFile, ForeignFile, UnknownFormat,
+    Each method is one transaction. The methods raise DamagedFile, ForeignFile, UnknownFormat and
     InsufficientStorage.
+
+    folder: path of the directory.
+    writable: True if this process may change the table.
+    check_writer: function that raises an error if this process may no longer write.
     """
 
     def __init__(self, folder: Path, writable: bool = True, check_writer: Callable[[], None] = lambda: None) -> None:
@@ -84,15 +88,20 @@ class ModelTable:
         refine: RefinePolicy | None = None,
         write_initial_state: Callable[[int], None] | None = None,
     ) -> Entry:
-        """Add a model and return its entry. Its name must be free.
+        """Add a model and return its entry. No model may have this name.
 
-        write_initial_state: called with the model's id before the model is added. Stores the state
-            that the
-        model begins with, durable on return.
+        name: name of the model.
+        spec: registry key and parameters of the model's estimator.
+        start: position of the first event that the model learns.
+        policy, refine: when the model is published and refined.
+        write_initial_state: function that stores the initial state of the model, durable on
+            return. Called with the model's id before the model is added. None if there is no such
+            state.
         """
         id = None
         if write_initial_state is not None:
-            # If this process is killed before the model is added, the next start deletes the file.
+            # If this process is killed before the model is added, the next start deletes the file
+            # that `write_initial_state` has stored.
             id = self._reserve_id(name)
             write_initial_state(id)
             failpoint("models.begun")
@@ -122,7 +131,7 @@ class ModelTable:
             failpoint("models.removing")
 
     def set_policies(self, id: int, policy: PublishPolicy | None, refine: RefinePolicy | None) -> None:
-        """Store when a model is published and when it is refined."""
+        """Store the policies that say when a model is published and refined."""
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET policy = ? WHERE id = ?", (_policies_json(policy, refine), id))
 
@@ -132,14 +141,14 @@ class ModelTable:
             db.execute("UPDATE models SET failure = ? WHERE id = ?", (json.dumps(failure._asdict()), id))
 
     def set_ceiling(self, id: int, ceiling: int) -> None:
-        """Store that versions up to `ceiling` may have been handed out."""
+        """Store an upper bound of the version numbers that a model has used."""
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET version_ceiling = ? WHERE id = ?", (ceiling, id))
 
     def replay_passes(self, dataset: str) -> int:
         """Return the number of passes of an unfinished replay of a data set.
 
-        0 if no replay of it is unfinished.
+        Returns 0 if no replay of the data set is unfinished.
         """
         with self._connection() as db:
             rows = self._rows(db, "replays", "WHERE dataset = ?", (dataset,))
@@ -151,12 +160,15 @@ class ModelTable:
             return db.execute("SELECT 1 FROM replays LIMIT 1").fetchone() is not None
 
     def begin_replay(self, dataset: str, target_passes: int) -> None:
-        """Store that a replay of a data set is to reach `target_passes` passes."""
+        """Store that a replay of a data set is unfinished.
+
+        target_passes: number of passes that the replay is to reach.
+        """
         with self._change_row("replays", "dataset", dataset) as db:
             db.execute("INSERT OR REPLACE INTO replays (dataset, passes) VALUES (?, ?)", (dataset, target_passes))
 
     def end_replay(self, dataset: str) -> None:
-        """Remove the note of a replay that has ended."""
+        """Remove the entry of an unfinished replay, because the replay has ended."""
         with self._change_row("replays", "dataset", dataset) as db:
             db.execute("DELETE FROM replays WHERE dataset = ?", (dataset,))
 
@@ -168,9 +180,12 @@ class ModelTable:
         self.entries()
 
     def _rows(self, db: sqlite3.Connection, table: str, condition: str = "", values: tuple[Any, ...] = ()) -> list[Any]:
-        """Return rows of a table without their digests, which are checked.
+        """Return rows of a table, after checking their digests.
 
-        condition: the rest of the SQL query, with `values` for its placeholders.
+        The returned rows do not include the digests.
+
+        condition: end of the SQL query, such as "WHERE id = ?".
+        values: values of the placeholders in `condition`.
         """
         rows = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {condition}", values).fetchall()
         for *fields, digest in rows:
@@ -182,7 +197,7 @@ class ModelTable:
     def _change_row(self, table: str, column: str, value: Any) -> Iterator[sqlite3.Connection]:
         """Open a transaction that changes the row where `column` is `value`.
 
-        The row's digest is updated at its end.
+        The row's digest is updated at the end of the transaction.
         """
         self._check_writer()
         which = f"WHERE {column} = ?"
@@ -194,7 +209,7 @@ class ModelTable:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Open the file for the time of the with-block."""
+        """Open a connection to the SQLite file for the time of the with-block."""
         with (
             translate_errors(self.path),
             closing(open_connection(self.path, self.writable, APPLICATION, LOG_FORMAT)) as db,
@@ -214,9 +229,9 @@ def _spec_json(spec: Spec) -> str:
 
 
 def _policies_json(policy: PublishPolicy | None, refine: RefinePolicy | None) -> str | None:
-    """Return both policies as one JSON text, or None if there is neither.
+    """Return two policies as one JSON text, or None if both policies are None.
 
-    Its keys are the fields of the publishing policy, and "refine".
+    The keys of the JSON object are the fields of the publishing policy, and "refine".
     """
     fields: JsonDict = (policy._asdict() if policy else {}) | ({"refine": refine._asdict()} if refine else {})
     return json.dumps(fields) if fields else None

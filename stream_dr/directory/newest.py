@@ -1,4 +1,4 @@
-"""Newest: the last rows of a stream that were not unlearned, with their targets."""
+"""Newest: the last rows of a stream, without unlearned rows, and their targets."""
 
 from typing import NamedTuple
 
@@ -52,17 +52,18 @@ class Newest(NamedTuple):
         total = float((self.deviations(projection) ** 2).sum())
         loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009
 
+        # `triangle` is R, the triangular factor of the QR decomposition.
         triangle = np.linalg.qr(loadings, mode="r")
-        # The components need not be orthogonal, so their variances cannot be added.
-        # In the QR decomposition of the loadings, the columns of Q are orthonormal axes. The first
-        # k axes span the same subspace as the first k components, for each k.
-        # `coordinates` are the coordinates of the rows along these axes.
+        # The components need not be orthogonal, so their variances cannot be added. So use
+        # orthonormal axes: the columns of Q in the QR decomposition of the loadings. The first k
+        # axes span the same subspace as the first k components, for each k. `coordinates` are the
+        # coordinates of the rows along these axes.
         coordinates = self.project(projection) @ np.linalg.pinv(triangle)
         return np.cumsum(coordinates.var(axis=0)) / total if total > 0 else np.zeros(len(triangle))
 
     @property
     def targets(self) -> Targets | None:
-        """Targets of the rows. A label has the same code in all batches.
+        """Targets of all rows, in the order of the rows.
 
         None if no batch has targets, or if two batches have targets of different kinds.
         """
@@ -76,7 +77,7 @@ class Newest(NamedTuple):
 def newest_rows(directory: Directory, n_rows: int) -> Newest:
     """Return the last rows of a stream, without unlearned rows.
 
-    n_rows: number of rows at the end of the log to read. If some of these rows were unlearned,
+    n_rows: number of rows to read at the end of the log. If some of these rows were unlearned,
         fewer rows are returned.
 
     Raises the errors of a damaged log, or of a missing shard.
@@ -88,6 +89,7 @@ def newest_rows(directory: Directory, n_rows: int) -> Newest:
     first = directory.log.position_keeping_newest_rows(n_rows)
     blocks = [block for _, block in directory.history.events(first - 1, position)]
 
+    # Take rows from the end until there are enough. The first block may be cut.
     missing = n_rows
     newest: list[Block] = []
     for block in reversed(blocks):
@@ -114,7 +116,7 @@ def _continuous_targets(blocks: tuple[Block, ...]) -> Targets:
 def _joined_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
     """Return the class or multilabel targets of all blocks, joined.
 
-    A label gets the same code in all blocks. A row without a target is marked as absent.
+    A label gets one code for all blocks. A row without a target is marked as absent.
 
     kind: "class" or "multilabel".
     """
@@ -127,8 +129,9 @@ def _joined_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
             counts.append(np.zeros(block.rows, np.int64))
             continue
 
+        # Translate the block's label codes to the common codes. An absent target has code −1. As
+        # an index, −1 takes the last entry, which is −1.
         codes_here = np.array([table.setdefault(label, len(table)) for label in block.y.labels] + [-1])
-        # An absent target has code −1. As an index, −1 takes the last entry, which is −1.
         codes.append(codes_here[block.y.codes])
         counts.append(np.ones(block.rows, np.int64) if kind == "class" else np.diff(block.y.indptr))
     indptr = None if kind == "class" else np.concatenate([[0], np.cumsum(np.concatenate(counts))])

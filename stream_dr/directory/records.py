@@ -1,22 +1,22 @@
 """Records: history of a directory's models, for figures.
 
-D/records.sqlite has one record in each row, as a JSON object.
+The file D/records.sqlite has a table with one record in each row. A record is a JSON object with
+`kind`, `time` (seconds since 1970) and the fields of its kind:
 
-Each record has a kind and `time`, seconds since 1970. The kinds:
-
-* "progress": position and rows of the stream. For each model rows, rate (rows per second, None if
-  not known), lag, version and, if it is tested, the scores of `TestThenTrain.scores` except the
-  confusion and the curve.
-* "tested": model, id and all scores.
-* "published": model, version, position, rows, solution, angles. The angles are the principal
-  angles (radians, ascending) between this version and the one recorded before it. None if a
-  projection is not linear.
+* "progress": position and number of rows of the stream, and the progress of each model. A model's
+  progress is its number of rows, rate (rows per second, None if not known), lag (number of events
+  not learned yet) and version. If the model is tested, the scores of `TestThenTrain.scores`
+  follow, except the confusion matrix and the curve.
+* "tested": name, id and all scores of a model.
+* "published": name of a model, version, position, rows, solution and angles. The angles are the
+  principal angles (radians, ascending) between this version and the version recorded before. None
+  if one of the two projections is not linear.
 * "pass": the report of running/refine.py about one pass of a refine.
-* "failed": model, position, code.
+* "failed": name of a model, position and code of the error.
 
 Nothing that is learned, published or restored depends on records. If the file is damaged or
-missing, only figures and scores are lost. Past MOST_RECORDS every second record of the older half
-is removed, except those of refines and failures.
+missing, only figures and scores are lost. If there are more than MOST_RECORDS records, every
+second record of the older half is removed. Records of refines and failures are not removed.
 """
 
 import json
@@ -45,23 +45,23 @@ PROGRESS_EVERY = 1.0
 """Minimum number of seconds between two records of progress."""
 
 MOST_RECORDS = 20_000
-"""Number of records past which older ones are thinned out."""
+"""Number of records above which every second record of the older half is removed."""
 
 TAIL_RECORDS = 4_000
-"""Number of records that a RecordsTail holds."""
+"""Maximum number of records that a RecordsTail stores."""
 
 _NOT_SCORES = ("kind", "time", "model", "id")
-"""Keys of a "tested" record besides the scores."""
+"""Keys of a record of kind "tested" that are no scores."""
 
 _LONG = ("confusion", "curve")
-"""Scores that are left out of the records of progress."""
+"""Long scores, which records of kind "progress" do not include."""
 
 TESTED_EVERY = 30.0
 """Minimum number of seconds between two records of a model's tests."""
 
 _TABLE = "CREATE TABLE IF NOT EXISTS records (id INTEGER PRIMARY KEY, kind TEXT, record TEXT)"
 
-# The older half, without every second record.
+# Remove every second record of the older half, except records of refines and failures.
 _THIN = """
 DELETE FROM records WHERE kind NOT IN ('pass', 'failed') AND id IN (
     SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM records) WHERE n % 2 = 1 AND n <= ?
@@ -72,9 +72,10 @@ DELETE FROM records WHERE kind NOT IN ('pass', 'failed') AND id IN (
 class Records:
     """Records of a directory, in the SQLite file at `path`.
 
-    most: number of records past which the older half is thinned out.
+    All threads and processes may add and read records.
 
-    All threads and processes may add and read.
+    path: path of the file, which need not exist.
+    most: number of records above which every second record of the older half is removed.
     """
 
     def __init__(self, path: Path, max_records: int = MOST_RECORDS) -> None:
@@ -84,8 +85,11 @@ class Records:
     def add(self, kind: str, **fields: Any) -> None:
         """Add a record with the current time.
 
-        If the file does not take it, this is logged and nothing else happens. A damaged file is
-        removed, and the next record starts a new one.
+        If the record cannot be stored, the error is logged and not raised. A damaged file is
+        removed, and the next record starts a new file.
+
+        kind: kind of the record, such as "progress".
+        fields: other fields of the record, as values that JSON can represent.
         """
         record = json.dumps({"kind": kind, "time": round(time.time(), 3), **fields}, separators=(",", ":"))
         try:
@@ -103,20 +107,24 @@ class Records:
                 self.path.unlink(missing_ok=True)
 
     def read(self) -> list[JsonDict]:
-        """Return all records, oldest first. Empty if there is no file or it is damaged."""
+        """Return all records, oldest first.
+
+        The list is empty if the file is missing or damaged.
+        """
         return [record for _, record in self.newest()]
 
     def newest(self, after_id: int = 0, max_records: int = -1) -> list[tuple[int, JsonDict]]:
-        """Return (id, record) of the newest records, oldest first.
+        """Return pairs (id, record) of the newest records, oldest first.
 
-        after_id: only records with a larger id. Ids ascend.
-        max_records: largest number of records, −1 for all.
+        after_id: only records with an id above this number are returned. Newer records have larger
+            ids.
+        max_records: maximum number of records. −1 means all.
         """
         rows = self._select_records("id > ? ORDER BY id DESC LIMIT ?", after_id, max_records)
         return [(id, json.loads(text)) for id, text in reversed(rows)]
 
     def last_tested(self) -> dict[int, JsonDict]:
-        """Return the last scores of each model that was tested, by model id."""
+        """Return the newest scores of each tested model, by model id."""
         records = [json.loads(text) for _, text in self._select_records("kind = 'tested' ORDER BY id")]
         return {
             record["id"]: {name: value for name, value in record.items() if name not in _NOT_SCORES}
@@ -124,7 +132,7 @@ class Records:
         }
 
     def copy_to(self, path: Path) -> None:
-        """Copy the records to a new file, if they can be read."""
+        """Copy the records to a new file, if the records can be read."""
         if self.path.exists():
             with (
                 suppress(sqlite3.Error),
@@ -134,7 +142,13 @@ class Records:
                 own.backup(copy)
 
     def _select_records(self, condition: str, *values: int) -> list[tuple[int, str]]:
-        """Return (id, JSON text) of some records. Empty if there is no file or it is damaged."""
+        """Return pairs (id, JSON text) of the records that meet a condition.
+
+        The list is empty if the file is missing or damaged.
+
+        condition: SQL condition and order, with placeholders.
+        values: values of the placeholders.
+        """
         if self.path.exists():
             with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as connection:
                 query = f"SELECT id, record FROM records WHERE json_valid(record) AND {condition}"
@@ -150,26 +164,32 @@ class RecordedDirectory(Protocol):
 
     @property
     def position(self) -> int:
-        """Last position of the log."""
+        """Position of the log's last event, −1 if the log is empty."""
         ...
 
     @property
     def rows(self) -> int:
-        """Number of rows in the log."""
+        """Number of rows ever appended to the log."""
         ...
 
 
 class Recorder:
     """Thread that writes a directory's records while models learn.
 
-    At most every PROGRESS_EVERY seconds it records how far each model is, how fast it learned
-    since the last record, what it published since, and whether it failed. Nothing is written while
-    nothing changes. Use it in a with-block, or call `start` and `stop`.
+    The thread records the changes since the last record, at most every PROGRESS_EVERY seconds:
+
+    - the progress of each model and its speed,
+    - newly published versions,
+    - failures.
+
+    Nothing is written while nothing changes. Use the Recorder in a with-block, or call `start` and
+    `stop`.
 
     directory: the directory.
-    scores: returns further fields for a model's records, such as its accuracy.
+    scores: function that returns the test-then-train scores of a model, such as its accuracy. They
+        are added to the model's records.
 
-    woken: event that any thread sets if something may have changed.
+    The attribute `woken` is a threading.Event. Any thread sets it when a model may have changed.
     """
 
     def __init__(
@@ -209,7 +229,10 @@ class Recorder:
         self.stop()
 
     def _run(self) -> None:
-        """Record at most every PROGRESS_EVERY seconds, until stopped."""
+        """Write records at most every PROGRESS_EVERY seconds, until `stop` is called.
+
+        While no model learns, the thread waits for `woken`.
+        """
         started = time.monotonic()
         active = True
         while not self._stopping.is_set():
@@ -227,9 +250,9 @@ class Recorder:
             started = now
 
     def _write_progress(self, seconds: float) -> bool:
-        """Record what happened in the last `seconds` seconds.
+        """Record what has changed in the last `seconds` seconds.
 
-        Return True if any model learned.
+        Returns True if any model has learned rows.
         """
         models = list(self._directory.models.values())
         for model in models:
@@ -265,15 +288,19 @@ class Recorder:
         return {"position": last, "rows": self._directory.rows, "models": progress}
 
     def _model_progress(self, model: Model, last_position: int, rows_learned: int, seconds: float) -> JsonDict:
-        """Return the progress of one model."""
-        # A rate over a shorter time means nothing.
+        """Return the progress of one model.
+
+        last_position: position of the log's last event.
+        rows_learned: number of rows that the model learned in the last `seconds` seconds.
+        """
+        # After a very short time, a rate would be inaccurate.
         rate = round(rows_learned / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None
         progress = {"rows": model.rows, "rate": rate, "lag": max(0, last_position - model.position)}
         scores = {name: value for name, value in self._scores(model).items() if name not in _LONG}
         return progress | {"version": model.published_version, **scores}
 
     def _record_changes(self, model: Model) -> None:
-        """Record whether a model has published or failed since the last record."""
+        """Add records if a model has published or failed since the last call."""
         now, before = model.published, self._published.get(model.id)
         if now is not None and now is not before:
             self._published[model.id] = now
@@ -291,11 +318,11 @@ class Recorder:
 
 
 class RecordsTail:
-    """Newest TAIL_RECORDS records of a directory, read on from the last read.
+    """Newest records of a directory, at most TAIL_RECORDS. To be used by one thread.
 
-    seen: id of the newest record, which changes when there are new records.
+    Each read reads only the records that were added since the last read.
 
-    Used by one thread.
+    seen: id of the newest record that was read. Changes when there are new records.
     """
 
     def __init__(self, records: Records) -> None:

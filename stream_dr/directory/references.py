@@ -1,10 +1,10 @@
 """References: events that refer to a batch of a shard and do not hold its rows.
 
-Such an event is identified by the shard's sha256, the index of the batch, and the number of the
-pass over the data set. `Batches` looks up which batches of a data set the log does not have yet,
-and returns drafts of these, in groups that are committed one by one. So a replay that was killed
-can be repeated, and continues with the first missing batch. While a shard is read, another thread
-checks the bytes of the next shard and looks up its batches.
+A reference event is identified by the shard's sha256, the index of the batch, and the number of
+the pass over the data set. `Batches` finds the batches of a data set that the log does not have
+yet, and returns drafts of these batches, in groups that are committed one by one. So a replay that
+was killed can be repeated, and continues with the first missing batch. While a shard is read,
+another thread checks the bytes of the next shard and looks up its batches.
 
 An event is never changed if its shard is moved. The file places.json has the new URI of each
 moved shard, by the sha256 of its bytes. `replay` of a data set updates this file before it reads
@@ -31,6 +31,8 @@ from stream_dr.shards.dataset import Dataset, Shard, open_shard
 from stream_dr.threads import thread_pool
 
 PLACES = "places.json"
+"""Name of the file with the new URIs of moved shards."""
+
 PLACES_FORMAT = 1
 
 SOURCES = "sources"
@@ -68,7 +70,7 @@ class Batches:
     passes: number of passes over the data set.
     shuffle: seed of a random order of the shards, which differs in each pass. None for the order
         of the data set.
-    skip_damaged: True to skip shards that cannot be read.
+    skip_damaged: True to skip damaged shards. False to raise an error.
 
     The attribute `shards` is the number of shards read so far, over all passes. The attribute
     `skipped` has the error message of each skipped shard.
@@ -112,7 +114,7 @@ class Batches:
             yield group
 
     def missing(self) -> Iterator[tuple[Shard, Reference]]:
-        """Yield shard and Reference of each batch not yet logged.
+        """Yield (shard, Reference) of each batch that is not in the log yet.
 
         The batches come in order. Rows are not read. Raises DamagedShard or SourceMissing.
         """
@@ -125,6 +127,7 @@ class Batches:
 
         Another thread checks the next shard while the current one is read.
         """
+        # Start the look-up of the next shard before the drafts of the current shard are read.
         order = self._shards()
         with thread_pool("look-ahead", 1) as thread:
             lookups = (
@@ -165,7 +168,7 @@ class Batches:
         return missing
 
     def _shards(self) -> Iterator[tuple[int, Shard]]:
-        """Return an iterator over (pass number, shard) of all passes."""
+        """Return an iterator over the pairs (pass number, shard) of all passes."""
         return (
             (pass_number, shard)
             for pass_number in range(1, self._passes + 1)
@@ -231,7 +234,10 @@ def remember_places(path: Path, log: Log, dataset: Dataset) -> None:
 
 
 def _open_checked(uri: str, sha256: str) -> Shard:
-    """Open the shard at a URI and check its bytes against `sha256`."""
+    """Open the shard at a URI and check its bytes against `sha256`.
+
+    Raises SourceMissing or DamagedShard.
+    """
     try:
         shard = open_shard(uri, sha256)
     except DamagedFile as e:

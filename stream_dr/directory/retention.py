@@ -11,9 +11,9 @@ A model whose failure is stored does not continue, so it needs no event.
 
 The bytes of unlearned rows are overwritten when every stored snapshot includes the unlearning. If
 all rows of an event were unlearned, the event stays at its position with an empty payload. If some
-were, the payload is rewritten without them, and its schema metadata lists the numbers of the
-erased rows. So later events can still name rows by their original numbers. Rows in shards are not
-erased, because the shard may be another owner's file.
+rows were unlearned, the payload is rewritten without these rows, and its schema metadata lists the
+numbers of the erased rows. So later events can still name rows by their original numbers. Rows in
+shards are not erased, because the shard may be another owner's file.
 
 Cost: an event is rewritten once for each unlearn event that names rows of the event.
 """
@@ -43,7 +43,7 @@ class Retention:
     history: reader of the directory's past events.
     active_models: function that returns the models that have not failed, or whose failure is
         retried after a restart.
-    appending: lock that a thread holds while it appends.
+    appending: lock that a thread holds while it appends to the log.
 
     A thread holds the attribute `lock` while it removes past events, and while it adds a model
     that needs past events. So no event is removed that a new model needs. This lock must be taken
@@ -70,13 +70,13 @@ class Retention:
         # Number of active `pin_rows` blocks. While there are any, no rows are erased.
         self._pinned = 0
 
-        # Position of the last unlearn event whose rows are erased from the log.
+        # Position of the last unlearn event whose rows are all erased from the log.
         self._erased_to = -1
 
     def drop(self, newest_rows_to_keep: int) -> int:
         """Drop the oldest events that no model needs.
 
-        newest_rows_to_keep: number of the newest rows in the log that are never dropped.
+        newest_rows_to_keep: number of rows at the end of the log that are not dropped.
 
         Returns the number of dropped events. Other threads can append while files are removed.
         """
@@ -87,7 +87,7 @@ class Retention:
         return self._log.drop_before(first)
 
     def forget(self) -> int:
-        """Erase the rows from the log that were unlearned in the states of all snapshots.
+        """Erase unlearned rows from the log, if no snapshot includes the rows.
 
         An event is rewritten without these rows. Unlearn events whose rows are all erased are
         skipped in later calls, until the directory is opened again.
@@ -101,7 +101,7 @@ class Retention:
 
             for position, rows in parse_removal(event.body).items():
                 with self.lock:
-                    # A model that was added meanwhile may still have to learn and unlearn the
+                    # Stop if a model that was added meanwhile must still learn and unlearn the
                     # rows.
                     if self._pinned or self.lowest_snapshot_position() < event.position:
                         return rewritten
@@ -157,6 +157,7 @@ class Retention:
         if stored is None:
             return False
 
+        # Find the rows that stay. Rows that were erased earlier are listed in the payload.
         block, numbers = stored
         stays = ~is_among(numbers, row_numbers)
         if stays.all():

@@ -3,8 +3,8 @@
 The log, the shards to which the log refers, the table of models and the snapshots are checked.
 Nothing is changed.
 
-Damage is noticed only when the damaged bytes are read. This check reads bytes that nobody may have
-read for a long time.
+Damage is noticed only when the damaged bytes are read. Without this check, some bytes are not read
+for a long time.
 """
 
 import json
@@ -58,7 +58,8 @@ def verify(path: Path, shards: bool = True) -> Iterator[Finding]:
     for folder in sorted((path / "snapshots").glob("*")):
         for file in [*snapshots_newest_first(folder), *folder.glob(START_FILE_NAME)]:
             finding = _run_check(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
-            # A running service may have removed the snapshot meanwhile. This is no error.
+            # A running service may have removed the snapshot during the check. Then the snapshot
+            # is not reported.
             if finding.error is None or file.exists():
                 yield finding
 
@@ -94,7 +95,13 @@ def _run_check(what: str, check: Callable[[], object]) -> Finding:
 
 
 def _check_shard(path: Path, uri: str, sha256: str) -> None:
-    """Read all bytes of a shard and decode each batch."""
+    """Read all bytes of a shard and decode each batch.
+
+    Raises an error if the shard is missing or damaged.
+
+    path: path of the directory.
+    uri, sha256: the shard's URI and the digest of its bytes, as the event has them.
+    """
     shard = find_shard(path, uri, sha256)
     shard.verify()
     for batch in range(len(shard.batch_rows)):
@@ -102,9 +109,9 @@ def _check_shard(path: Path, uri: str, sha256: str) -> None:
 
 
 def _shards_in(log: Log) -> list[tuple[str, str]]:
-    """Return (uri, sha256) of each shard that an event names.
+    """Return (uri, sha256) of each shard to which an event refers.
 
-    The order is that of the events.
+    The shards are in the order of the events.
     """
     shards: dict[tuple[str, str], None] = {}
     for event in log.read_undamaged("reference"):

@@ -17,7 +17,7 @@ Every method is scored on one fold before any method goes on to the next fold. I
 all methods have therefore been scored on the same folds.
 
 Memory holds the sample and the state of one estimator. After the rows are read, the comparison
-takes at most SECONDS, plus the time of the fit that is running when SECONDS are over.
+takes at most 60 seconds (SECONDS), plus the time of the fit that is running at this moment.
 """
 
 import warnings
@@ -56,10 +56,13 @@ SAMPLE_ROWS = 20_000
 """Maximum number of rows in a sample."""
 
 SAMPLE_BYTES = 64 << 20
-"""Maximum number of bytes in a sample. A sample of wide rows has fewer rows."""
+"""Maximum number of bytes in a sample.
+
+If rows are wide, the sample therefore has fewer than SAMPLE_ROWS rows.
+"""
 
 SECONDS = 60.0
-"""Number of seconds after which no method is fitted any more. Reading the rows does not count."""
+"""Number of seconds after which no further fit is started. Reading the rows does not count."""
 
 MAX_FOLDS = 5
 """Maximum number of folds."""
@@ -74,7 +77,7 @@ This first fit compiles numba functions, so that measured times do not include c
 """
 
 MANY_NUMBERS = 100
-"""Number of numeric columns from which `default_method` sets a ridge (a regularisation)."""
+"""Minimum number of numeric columns for which `default_method` sets a ridge (a regularisation)."""
 
 MAX_DENSE_COLUMNS = 4096
 """Maximum number of columns of sparse rows that are converted to dense rows for scikit-learn."""
@@ -83,10 +86,10 @@ _ALL_FEATURES = "all features"
 _MOST_FREQUENT = "most frequent class"
 _MEAN = "mean"
 
-# Rows of mixed columns need `gamma`, because `shrinkage` depends on the units of the columns.
+# Rows of words and numbers need `gamma`, because `shrinkage` depends on the units of the columns.
 # On an example table with one column in cents, shrinkage=.1 lowers LDA's accuracy from .70 to .54.
 #
-# The value for "many numbers" was chosen on embeddings of 384 numbers.
+# The ridge for "many numbers", shrinkage=.1, was chosen on embeddings of 384 numbers.
 # After 1,600 learned rows, the accuracy is .860 without a ridge and .950 with shrinkage=.1.
 # After 16,000 learned rows, the accuracy is .940 without a ridge and .944 with shrinkage=.1.
 RIDGES: dict[str, dict[str, Any]] = {
@@ -95,7 +98,7 @@ RIDGES: dict[str, dict[str, Any]] = {
     "many numbers": {"shrinkage": 0.1},
     "numbers": {},
 }
-"""Default parameters of a method's ridge (regularisation), by the kind of the rows."""
+"""Parameters that set the default ridge (regularisation), by the kind of the rows."""
 
 Progress = Callable[[str, int, int], object]
 """Function called to report progress.
@@ -120,16 +123,38 @@ class _Method(NamedTuple):
 
 @runtime_checkable
 class _Predictor(Protocol):
-    """An estimator that predicts targets."""
+    """Estimator that predicts targets."""
 
     def predict(self, X: Rows) -> np.ndarray: ...
 
 
 @runtime_checkable
 class _ProbabilityPredictor(Protocol):
-    """An estimator that predicts probabilities of classes."""
+    """Estimator that predicts probabilities of classes."""
 
     def predict_proba(self, X: Rows) -> np.ndarray: ...
+
+
+class _Fold(NamedTuple):
+    """Split of the sampled rows into rows to learn and held-out rows.
+
+    train: (rows to learn,) indices of the rows to learn.
+    test: (held-out rows,) indices of the held-out rows.
+    """
+
+    train: np.ndarray
+    test: np.ndarray
+
+
+class _DrawnSample(NamedTuple):
+    """Random sample of the rows that have a target.
+
+    sample: the sampled rows, in their original order.
+    read: number of rows from which the sample was drawn.
+    """
+
+    sample: Block
+    read: int
 
 
 class Compared(NamedTuple):
@@ -153,8 +178,8 @@ class Compared(NamedTuple):
         Number of bytes of the estimator's state. For the baseline "all features", number of bytes
         of the learned rows.
     cannot : str
-        Abilities that the method lacks, such as "predict, merge". If the fit failed, the error's
-        message.
+        Abilities that the method lacks, such as "predict, merge". If the fit failed, the message
+        of the error.
     spread : float
         Standard deviation of the score over the folds.
     """
@@ -168,6 +193,17 @@ class Compared(NamedTuple):
     bytes: int = 0
     cannot: str = ""
     spread: float = 0.0
+
+
+class _FoldScores(NamedTuple):
+    """Results of all methods on the folds.
+
+    outcomes: for each method a list of its results, one for each fold.
+    folds: number of folds on which all methods were scored.
+    """
+
+    outcomes: list[list[Compared]]
+    folds: int
 
 
 class Comparison(NamedTuple):
@@ -221,7 +257,7 @@ def suggest(
     """Compare methods on a sample of the rows, by cross-validation.
 
     The sample has at most 20,000 rows and 64 MiB. It is drawn from all rows with a fixed seed.
-    No method starts to fit a fold more than 60 seconds after the start of the first fit.
+    No further fit is started when 60 seconds have passed since the start of the first fit.
 
     Raises TargetKindMismatch if rows have several labels. Raises InvalidTargets, InvalidParameter,
     and the errors of reading the rows.
@@ -235,13 +271,13 @@ def suggest(
         One label or one number for each row, or the name of the column with the targets.
     target : "auto", "class" or "continuous"
         What whole numbers in `y` are: "class" for labels, "continuous" for measurements. "auto"
-        decides by the values.
+        decides by the values of `y`.
     time : bool
         True to hold out rows that come after the learned rows (TimeSeriesSplit). False to hold out
         random rows.
     feature_map : dict or None
-        Parameters of the feature map that encodes a table's columns as numbers. None: the map
-        `text` if all columns are prose, otherwise the map `table`.
+        Parameters of the feature map that encodes a table's columns as numbers. None takes the map
+        `text` if all columns are prose, and the map `table` if some columns are not.
     progress : callable or None
         Function that receives the stage ("read" or "learn"), the number of rows done so far, and
         the total number of rows.
@@ -275,16 +311,13 @@ def _learn_folds(
     sample: Block,
     methods: Sequence[_Method],
     map_params: JsonDict,
-    folds: Sequence[tuple[np.ndarray, np.ndarray]],
+    folds: Sequence[_Fold],
     progress: Progress,
-) -> tuple[list[list[Compared]], int]:
+) -> _FoldScores:
     """Score every method on every fold, until the time limit SECONDS is over.
 
-    map_params: parameters that every method gets in addition. They set the feature map of a table.
-    folds: for each fold a pair (numbers of the rows to learn, numbers of the held-out rows).
-
-    Returns a list of results for each method, with one result for each fold. Also returns the
-    number of folds on which all methods were scored.
+    map_params: parameters that every method gets in addition to its own. They set the feature map
+        of a table. Empty if the rows are not a table.
     """
     done = 0
     total = len(methods) * len(folds) * sample.rows
@@ -299,13 +332,14 @@ def _learn_folds(
         deadline = perf_counter() + SECONDS
         for train, test in folds:
             learned, held_out = sample.take(train), sample.take(test)
+            # Score every method on this fold before any method goes on to the next fold.
             for method, measured in zip(methods, outcomes, strict=True):
                 if perf_counter() > deadline:
                     break
                 progress("learn", done := done + sample.rows, total)
                 measured.append(_learn_and_score(method, map_params, learned, held_out))
 
-    return outcomes, max(1, min(map(len, outcomes)))
+    return _FoldScores(outcomes, max(1, min(map(len, outcomes))))
 
 
 def default_method(first: Block, table: JsonDict) -> tuple[str, JsonDict]:
@@ -354,9 +388,11 @@ def _check_labels(sample: Block) -> None:
 
 
 def _compile_kernels(sample: Block, methods: Iterable[_Method], map_params: JsonDict) -> None:
-    """Fit every method on a few rows, so that its numba functions are compiled.
+    """Fit every method on a few rows, to compile numba functions.
 
     The times that are measured later then do not include compilation.
+
+    map_params: parameters that every method gets in addition to its own.
     """
     few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
     for method in methods:
@@ -375,6 +411,7 @@ def _fitting_methods(sample: Block, table: JsonDict) -> list[_Method]:
     words = "words" in kind_of_rows(sample, table)
     scaling: JsonDict = {} if words else {"standardize": True}
 
+    # The default method, without and with shrinkage, and methods of other kinds.
     choices: list[tuple[str, JsonDict]] = [(key, params)]
     shrunk = {"shrinkage": 0.1, **scaling}
     if shrunk != params:
@@ -384,6 +421,9 @@ def _fitting_methods(sample: Block, table: JsonDict) -> list[_Method]:
         choices += [("class_means", scaling), ("skm", scaling), ("srp", {"n_components": 20, **scaling})]
     if sample.sparse and kind == "class":
         choices.append(("information_gain", {"n_components": 500}))
+
+    # The default method on random Fourier features, a nonlinear map. Its gamma is 1 / (sum of the
+    # columns' variances).
     if not sample.sparse and not sample.table:
         variance = float(sample.X.var(axis=0).sum())
         fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance if variance else 1:.2g}")}
@@ -412,7 +452,8 @@ def _mean_over_folds(method: _Method, measured: list[Compared]) -> Compared:
     measured: the method's result on each fold. If the list is empty, the returned result says that
         there was no time for the method.
 
-    If the fit failed on a fold, the returned score is NaN, and `cannot` is the error's message.
+    If the fit failed on a fold, the result's score is NaN, and its field `cannot` is the error's
+    message.
     """
     if not measured:
         return Compared(*method, float("nan"), cannot=f"learn a fold within {SECONDS:g} s")
@@ -431,16 +472,18 @@ def _mean_over_folds(method: _Method, measured: list[Compared]) -> Compared:
 def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: Block) -> Compared:
     """Fit a method or baseline and score it on held-out rows.
 
-    map_params: parameters that the method gets in addition. They set the feature map of a table.
+    map_params: parameters that the method gets in addition to its own. They set the feature map of
+        a table.
     train: rows to learn.
     test: held-out rows.
 
-    If the fit fails, the returned score is NaN, and `cannot` is the error's message.
+    If the fit fails, the result's score is NaN, and its field `cannot` is the error's message.
     """
     name, key = method.name, method.key
     params = method.params | map_params
     start = perf_counter()
     try:
+        # A baseline is scored by scikit-learn, and an estimator by its own predictions.
         if name in (_MOST_FREQUENT, _MEAN):
             return _score_constant(name, train, test)
         estimator = make(key or "pca", params).fit(train)
@@ -450,6 +493,7 @@ def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: 
             estimator.refine([train], tol=1e-3)
         seconds = perf_counter() - start
 
+        # If the estimator does not predict, a linear model predicts from its components.
         if isinstance(estimator, _Predictor):
             predicted = estimator.predict(test)
         else:
@@ -485,12 +529,15 @@ def _score_constant(name: str, train: Block, test: Block) -> Compared:
 def _score_all_features(estimator: Estimator, train: Block, test: Block) -> Compared:
     """Score scikit-learn's linear classifier or regression on all features.
 
-    estimator: fitted estimator. If the rows are a table, its feature map encodes the columns.
+    estimator: fitted estimator. If the rows are a table, the estimator's feature map encodes the
+        columns as numbers.
     train: rows to learn.
     test: held-out rows.
     """
     X, Z = train.X, test.X
     start = perf_counter()
+
+    # Give scikit-learn a matrix: encode a table's columns, and make narrow sparse rows dense.
     state = estimator.state_
     if isinstance(state, MappedState) and state.table is not None:
         table_map = feature_map_of(state.feature_map)
@@ -508,8 +555,8 @@ def _score_all_features(estimator: Estimator, train: Block, test: Block) -> Comp
 def _missing_abilities(estimator: Estimator, kind: str) -> str:
     """Return the abilities that an estimator lacks, such as "predict, merge".
 
-    kind: "class" if the targets are labels, "continuous" if they are numbers. Without labels, an
-        estimator need not give probabilities.
+    kind: "class" if the targets are labels, "continuous" if the targets are numbers. For numbers,
+        an estimator without probabilities lacks nothing.
     """
     abilities = {
         "predict": isinstance(estimator, _Predictor),
@@ -524,8 +571,8 @@ def _missing_abilities(estimator: Estimator, kind: str) -> str:
 def _linear_pipeline(train: Block, scaled: bool = True) -> "Pipeline | LogisticRegression | Ridge":
     """Return an unfitted linear model of scikit-learn.
 
-    The model is a LogisticRegression if the targets of `train` are labels, otherwise a Ridge.
-
+    train: rows to learn. If their targets are labels, the model is a LogisticRegression. If their
+        targets are numbers, the model is a Ridge.
     scaled: True to standardise the columns first.
     """
     from sklearn.linear_model import LogisticRegression, Ridge
@@ -539,7 +586,8 @@ def _linear_pipeline(train: Block, scaled: bool = True) -> "Pipeline | LogisticR
 def _sklearn_targets(rows: Block) -> np.ndarray:
     """Return the targets of rows as an array for scikit-learn.
 
-    The array has labels (rows,), or numbers (rows,) or (rows, target columns).
+    Labels are returned as an array (rows,). Numbers are returned as (rows,), or as (rows, target
+    columns) if there are several target columns.
     """
     if rows.y.kind == "class":
         return label_array(rows.y.row_labels())
@@ -547,12 +595,13 @@ def _sklearn_targets(rows: Block) -> np.ndarray:
 
 
 def _score(truth: np.ndarray, predicted: np.ndarray) -> float:
-    """Return the score of predicted targets.
+    """Return the accuracy or R² of predicted targets.
 
     The score is the accuracy if the targets are labels. If the targets are floats, the score is
-    the mean R² over their columns.
+    R², averaged over the target columns.
 
-    truth, predicted: true and predicted targets of the same rows.
+    truth: true targets of the rows.
+    predicted: predicted targets of the same rows.
     """
     if truth.dtype != np.float64:
         return float((truth == predicted).mean())
@@ -560,19 +609,19 @@ def _score(truth: np.ndarray, predicted: np.ndarray) -> float:
         return float(np.mean(1.0 - ((truth - predicted) ** 2).sum(0) / ((truth - truth.mean(0)) ** 2).sum(0)))
 
 
-def _make_folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return a pair (numbers of the rows to learn, numbers of the held-out rows) for each fold.
+def _make_folds(sample: Block, time: bool) -> list[_Fold]:
+    """Split the sampled rows into folds for cross-validation.
 
-    time: True to hold out rows that come after the learned rows. False to hold out random rows. A
-        label then has about the same share of the rows in every fold.
+    time: True to hold out rows that come after the learned rows. False to hold out random rows, so
+        that each label has about the same share of the rows in every fold.
 
     Raises InvalidTargets if there are too few rows or labels.
     """
     from sklearn.model_selection import KFold, StratifiedKFold, TimeSeriesSplit
 
     labelled = sample.y.kind == "class"
-    # A comparison needs at least two labels.
-    # There may not be more folds than rows of the most frequent label.
+    # Find the number of folds. A comparison needs at least two labels, and there may not be more
+    # folds than rows of the most frequent label.
     limit = sample.rows
     if labelled:
         limit = int(np.bincount(sample.y.codes).max()) if len(sample.y.labels) > 1 else 0
@@ -584,23 +633,22 @@ def _make_folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]
         )
 
     if time:
-        return list(TimeSeriesSplit(n_folds).split(np.zeros(sample.rows)))
+        return [_Fold(*split) for split in TimeSeriesSplit(n_folds).split(np.zeros(sample.rows))]
     splitter = StratifiedKFold if labelled else KFold
     with warnings.catch_warnings():
-        # scikit-learn warns if a label has fewer rows than there are folds. Such labels are valid.
+        # scikit-learn warns if a label has fewer rows than there are folds. These labels are
+        # valid.
         warnings.simplefilter("ignore")
-        return list(
-            splitter(n_folds, shuffle=True, random_state=0).split(np.zeros(sample.rows), _sklearn_targets(sample))
-        )
+        splits = splitter(n_folds, shuffle=True, random_state=0).split(np.zeros(sample.rows), _sklearn_targets(sample))
+        return [_Fold(*split) for split in splits]
 
 
-def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[Block, int]:
+def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> _DrawnSample:
     """Draw a uniform random sample of the rows that have a target.
 
     target: kind of the targets, "class" or "continuous". "auto": decide by the values.
 
-    Returns the sample, whose rows are in their original order, and the number of rows from which
-    the sample was drawn.
+    Raises InvalidTargets if no row has a target.
     """
     rng = np.random.default_rng(0)
     # Each row gets a random number, its key. The rows with the smallest keys are the sample.
@@ -614,6 +662,7 @@ def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> tu
         if not labelled.rows:
             continue
 
+        # If rows are wide, the capacity shrinks, so that the sample has at most SAMPLE_BYTES.
         parts.append((labelled, rng.random(labelled.rows)))
         read += labelled.rows
         size += labelled.nbytes
@@ -624,13 +673,13 @@ def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> tu
 
     if not parts:
         raise InvalidTargets("no row has a target, by which methods are compared. Pass y, or name their column.")
-    return _concatenate([block for block, _ in _with_smallest_keys(parts, capacity)]), read
+    return _DrawnSample(_concatenate([block for block, _ in _with_smallest_keys(parts, capacity)]), read)
 
 
 def _parse_block(block: Block, target: str, kind: str | None) -> Block:
     """Return a batch whose rows and targets are parsed.
 
-    The rows become an array of numbers if possible, otherwise a table.
+    The rows become an array of numbers if possible. Rows that are not numeric become a table.
 
     target: kind of the targets, "class" or "continuous". "auto": decide by the values.
     kind: kind of the targets of the earlier batches. None for the first batch.
@@ -646,7 +695,7 @@ def _parse_block(block: Block, target: str, kind: str | None) -> Block:
 def _with_smallest_keys(parts: list[tuple[Block, np.ndarray]], capacity: int) -> list[tuple[Block, np.ndarray]]:
     """Return the rows with the smallest keys.
 
-    parts: for each batch its rows and their keys (random numbers).
+    parts: for each batch a pair (rows, random keys of these rows).
     capacity: maximum number of rows to return.
     """
     all_keys = np.concatenate([keys for _, keys in parts])
@@ -658,8 +707,8 @@ def _with_smallest_keys(parts: list[tuple[Block, np.ndarray]], capacity: int) ->
 def _concatenate(blocks: list[Block]) -> Block:
     """Return one Block with the rows of all blocks.
 
-    If the rows are tables, the result has every column that occurs in some block. Where a block
-    has no such column, the values are null.
+    If the rows are tables, the result has every column that occurs in some block. Rows of a block
+    that lacks a column have null in this column.
     """
     rows: list[Rows] = [block.X for block in blocks]
     if any(block.table for block in blocks):

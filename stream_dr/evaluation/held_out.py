@@ -1,6 +1,7 @@
-"""Score an estimator before and after refine, on rows that it has not learned.
+"""Score an estimator on held-out rows, before and after refine.
 
-A "diagonal" solution ignores the correlations between features, and refine includes them. With
+A "diagonal" solution ignores the correlations between features. Refine (an exact solution by
+further passes over the rows) includes the correlations. With
 many features and few rows, the measured correlations are mostly noise. Refine can then lower the
 accuracy. Scores on learned rows do not show this, so every tenth row is held out.
 
@@ -9,7 +10,7 @@ The rows are read once for learning, several times for refine and twice for the 
 
 import warnings
 from collections.abc import Iterator
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import drop_rows_without_target
 
 HOLD_OUT_EVERY = 10
-"""One row in this many is held out: the last of every ten rows."""
+"""Of this number of successive rows, the last row is held out."""
 
 
 class _Predictor(Protocol):
@@ -31,11 +32,23 @@ class _Predictor(Protocol):
     def score(self, X: Block, y: list[Label]) -> float: ...
 
 
+class RefineScores(NamedTuple):
+    """Scores of an estimator on held-out rows.
+
+    before: score before refine.
+    after: score after refine.
+    """
+
+    before: float
+    after: float
+
+
 class _SplitSource:
-    """Source of either the held-out rows of another source, or of the rows to learn.
+    """Source that yields one part of another source's rows.
 
-    Rows without a target are skipped.
+    The part is either the held-out rows or the rows to learn. Rows without a target are skipped.
 
+    source: the other source.
     held_out: True for the held-out rows. False for the rows to learn.
     """
 
@@ -44,14 +57,14 @@ class _SplitSource:
         self._held_out = held_out
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield pairs (position, Block) with the rows of one part of the source.
+        """Yield pairs (position, Block) of events with after < position ≤ until.
 
-        The constructor's parameter `held_out` chooses the part: the held-out rows if true, and the
-        rows to learn if false. Only events with after < position ≤ until are yielded.
+        The Block has only the held-out rows, or only the rows to learn, as `held_out` says. Events
+        without any of these rows are skipped.
         """
         rows = 0
-        # Rows are counted from the start of the source to find the held-out rows.
-        # Events up to `after` are therefore read too.
+        # To find the held-out rows, rows are counted from the start of the source. So events up to
+        # `after` are also read.
         for position, block in self._source.events(until=until):
             block = drop_rows_without_target(block)[0]
             numbers = np.arange(rows, rows + block.rows)
@@ -63,10 +76,10 @@ class _SplitSource:
                 yield position, block.take(chosen)
 
 
-def scores_of_refining(estimator: Estimator, source: Source, tol: float, max_passes: int) -> tuple[float, float]:
+def scores_of_refining(estimator: Estimator, source: Source, tol: float, max_passes: int) -> RefineScores:
     """Return an estimator's scores on held-out rows before and after refine.
 
-    The score is the accuracy if targets are labels, and R² if targets are numbers. The scores are
+    A score is the accuracy if targets are labels, and R² if targets are numbers. Both scores are
     NaN if no row is held out. Raises the errors of learning and refining.
 
     Parameters
@@ -91,14 +104,14 @@ def scores_of_refining(estimator: Estimator, source: Source, tol: float, max_pas
         before = _score(estimator, held_out)
 
         estimator.refine(learned, tol=tol, max_passes=max_passes)
-        return before, _score(estimator, held_out)
+        return RefineScores(before, _score(estimator, held_out))
 
 
 def _score(estimator: Estimator, source: Source) -> float:
     """Return an estimator's score on the rows of a source.
 
-    The score is the accuracy if targets are labels, and R² if targets are numbers. It is NaN if
-    there are no rows.
+    The score is the accuracy if targets are labels, R² if targets are numbers, and NaN if there
+    are no rows.
     """
     from sklearn.metrics import r2_score
 
@@ -107,6 +120,7 @@ def _score(estimator: Estimator, source: Source) -> float:
     rows: list[int] = []
     truth: list[Rows] = []
     predicted: list[Rows] = []
+    # Labels are scored batch by batch. R² needs the numbers of all batches together.
     for _, block in source.events():
         if block.y.values is None:
             accuracies.append(predictor.score(block._replace(y=None), block.y.row_labels()))

@@ -59,6 +59,19 @@ class Sample(NamedTuple):
     labels: int
 
 
+class LabelMeans(NamedTuple):
+    """Means of projected rows with and without each label.
+
+    If no row has a label, or all rows have it, the mean of the missing rows is NaN.
+
+    means: (labels, components) mean of the rows with each label.
+    others: (labels, components) mean of the rows without each label. None if rows have one label.
+    """
+
+    means: np.ndarray
+    others: np.ndarray | None
+
+
 class Probe(Protocol):
     """Fitted classifier of projected rows."""
 
@@ -91,7 +104,7 @@ class NearestMean:
         if not self._multilabel or self._others is None:
             return nearest_mean(Z, self._means)
 
-        # A label that no row has, or that all rows have, has a mean of NaN. Its score becomes −1.
+        # If no row has a label, or all rows have the label, a mean is NaN. The score is then −1.
         with np.errstate(invalid="ignore"):
             distance_with = np.sqrt(squared_distances(Z, self._means))
             distance_without = np.sqrt(squared_distances(Z, self._others))
@@ -125,8 +138,8 @@ class Neighbours:
 
         votes = np.zeros((len(neighbour_targets), self._sample.labels))
         for rank in range(self._k):
-            # A nearer neighbour's vote counts slightly more. If two labels have the same number of
-            # votes, the label of the nearer neighbours is chosen.
+            # A nearer neighbour's vote counts slightly more. So if two labels have the same number
+            # of votes, the label of the nearer neighbours is chosen.
             votes[np.arange(len(votes)), neighbour_targets[:, rank]] += 1.0 - rank * 1e-6
         return np.argmax(votes, axis=1)
 
@@ -144,6 +157,8 @@ class LinearProbe:
         self._scale = 1.0 / np.where(deviation > 0, deviation, 1.0)
         self._multilabel = sample.y.ndim == 2
         self._labels = sample.labels
+
+        # Label code or score that is predicted for every row if nothing can be fitted, else None.
         self._constant: int | None = None
 
         self._model: LogisticRegression | Ridge
@@ -166,6 +181,7 @@ class LinearProbe:
         return np.clip(predicted.reshape(Z.shape[0], -1), -1.0, 1.0) if self._multilabel else predicted
 
     def _scaled(self, Z: Rows) -> Rows:
+        """Divide each coordinate of projected rows by its scale."""
         return Z @ sp.diags(self._scale) if sp.issparse(Z) else Z * self._scale
 
 
@@ -173,36 +189,31 @@ def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
     """Return a classifier of projected rows, fitted on a sample.
 
     name: "mean" (nearest class mean), "knn" (nearest neighbours) or "linear".
-    neighbours: number of neighbours for "knn". The other classifiers ignore it.
+    neighbours: number of neighbours for "knn". The other classifiers ignore this parameter.
     """
     if name == "mean":
         return NearestMean(sample)
     return Neighbours(sample, neighbours) if name == "knn" else LinearProbe(sample)
 
 
-def sample_means(sample: Sample) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the class means of the sampled rows.
-
-    Returns two arrays (labels, components). The first has the mean of the rows with each label.
-    The second has the mean of the rows without each label, and is None if rows have one label. If
-    there are no such rows, the mean is NaN.
-    """
+def sample_means(sample: Sample) -> LabelMeans:
+    """Return the means of the sampled rows with and without each label."""
     if sample.y.ndim == 1:
-        return means_by_class(sample.Z, sample.y, sample.labels), None
+        return LabelMeans(means_by_class(sample.Z, sample.y, sample.labels), None)
 
     sums = np.asarray(sample.Z.T @ sample.y.astype(float)).T
     counts = sample.y.sum(0)[:, None]
     total = np.asarray(sample.Z.sum(0)).ravel()
     rows = len(sample.y)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return sums / counts, (total - sums) / (rows - counts)
+        return LabelMeans(sums / counts, (total - sums) / (rows - counts))
 
 
 def _root_mean_square(Z: Rows) -> np.ndarray:
     """Return the scale of each coordinate of projected rows, (components,).
 
-    The scale is the standard deviation of dense rows. Sparse rows stay sparse only if they are not
-    centred, so their scale is the root mean square.
+    The scale of dense rows is the standard deviation. The scale of sparse rows is the root mean
+    square, because sparse rows that are centred would not be sparse any more.
     """
     if sp.issparse(Z):
         return np.sqrt(np.asarray(Z.multiply(Z).mean(0)).ravel())

@@ -36,25 +36,28 @@ class RowSample:
 
     def __init__(self, capacity: int, seed: int) -> None:
         self._reservoir = ReservoirAccumulator(capacity, seed)
+
+        # Sampled rows of tables: (row numbers, rows) for each batch that has some.
         self._tables: list[tuple[np.ndarray, Rows]] = []
 
     @property
     def n_features(self) -> int:
-        """Number of columns of the rows added so far. Do not use it for rows of a table."""
+        """Number of columns of the rows added so far. Invalid for rows of a table."""
         return self._reservoir.n_features
 
     def add(self, block: Block) -> None:
-        """Offer the rows of a batch to the sample.
+        """Add a random part of a batch's rows to the sample.
 
-        A random part of the rows enters the sample. Raises the errors of ReservoirAccumulator.add.
+        If the sample is full, the rows replace earlier rows. Raises the errors of
+        ReservoirAccumulator.add.
         """
         if not block.table:
             self._reservoir.add(block._replace(weights=None))
             return
 
-        # The reservoir cannot store rows of a table, so it is given rows of zeros.
-        # The reservoir decides which row numbers are in the sample.
-        # The table's rows with these numbers are stored in `_tables`.
+        # The reservoir cannot store rows of a table. So add rows of zeros, for which the reservoir
+        # chooses the row numbers in the sample. The table's rows with these numbers are stored in
+        # `_tables`.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
         numbers = self.numbers()

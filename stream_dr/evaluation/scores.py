@@ -6,9 +6,9 @@ positives and false negatives of each label, and has histograms of the predicted
 area under the ROC curve (AUC).
 
 The scores have the same definitions as in river: `metrics.Accuracy`, `MicroF1`, `MacroF1` (over
-the labels that occur in the truth or the predictions), `multioutput.ExactMatch`,
-`MicroAverage(F1)` and `MacroAverage(F1)`. AUC is averaged over labels. A label that no row has, or
-that every row has, is left out of this average.
+the labels that occur as true or predicted labels), `multioutput.ExactMatch`,
+`MicroAverage(F1)` and `MacroAverage(F1)`. AUC is averaged over labels, without labels that no row
+has or that every row has.
 
 river updates its metrics for one row and one label at a time, which takes 83 million calls for the
 data set RCV1. The classes here update the counts for a whole batch. The histograms have 1,000 bins
@@ -29,6 +29,7 @@ class ClassScores:
     """
 
     def __init__(self) -> None:
+        # (labels, labels) number of rows, by true label code and predicted label code.
         self._confusion = np.zeros((0, 0), np.int64)
 
     def add(self, truth: np.ndarray, predicted: np.ndarray, labels: int) -> None:
@@ -62,6 +63,7 @@ class ClassScores:
         }
 
     def _grow(self, labels: int) -> None:
+        """Enlarge the confusion matrix for new labels, up to `labels` labels."""
         known = len(self._confusion)
         if labels > known:
             grown = np.zeros((labels, labels), np.int64)
@@ -136,11 +138,14 @@ class LabelScores:
         area is the probability that the row with the label has the larger score. If both scores
         are in the same bin, the draw counts as one half.
         """
+        # Histograms (labels, bins) of the scores of rows with the label, and of rows without it.
+        # Labels that all rows have, or no row has, are excluded.
         present, absent = self._histograms
         known = (present.sum(1) > 0) & (absent.sum(1) > 0)
         present = present[known].astype(float)
         absent = absent[known].astype(float)
 
+        # Count the pairs of rows in which the row without the label has the smaller score.
         below = np.cumsum(absent, axis=1) - absent
         areas = (present * (below + absent / 2)).sum(1) / np.maximum(present.sum(1) * absent.sum(1), 1)
         return _mean(areas)
@@ -157,4 +162,5 @@ class LabelScores:
 
 
 def _mean(values: np.ndarray) -> float:
+    """Return the mean of the values, or NaN if there are none."""
     return float(values.mean()) if len(values) else float("nan")

@@ -48,6 +48,7 @@ NO_CHANGE = "no change"
 """Name of the baseline that predicts the previous row's label for each row."""
 
 _NO_CHANGE_PROBE = "previous"
+"""Name that stands for the classifier in the scores of the baseline NO_CHANGE."""
 
 
 class EvaluateSettings(NamedTuple):
@@ -56,7 +57,7 @@ class EvaluateSettings(NamedTuple):
     Attributes
     ----------
     first : int
-        Number of rows that the models learn before they are first solved.
+        Number of learned rows at which the models are solved for the first time.
     solve_growth : float
         Models are solved again when the number of learned rows has grown by this factor.
     reservoir : int
@@ -71,9 +72,9 @@ class EvaluateSettings(NamedTuple):
         Seed of the random sample.
     baseline : bool
         True to add the scores of the baseline NO_CHANGE, which predicts the previous row's label.
-        If rows have one label, these scores have two more entries: "unchanged", the share of rows
-        with the previous row's label, and "by_chance", the same share in random order. They take
-        4 bytes of memory for each row.
+        If rows have one label, these scores have two more entries. "unchanged" is the share of
+        rows with the previous row's label. "by_chance" is the expected share if the rows were in
+        random order. The two entries take 4 bytes of memory for each row.
     """
 
     first: int = 500
@@ -92,7 +93,7 @@ class EvaluateSettings(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Point of a learning curve: the accuracy of one model and classifier on one batch.
+    """Accuracy of one model and classifier on one batch, for a learning curve.
 
     Attributes
     ----------
@@ -103,7 +104,7 @@ class Point(NamedTuple):
     probe : str
         Name of the classifier of the model's projected rows.
     tested : int
-        Number of rows in the batch.
+        Number of classified rows, which is the number of rows in the batch.
     accuracy : float
         Share of the batch's rows that were classified correctly. If rows have several labels, all
         labels of a row must be correct.
@@ -128,8 +129,8 @@ class Score(NamedTuple):
     components : int
         Number of components of the model's last projection.
     figures : dict
-        Scores by name: "accuracy", "micro_f1", "macro_f1", and "rows", the number of tested rows.
-        If rows have several labels, "auc" too.
+        Scores by name: "accuracy", "micro_f1", "macro_f1", and "rows" (number of tested rows). If
+        rows have several labels, also "auc" (area under the ROC curve).
     """
 
     model: str
@@ -160,7 +161,7 @@ def evaluate(
     source : Source
         Rows to test and learn.
     models : mapping
-        Unfitted estimators by name.
+        Unfitted estimators by name. None stands for rows that are not projected.
     settings : EvaluateSettings
         Classifiers, baselines and size of the sample.
     progress : callable or None
@@ -177,6 +178,7 @@ def evaluate(
     if not models:
         raise InvalidParameter("at least one model is needed; none was given.")
 
+    # Learn all batches. Without separate test rows, classify each batch before it is learned.
     evaluation = _Evaluation(models, settings, curve or (lambda point: None))
     for block in _labelled_batches(source):
         evaluation.admit(block)
@@ -197,9 +199,9 @@ def evaluate(
 
 
 def _labelled_batches(source: Source) -> Iterator[Block]:
-    """Iterate over the batches of a source, without the rows that have no target.
+    """Iterate over the batches of a source, without unlabelled rows.
 
-    Batches without any row are skipped.
+    Rows without a target are removed. Batches without any remaining row are skipped.
     """
     blocks = (drop_rows_without_target(block)[0] for _, block in source.events())
     return (block for block in blocks if block.rows)
@@ -238,6 +240,8 @@ class Shuffled:
 
 class _Evaluation:
     """State of one evaluation, updated batch by batch.
+
+    Call `admit` for each batch before `test` and `train`.
 
     Labels are numbered from 0 in the order in which they first appear. A label's number is its
     code. The parameter `truth` of the methods is a list with each row's list of label codes.
@@ -312,7 +316,7 @@ class _Evaluation:
         self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
 
     def train(self, block: Block) -> None:
-        """Let every model learn a batch, and add the batch to the random sample."""
+        """Let every model learn a batch, and sample the batch's rows."""
         truth = self._codes(block)
         self._sample_truth.update(enumerate(truth, self.rows))
         if self._kind == "class" and self._settings.baseline:
@@ -326,7 +330,7 @@ class _Evaluation:
         self.rows += block.rows
 
     def scores(self) -> list[Score]:
-        """Return the scores so far, one Score for each pair of a model and a classifier."""
+        """Return a Score for each pair of a model and a classifier."""
         scores = [
             Score(name, probe, self._component_count(name), self._figures((name, probe)))
             for name in self._models
@@ -351,10 +355,10 @@ class _Evaluation:
     def _order_figures(self) -> dict[str, float]:
         """Return how often a learned row has the same label as the previous row.
 
-        unchanged: share of the rows with the same label as the previous row.
-        by_chance: expected value of this share if the rows were in random order.
+        The dict has two entries, and is empty if rows have several labels:
 
-        The dict is empty if rows have several labels.
+        - "unchanged": share of the rows with the same label as the previous row.
+        - "by_chance": expected value of this share if the rows were in random order.
         """
         codes = np.concatenate(self._all_codes) if self._all_codes else np.zeros(0, np.int64)
         if self._kind != "class" or len(codes) < 2:
@@ -389,7 +393,10 @@ class _Evaluation:
             self._labels.setdefault(label, len(self._labels))
 
     def _codes(self, block: Block) -> list[list[int]]:
-        """Return a list with each row's list of label codes."""
+        """Return a list with each row's list of label codes.
+
+        The label codes of the batch are translated to the label codes of this evaluation.
+        """
         new_codes = np.array([self._labels[label] for label in block.y.labels], np.int64)
         if block.y.indptr is None:
             return new_codes[block.y.codes][:, None].tolist()
@@ -413,8 +420,8 @@ class _Evaluation:
             self._projections[name] = projection
 
             # A linear projection maps the class means of all rows to the class means of the
-            # projected rows. A nonlinear projection does not. For it no means are passed, and the
-            # probes use the class means of the projected sample.
+            # projected rows. A nonlinear projection does not. So no means are passed for a
+            # nonlinear projection, and the probes use the class means of the projected sample.
             linear = projection.kind in ("linear", "columns")
             sample = Sample(
                 self._sample.projected(projection),
@@ -464,14 +471,16 @@ class _Evaluation:
 
         key: pair (name of the model, name of the classifier).
         truth: list of label codes for each row.
-        predicted: predicted label codes (rows,) if rows have one label. Otherwise scores
-            (rows, labels) for the labels that were known when the classifier was fitted.
+        predicted: predicted label codes (rows,) if rows have one label. If rows have several
+            labels, scores (rows, labels) for the labels that were known when the classifier was
+            fitted.
         """
         y = self._target_array(truth)
         if self._kind == "class":
             correct = y == predicted
             self._class_scores.setdefault(key, ClassScores()).add(y, predicted, len(self._labels))
         else:
+            # Labels that the classifier does not know get the lowest score.
             scores = np.full(y.shape, -1.0)
             scores[:, : predicted.shape[1]] = predicted
             correct = (y == (scores > 0)).all(1)
@@ -480,6 +489,10 @@ class _Evaluation:
         self._curve(Point(self.rows, *key, len(y), float(correct.mean())))
 
     def _component_count(self, name: str) -> int:
+        """Return the number of components of a model's last projection.
+
+        0 if the model was not solved yet.
+        """
         projection = self._projections.get(name)
         return 0 if projection is None else projection.n_components
 
@@ -497,9 +510,11 @@ class _Identity(NamedTuple):
 
     @property
     def n_components(self) -> int:
+        """Number of columns that `apply` returns."""
         return self.n_features
 
     def apply(self, X: Rows) -> Rows:
+        """Return the rows X (rows, features) unchanged, or cut to `n_features` columns."""
         if not sp.issparse(X) or X.shape[1] == self.n_features:
             return X
         X = X[:, : self.n_features]

@@ -1,17 +1,17 @@
 """Payload files: append-only files that hold the bodies (payloads) of events.
 
-A file begins with 16 bytes that mark the format and 16 bytes of identity, which the log's index
-(index.py) stores, too. Bodies follow one another without frames. Only the index has the offset and
-size of each body. So a body exists when the transaction that stores its offset is committed. A
-crash may leave bytes after the last body in the index. They are cut off when the log is next
-opened.
+A file begins with 16 bytes that mark the format and 16 random bytes that identify the file. The
+log's index (index.py) stores the same identity. Bodies follow one another without headers or
+separators. Only the index has the offset and size of each body. So a body exists when the
+transaction that stores its offset is committed. A crash may leave bytes after the last body in the
+index. These bytes are cut off when the log is next opened.
 
-A file without frames has no format to recover, so its recovery cannot be wrong. A body can be
-overwritten in place. SQLite would write each byte of a body twice, in pages, and move the pages.
-The files are not memory-mapped, because retention may remove a file while events that were read
-from it are still used.
+Why this way: without headers, nothing in a file has to be recovered. A body can be overwritten in
+place. SQLite would write each byte of a body twice, in pages, and move the pages. The files are
+not memory-mapped, because retention may remove a file while events that were read from the file
+are still used.
 
-Cost: a write is one fdatasync. A read is one pread for each body. A file is opened for each.
+Cost: a write is one fdatasync. A read is one pread for each body, and opens each file once.
 """
 
 import errno
@@ -33,6 +33,7 @@ BEGIN = len(MAGIC) + IDENTITY_BYTES
 """Offset of the first body (event payload) in a file."""
 
 _ZEROS = 1 << 20
+"""Maximum number of zero bytes to write at a time."""
 
 
 class BodyFile(NamedTuple):
@@ -47,9 +48,11 @@ class BodyFile(NamedTuple):
     identity: bytes
 
     def write(self, bodies: Sequence[Body], offset: int) -> list[int]:
-        """Write bodies (event payloads) from the offset `offset` on, and return their offsets.
+        """Write bodies (event payloads) one after another, and return their offsets.
 
-        The bodies are durable on return. After an error the file ends at `offset` again.
+        The bodies are durable on return. After an error, the file ends at `offset` again.
+
+        offset: offset of the first body, which is the end of the file.
         """
         starts = [offset]
         with self.opened(os.O_RDWR) as file:
@@ -60,8 +63,9 @@ class BodyFile(NamedTuple):
                 failpoint("log.bodies_sync")
                 os.fdatasync(file)
 
-                # The bytes are hardly ever read again. This call removes them from the page cache.
-                # Otherwise a long stream would replace useful pages. macOS lacks the call.
+                # Remove the written bytes from the page cache, because they are hardly ever read
+                # again. In the cache, a long stream would replace useful pages. macOS lacks this
+                # call.
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(file, offset, starts[-1] - offset, os.POSIX_FADV_DONTNEED)
             except BaseException as e:
@@ -88,7 +92,11 @@ class BodyFile(NamedTuple):
                 os.ftruncate(file, least_end)
 
     def erase(self, start: int, size: int) -> None:
-        """Overwrite a range with zeros, durable on return."""
+        """Overwrite a range of bytes with zeros, durable on return.
+
+        start: offset of the range.
+        size: number of bytes.
+        """
         with self.opened(os.O_RDWR) as file:
             for at in range(start, start + size, _ZEROS):
                 _write(file, bytes(min(_ZEROS, start + size - at)), at)
@@ -139,7 +147,7 @@ class BodyFile(NamedTuple):
 class BodyReader:
     """Reader of event bodies (payloads), for the time of a with-block.
 
-    file_of: function that returns the file of bodies with a number.
+    file_of: function that returns a file of bodies by its number (index.py).
     """
 
     def __init__(self, file_of: Callable[[int], BodyFile]) -> None:
@@ -195,7 +203,10 @@ def create_body_file(path: Path) -> BodyFile:
 
 
 def _write(file: int, body: Body, at: int) -> int:
-    """Write the whole body at offset `at`, and return the offset of its end."""
+    """Write the whole body at offset `at`, and return its end.
+
+    file: descriptor of the file.
+    """
     rest = memoryview(body)
     while len(rest):
         written = os.pwrite(file, rest, at)

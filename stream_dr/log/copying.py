@@ -6,13 +6,13 @@ in two steps:
 1. The files of bodies are copied. They only grow, and bytes of a body never change except when the
    body is erased.
 2. The index is copied as it is at one moment. Bytes that were appended to the files of bodies
-   since step 1 are copied, too.
+   since step 1 are also copied.
 
 A body that is rewritten during step 2 is overwritten at the place that the copied index names.
 Then `is_overtaken` returns True, and step 2 must be repeated.
 
-Nearly all bytes of a log are bodies. If one view of the index were open during step 1, SQLite
-could not shorten its write-ahead log for all this time.
+Nearly all bytes of a log are bodies, so step 1 takes most of the time. If the index were read in
+one transaction from step 1 on, SQLite could not shorten its write-ahead log during this time.
 
 Bytes that belong to no body in the index are zeros in the copy. So unlearned rows are not in the
 copy, even if they were copied before they were overwritten.
@@ -37,7 +37,7 @@ PIECE = 1 << 20
 """Number of bytes read at a time."""
 
 Progress = Callable[[int, int], object]
-"""Callback that receives the number of bytes copied and the total."""
+"""Function called with the number of bytes copied so far and the total number of bytes."""
 
 
 class LogCopy:
@@ -56,7 +56,10 @@ class LogCopy:
 
     @contextmanager
     def view(self) -> Iterator[Index]:
-        """Open the source's index as it is at one moment, for the time of the with-block."""
+        """Open the source's index for the time of the with-block.
+
+        Within the with-block, the index is one consistent snapshot.
+        """
         database = tables.database(self._source, writable=False)
         try:
             with database.connection() as connection, read_transaction(connection):
@@ -78,12 +81,13 @@ class LogCopy:
     def copy_index_and_rest(self, index: Index) -> None:
         """Copy the index, and the payloads that are not in the copy yet.
 
-        index: consistent snapshot of the source's index.
+        index: consistent snapshot of the source's index, as `view` yields it.
         """
         files = index.files()
         self._copy_body_files(files)
         index.copy_to(self._target)
 
+        # Remove files of dropped events, and payloads that the index does not list.
         named = {listed.file.path.name for listed in files}
         for path in self._target.glob("*.bodies"):
             if path.name not in named:
@@ -91,6 +95,7 @@ class LogCopy:
         for listed in files:
             self._zero_bytes_between_bodies(listed, index.places(listed.first))
 
+        # Write the file `head` of the copy, which has the last position and identifies the index.
         head = HeadFile(self._target, writable=True)
         head.write_position(index.ends().last)
         head.store_numbers_of(self._target / tables.INDEX_NAME)
@@ -98,7 +103,7 @@ class LogCopy:
         fsync_directory(self._target)
 
     def is_overtaken(self, index: Index) -> bool:
-        """Return True if payloads that `index` names may have been overwritten since.
+        """Return True if payloads of the copied index may have been overwritten.
 
         index: the consistent snapshot that was copied.
         """
@@ -109,7 +114,8 @@ class LogCopy:
     def _copy_body_files(self, files: Sequence[Current], skip_dropped_files: bool = False) -> None:
         """Copy files of event payloads.
 
-        skip_dropped_files: if true, skip files that retention removes during the copying.
+        files: the files, with the end of the last payload in each file.
+        skip_dropped_files: True to skip files that retention removes during the copying.
         """
         done = 0
         total = sum(listed.end for listed in files)
@@ -146,7 +152,7 @@ class LogCopy:
         """Overwrite the bytes that belong to no event payload with zeros.
 
         listed: the file.
-        places: (start, size) of each payload, in order.
+        places: (offset, number of bytes) of each payload, in order.
         """
         copied = listed.file._replace(path=self._target / listed.file.path.name)
         at = BEGIN

@@ -4,13 +4,13 @@ An event has two digests.
 
 * The fingerprint shows whether two requests with the same idempotency key have the same content.
   The caller chooses its input: the bytes as they were sent, or the identity of a shard's batch.
-* The checksum shows whether the stored bytes are those that were written. It is stored only if it
-  differs from the fingerprint.
+* The checksum shows whether the stored bytes have changed since they were written. A checksum that
+  equals the fingerprint is not stored.
 
 A batch's fingerprint is XXH64, which takes a fifth of the time of SHA-256 (a tenth of the whole
 cost of appending a batch). Keys are used again by mistake, not by attackers, and one mistake in
 2^64 is not detected. Directories whose batches have SHA-256 can be read as well. The number of
-digits shows which of the two a digest is.
+hex digits shows whether a digest is an XXH64 (16 digits) or a SHA-256 (64 digits).
 """
 
 import hashlib
@@ -22,14 +22,15 @@ import xxhash
 _SHA256_DIGITS = 64
 
 Body = bytes | memoryview
-"""Body of an event: bytes, or a read-only view of bytes that will not change."""
+"""Body (payload) of an event: bytes, or a read-only view of bytes that will not change."""
 
 
 EventKind = Literal["rows", "reference", "unlearn"]
-"""Kind of an event.
+"""Kind of an event, which decides what the event's body (payload) means.
 
-The body of "rows" has the rows. That of "reference" names a batch of a shard. That of "unlearn"
-names rows to take out of the models.
+- "rows": the body has the rows.
+- "reference": the body names a batch of a shard.
+- "unlearn": the body names rows that models unlearn.
 """
 
 
@@ -39,7 +40,7 @@ class Event(NamedTuple):
     position: number of the event, from 0 without gap.
     kind: kind of the event, which decides what `body` means.
     key: idempotency key or None.
-    fingerprint: hex digest by which the contents of two requests with one key are compared.
+    fingerprint: hex digest that shows whether two requests with one key have the same content.
     rows: number of rows.
     body: the stored bytes (payload).
     schema: JSON text of the event's change of the stream's schema, or None.
@@ -59,14 +60,14 @@ class Event(NamedTuple):
 
     @property
     def intact(self) -> bool:
-        """True if `body` is what was written. Costs one pass over the body."""
+        """True if `body` has its stored digest. Costs one pass over the body."""
         return matches_digest(self.body, self.checksum or self.fingerprint)
 
 
 class EventDraft(NamedTuple):
     """Event that has no position yet.
 
-    The fields are those of Event, and `ids`. The function `draft` computes the fingerprint.
+    The fields mean the same as in Event, except `ids`.
 
     ids: (rows,) hashes of the rows' ids (`ids.id_hashes`), or None if rows have no ids.
     """
@@ -90,7 +91,10 @@ def draft(kind: EventKind, body: Body, rows: int, key: str | None = None, schema
 
 
 def event_of_draft(position: int, draft: EventDraft) -> Event:
-    """Return the event with the content of a draft and a position."""
+    """Return the event of a draft at a position.
+
+    The event gets a checksum of its body if it needs one.
+    """
     # A checksum is a digest of the body. An event of rows needs none, because its fingerprint is
     # already a digest of the body.
     checksum = draft.checksum if draft.checksum or draft.kind == "rows" else sha256_of(draft.body)
@@ -103,10 +107,12 @@ def matches_digest(body: Body, digest: str) -> bool:
 
 
 def row_digest(*fields: object) -> int:
-    """Return 63 bits of the XXH64 of the fields of a stored row. O(bytes).
+    """Return a digest of the fields of a table row. O(bytes).
 
-    Fields are ints, strings, bytes or None. The digest is stored with the fields, because SQLite
-    detects a broken page but not a flipped bit inside a value.
+    The digest is 63 bits of an XXH64. It is stored with the fields, because SQLite detects a
+    broken page but not a flipped bit inside a value.
+
+    fields: ints, strings, bytes or None.
     """
     return xxhash.xxh64_intdigest(ascii(fields).encode()) >> 1
 

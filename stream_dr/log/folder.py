@@ -21,10 +21,14 @@ from stream_dr.log.sqlite_file import damaged_file
 def prepare_log(
     folder: Path, writable: bool, least_position: int, create_more_tables: Callable[[sqlite3.Connection], object]
 ) -> None:
-    """Create the log if there is none, and check that it is not too short.
+    """Create a log if the folder has none, or check an existing log.
 
-    least_position: position that the log must have reached.
-    create_more_tables: creates further tables in a new index.
+    An existing log must not end before the last acknowledged event.
+
+    folder: path of the log's folder.
+    writable: True to create a missing log. False to raise DirectoryMissing.
+    least_position: position that the log must have reached, as the caller knows from other files.
+    create_more_tables: function that creates further tables in a new index.
 
     Raises DirectoryMissing, UnknownFormat, DamagedFile.
     """
@@ -48,7 +52,8 @@ def prepare_log(
 
 def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
     """Raise DamagedFile if the log ends before the position `acknowledged_position`."""
-    # A closing writer deletes a damaged write-ahead log, so a reader reads the end first.
+    # Read the end with a read-only connection. A connection that may write would delete a damaged
+    # write-ahead log when it is closed.
     database = tables.database(folder, writable=False)
     with database.connection() as connection:
         last = Index(folder, connection).ends().last
@@ -60,7 +65,7 @@ def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
 def remove_unlisted_body_files(folder: Path, listed_files: Sequence[Current]) -> None:
     """Remove files of event payloads that are not in the index.
 
-    An index that was not completed is removed, too.
+    An unfinished index is removed, too.
 
     listed_files: the files of payloads that are in the index.
     """

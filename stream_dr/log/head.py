@@ -1,11 +1,10 @@
 """Head: the last acknowledged position, stored next to the log.
 
 If a bit of SQLite's write-ahead log (WAL) is flipped, SQLite takes the WAL for one that a crash
-cut short. It opens the part before the flipped bit without an error. So the log could lose its end
-unnoticed. If an error is raised, the user can restore a copy. Without an error, rows would be
-lost. Therefore the last acknowledged position is written after each commit, as 16 bytes of a file.
-These bytes survive a killed process. After a power cut the position may be older than the log, but
-never newer.
+cut short. SQLite then opens the part before the flipped bit without an error, so the log could
+lose its end unnoticed. With an error, the user can restore a copy. Therefore the last acknowledged
+position is written after each commit, as 16 bytes of a file. These bytes survive a killed process.
+After a power cut the position may be older than the log, but never newer.
 
 The file also stores the device and inode numbers of the log's index, so that a copied index is
 detected. Copying a live directory captures SQLite's file and its WAL at different moments, and
@@ -24,8 +23,12 @@ from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone
 from stream_dr.log.event import row_digest
 
 HEAD_NAME = "head"
+
 _FORM = struct.Struct("<qq")
+"""First part of the file: position and its digest."""
+
 _FILE = struct.Struct("<QQq")
+"""Second part of the file: device number and inode number of the index, and their digest."""
 
 
 class HeadFile:
@@ -33,7 +36,7 @@ class HeadFile:
 
     One process at a time writes this file.
 
-    existed: True if the file existed before.
+    existed: True if the file existed before it was opened.
     """
 
     def __init__(self, folder: Path, writable: bool) -> None:
@@ -43,7 +46,10 @@ class HeadFile:
         self._file = os.open(self._path, flags, 0o666) if writable else -1
 
     def read_position(self) -> int:
-        """Return the last acknowledged position, −1 if the file has no valid one."""
+        """Return the last acknowledged position.
+
+        −1 if the file is missing or damaged.
+        """
         with suppress(struct.error, OSError):
             position, check = _FORM.unpack_from(self._bytes())
             if row_digest(position) == check:
@@ -66,9 +72,9 @@ class HeadFile:
             os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)
 
     def stores_numbers_of(self, index: Path) -> bool:
-        """Return True if `index` is the index file whose numbers are stored here.
+        """Return True if `index` has the stored device and inode numbers.
 
-        The device and inode numbers are stored by `store_numbers_of`. A copy of an index has other
+        `store_numbers_of` stores the numbers of the log's index. A copy of the index has other
         numbers.
         """
         with suppress(struct.error, OSError):
@@ -99,7 +105,9 @@ def device_and_inode(path: Path) -> tuple[int, int]:
 
 
 def moved_error(path: Path) -> DirectoryInUse:
-    """Return the error that says that this process may no longer write to a log.
+    """Return the error for a log whose folder was moved or replaced.
+
+    This process may no longer write to the log.
 
     path: path of the log's folder.
     """
@@ -112,12 +120,16 @@ def moved_error(path: Path) -> DirectoryInUse:
 
 
 def history_gone(after: int, first: int) -> HistoryGone:
-    """Return the error that says that the events after a position were dropped."""
+    """Return the error for events that were dropped.
+
+    after: position before the first requested event.
+    first: position of the oldest event that the log still has.
+    """
     return HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)
 
 
 def truncated_error(path: Path, last: int, known: int) -> DamagedFile:
-    """Return the error that says that a log ends too early.
+    """Return the error for a log that has lost its last events.
 
     path: path of the log's index or folder.
     last: position of the last event in the log.

@@ -2,14 +2,15 @@
 
 It finds the events that may have rows with an id.
 
-A table row covers the rows of some events, up to position `last`. For each row of data it has a
-hash of 32 bits of the row's id, and the position of the row's event. Whether an event really has
-the id, and in which rows, is found by reading the event.
+A table row covers the data rows of some events, up to position `last`. For each data row, the
+table row has a 32-bit hash of the data row's id, and the position of its event. Many ids have the
+same hash. So the event must be read to find whether it has the id, and in which rows.
 
-An append extends the newest table row until that has 4,096 hashes. A look-up compares all hashes.
+An append extends the newest table row until this table row has 4,096 hashes. A look-up compares
+all hashes.
 
-Ids must disappear with the rows that are erased. So the index never holds an id, and none can be
-derived from 32 bits, which many ids share.
+Ids must disappear with the rows that are erased. So the index has only hashes. An id cannot be
+derived from its hash.
 
 Cost: an append writes at most 16 kB and 4 bytes for each new row. A look-up reads 4 bytes for each
 row of the log: some milliseconds for 1,000,000 rows.
@@ -31,15 +32,15 @@ CREATE TABLE ids(last INTEGER PRIMARY KEY, hashes BLOB NOT NULL, positions BLOB 
 """
 
 FULL = 4_096
-"""Number of hashes from which a table row is not extended any more."""
+"""Number of hashes at which a table row is full, so that the next append starts a new one."""
 
 
 class IdEntry(NamedTuple):
     """Row of the table `ids`, unpacked.
 
-    last: position of the last event that it covers.
-    hashes: (rows,) uint32.
-    positions: (rows,) int64, position of the event of each row.
+    last: position of the last event that the table row covers.
+    hashes: (data rows,) uint32, hash of each data row's id.
+    positions: (data rows,) int64, position of each data row's event.
     """
 
     last: int
@@ -56,7 +57,11 @@ def id_hashes(ids: Iterable[str | int]) -> np.ndarray:
 
 
 def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarray]) -> None:
-    """Add hashes of ids, by position of their event."""
+    """Add hashes of row ids to the index at `path`.
+
+    ids: hashes of the ids (`id_hashes`), by position of the rows' event.
+    """
+    # Extend the newest table row, if it is not full.
     hashes = np.concatenate([*ids.values()])
     positions = np.repeat(np.array(list(ids)), [len(of) for of in ids.values()])
     for newest in select_entries(connection, path, "ORDER BY last DESC LIMIT 1"):
@@ -66,7 +71,7 @@ def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarr
             positions = np.concatenate([newest.positions, positions])
 
     ends = np.flatnonzero(np.diff(positions, append=-1)) + 1
-    # Run-length encoding: each position, and how many rows in sequence have it.
+    # Store positions run-length encoded: each position, and the number of successive rows with it.
     runs = np.array([positions[ends - 1], np.diff(ends, prepend=0)])
     row = (max(ids), hashes.tobytes(), runs.tobytes())
     connection.execute("INSERT INTO ids VALUES (?,?,?,?)", (*row, _digest(*row)))

@@ -2,20 +2,29 @@
 
 Each append is one transaction. A table row has the fields of one item and a digest of these fields
 (`event.row_digest`). Each read checks this digest, because SQLite detects a broken page but not a
-flipped bit inside a value. The digest of a body (an event's payload) is a field of its event,
-which `verify` checks.
+flipped bit inside a value. The digest of an event's body (payload) is a field of the event.
+`verify` checks the bodies.
 
-* events: `total` is the number of rows of all events up to this one, as they were appended. It
-  does not change when events are dropped or rewritten. Bodies of rows are in files of bodies:
-  `file` is the number in the file's name, and `start` the offset. Other bodies are in the table
-  row. Rows may have to be erased. SQLite leaves copies of data that it moves from page to page,
-  even with secure_delete, so rows are never stored in it.
-* keys: the newest idempotency keys, up to a fixed number, and all keys of references to shards,
-  because a repeated replay asks for each. `number` counts the keys that may be forgotten. A limit
-  by number depends only on the stream. With a limit by time, the time of a retry would decide
-  whether its key is known.
-* erasures: ranges of bytes that are still to be overwritten.
-* ids: see ids.py.
+These are the tables:
+
+* events: the events without the bodies of kind "rows", which are in files of bodies. `file` is the
+  number in the file's name, and `start` is the body's offset. Other bodies are in the table row.
+  `total` is the number of rows of all events up to this event, as appended. `total` does not
+  change when events are dropped or rewritten.
+* keys: the newest idempotency keys, up to a fixed number, and all keys of references to shards.
+  `number` numbers the keys that may be forgotten.
+* schemas: changes of the stream's schema, by the position of their event.
+* files: the files of bodies, and the end of the last body in each file.
+* erasures: ranges of bytes in files of bodies that are still to be overwritten.
+* ids: hashes of row ids (ids.py).
+
+Why this way:
+
+* Data rows may have to be erased. SQLite leaves copies of data that it moves from page to page,
+  even with secure_delete. So data rows are never stored in SQLite.
+* A repeated replay looks up the key of each reference, so these keys are never forgotten.
+* The number of keys is limited and not their age. So whether a key is still known depends only on
+  the stream, and not on the time of a retry.
 
 Cost: looking up a key is one or two searches of a B-tree.
 """
@@ -42,16 +51,17 @@ APPLICATION = 0x5344524B
 LOG_FORMAT = 4
 
 LASTING = "reference:"
-"""Prefix of keys that are never forgotten."""
+"""Prefix of idempotency keys that are never forgotten, because they belong to references."""
 
 KEYS = 1_000_000
 """Number of idempotency keys to store, not counting keys that are never forgotten.
 
-When the limit is reached, the table always holds exactly this number.
+When the limit is reached, each further key replaces the oldest key.
 """
 
-# One transaction of retention removes at most this number of events, or of pages.
 ENTRIES_A_STEP = 64
+"""Maximum number of events, or of pages, that one transaction of retention removes."""
+
 _TABLES = """
 CREATE TABLE events(
   position INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT, fingerprint TEXT NOT NULL, rows INTEGER NOT NULL, schema TEXT,
@@ -79,13 +89,14 @@ SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT
 """
 
 Row = tuple[Any, ...]
+"""Row of a SQL table."""
 
 Hashes = dict[int, np.ndarray]
 """Hashes of row ids, uint32 (rows,), by position of their event."""
 
 
 class Known(NamedTuple):
-    """Event that was appended with an idempotency key.
+    """Entry of an event in the table of idempotency keys.
 
     position: position of the event.
     fingerprint: digest of the request's content.
@@ -134,7 +145,7 @@ class Current(NamedTuple):
 
 
 def database(folder: Path, writable: bool) -> Database:
-    """Return the SQLite file of the index in a log's folder."""
+    """Return the Database (SQLite file) of the index in a log's folder."""
     return Database(folder / INDEX_NAME, writable, APPLICATION, LOG_FORMAT)
 
 
@@ -143,8 +154,9 @@ def create_index(
 ) -> None:
     """Create the log's index (a SQLite file) in a folder.
 
-    `create_more_tables` writes the tables' content to a temporary file, which is then moved to its
-    final name.
+    A temporary file is filled and then moved to its final name.
+
+    create_more_tables: function that creates further tables in the index.
     """
     with create_sqlite_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT, "auto_vacuum=INCREMENTAL") as connection:
         connection.executescript(_TABLES + ids.TABLES)
@@ -153,7 +165,10 @@ def create_index(
 
 
 def has_body_in_file(event: Event) -> bool:
-    """Return True if an event's body (payload) is stored in a file of bodies."""
+    """Return True if an event's body (payload) belongs in a file of bodies.
+
+    Bodies of other events are stored in the index.
+    """
     return event.kind == "rows" and len(event.body) > 0
 
 
@@ -162,11 +177,11 @@ def append_bodies_to_file(
 ) -> tuple[list[Place], Current | None]:
     """Write bodies (event payloads) to a file, and return each event's place.
 
-    The file that was written is also returned, or None if no body belongs in a file.
+    Also returns the file that was written, or None if no body belongs in a file.
 
-    current_file: file to append to, or None.
+    current_file: file to append to, or None to start a new file.
     max_file_bytes: size at which a new file is started.
-    next_position: next position of the log. A new file is named by it.
+    next_position: next position of the log. A new file gets this number in its name.
     """
     bodies = [e.body for e in events if has_body_in_file(e)]
     if not bodies:
@@ -183,7 +198,7 @@ def append_bodies_to_file(
 def event_table_row(event: Event, total: int, place: Place) -> Row:
     """Return the table row of an event.
 
-    total: number of rows of all events up to this one.
+    total: number of rows of all events up to this event.
     place: place where the event's body is stored.
     """
     e = event
@@ -227,9 +242,10 @@ def insert_events(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
 
 
 def insert_newest_keys(connection: sqlite3.Connection, new_keys: Iterable[tuple[str, Known]], max_keys: int) -> None:
-    """Add idempotency keys, and forget the oldest ones above the number `max_keys`.
+    """Add idempotency keys, and remove the oldest keys above the number `max_keys`.
 
-    A key that is in the index already does not change.
+    A key that is in the index already does not change. Keys of references are not counted and not
+    removed.
     """
     last = connection.execute(_LAST_NUMBER).fetchone()[0] or 0
     number = last
@@ -242,7 +258,10 @@ def insert_newest_keys(connection: sqlite3.Connection, new_keys: Iterable[tuple[
 
 
 def insert_schema_changes(connection: sqlite3.Connection, changes: Iterable[tuple[int, str]]) -> None:
-    """Add changes of the stream's schema."""
+    """Add changes of the stream's schema to the index.
+
+    changes: pairs (position of the event, change as JSON).
+    """
     connection.executemany(
         "INSERT OR IGNORE INTO schemas VALUES (?,?,?)", [_with_digest(*change) for change in changes]
     )
@@ -255,7 +274,12 @@ def store_file_end(connection: sqlite3.Connection, current: Current) -> None:
 
 
 def insert_pending_erasure(connection: sqlite3.Connection, file: int, start: int, size: int) -> None:
-    """Store that a range of bytes in a file of bodies must be overwritten."""
+    """Store that a range of bytes in a file of bodies must be overwritten.
+
+    file: number of the file.
+    start: offset of the range.
+    size: number of bytes.
+    """
     id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
     connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file, start, size))
 
@@ -263,9 +287,9 @@ def insert_pending_erasure(connection: sqlite3.Connection, file: int, start: int
 def replace(
     connection: sqlite3.Connection, folder: Path, event: Event, new_place: Place, written_file: Current | None
 ) -> None:
-    """Replace the event at the position of `event`, and mark its old body for erasure.
+    """Replace an event, and store that its old body must be erased.
 
-    Call this function within a transaction.
+    The event at the position of `event` is replaced. Call this function within a transaction.
 
     new_place: place where the new body is stored.
     written_file: file of bodies (event payloads) that was written, or None.
@@ -281,16 +305,19 @@ def replace(
 
 
 def drop_some_events(connection: sqlite3.Connection, first_to_keep: int) -> tuple[int, list[int]]:
-    """Remove a few of the events before a position.
+    """Remove the oldest events before a position, at most ENTRIES_A_STEP.
 
-    Call this function within a transaction. Returns the number of events removed, and the files of
-    bodies (payloads) that only these events used.
+    Call this function within a transaction. Returns the number of events removed, and the numbers
+    of the files of bodies (payloads) that only these events used.
+
+    first_to_keep: position of the first event that must not be removed.
     """
     first = connection.execute("SELECT MIN(position) FROM events").fetchone()[0] or 0
     first = max(first, min(first_to_keep, first + ENTRIES_A_STEP))
     dropped = connection.execute("DELETE FROM events WHERE position < ?", (first,)).rowcount
     connection.execute("DELETE FROM ids WHERE last < ?", (first,))
 
+    # A file of bodies is not used any more if a later file begins at or before the first event.
     later = "EXISTS (SELECT 1 FROM files later WHERE later.first > files.first AND later.first <= ?)"
     files = [file for (file,) in connection.execute(f"SELECT first FROM files WHERE {later}", (first,)).fetchall()]
     for file in files:
@@ -328,7 +355,7 @@ class Index:
         self._connection = connection
 
     def ends(self) -> LogBounds:
-        """Return the positions of the log's first and last event."""
+        """Return the first and last position and the number of rows."""
         query = "SELECT (SELECT MIN(position) FROM events), (SELECT MAX(position) FROM events)"
         first, last = self._connection.execute(query).fetchone()
         return LogBounds(0, -1, 0) if last is None else LogBounds(first, last, self.total_rows(last))
@@ -350,10 +377,11 @@ class Index:
         return damaged_file(path, f"the body of event {position} is not what was written")
 
     def events(self, condition: str, values: Row, read_body: Callable[[int, int, int], bytes]) -> Iterator[Event]:
-        """Yield events in order.
+        """Yield the events that meet a SQL condition.
 
         condition: SQL condition and order, with `values` for its placeholders.
-        read_body: function that reads a body from the files of bodies at (file, start, size).
+        read_body: function that reads a body from a file of bodies. Its arguments are the number
+            of the file, the offset and the number of bytes.
         """
         query = f"{_EVENT}, body FROM events WHERE {condition}"
         with closing(self._connection.execute(query, values)) as cursor:
@@ -407,11 +435,14 @@ class Index:
         raise damaged_file(self._path, f"the file of bodies {first} is not listed")
 
     def pending_erasures(self) -> list[Row]:
-        """Return (id, file, start, size) of the ranges of bytes that must be overwritten."""
+        """Return (id, file number, offset, size) of byte ranges that must be overwritten."""
         return self._rows("SELECT * FROM erasures")
 
     def places(self, file: int) -> list[tuple[int, int]]:
-        """Return (start, size) of the bodies (event payloads) in a file, in order."""
+        """Return (offset, size) of each body (event payload) in a file, in order.
+
+        file: number of the file.
+        """
         query = "SELECT start, size FROM events WHERE file=? ORDER BY start"
         return self._connection.execute(query, (file,)).fetchall()
 
@@ -430,10 +461,11 @@ class Index:
         * the digest of each table row
         * no position is missing
         * the key and the schema change of each event are in their tables
-        * the newest `max_keys` of the keys that may be forgotten are all in the table
+        * no key is missing among the newest `max_keys` keys that may be forgotten
         """
         check_integrity(self._connection, self._path)
 
+        # Read all events, whose positions must follow one another.
         expected = self.ends().first
         with closing(self._connection.execute(f"{_EVENT} FROM events ORDER BY position")) as cursor:
             for position, *_ in map(self._fields_with_valid_digest, cursor):
@@ -441,17 +473,20 @@ class Index:
                     raise damaged_file(self._path, f"position {expected} is missing")
                 expected += 1
 
+        # Read all keys, and check that each event's key is among them.
         with closing(self._connection.execute("SELECT * FROM keys")) as cursor:
             for row in cursor:
                 self._fields_with_valid_digest(row)
         for (key,) in self._connection.execute(_WITHOUT_KEY).fetchall():
             raise damaged_file(self._path, f"the key {key!r} of an event is missing")
 
+        # Keys that may be forgotten are numbered without gap.
         ((known, first, last),) = self._connection.execute(_NUMBERS).fetchall()
         first = 1 if known < max_keys else first
         if known != last - first + 1:
             raise damaged_file(self._path, f"{last - first + 1 - known} keys are missing")
 
+        # Reading the other tables checks their digests.
         for (position,) in self._connection.execute(_WITHOUT_SCHEMA).fetchall():
             raise damaged_file(self._path, f"the change of the schema by event {position} is missing")
         self.schemas()
@@ -471,7 +506,10 @@ class Index:
         return [self._fields_with_valid_digest(row) for row in self._connection.execute(query, values).fetchall()]
 
     def _fields_with_valid_digest(self, row: Sequence[Any]) -> Row:
-        """Return a table row without its digest. Raise DamagedFile if the digest is wrong."""
+        """Return a table row without its digest.
+
+        Raises DamagedFile if the digest is wrong.
+        """
         *fields, digest = row
         if row_digest(*fields) != digest:
             raise damaged_file(self._path, f"the entry of {fields[0]!r} is not what was written")

@@ -1,12 +1,13 @@
 """Log: the durable, ordered record of all events of a directory. A write-ahead log.
 
-The log is the queue between appending and learning. Events have positions 0, 1, 2 … without gap.
-When `append` returns, the events are on the disk.
+Models learn the events in the order of the log. Events have positions 0, 1, 2 … without gap. When
+`append` returns, the events are on the disk.
 
-Recovery: after kill -9 at any moment, the log holds a prefix of the transactions, with all
-acknowledged ones. SQLite does the recovery, because it is well tested: a hand-written log once
-read a zero-filled tail as 42 records. If a log ends before the last acknowledged event (head.py),
-opening it raises an error. A reader that finds a position missing raises an error, too.
+Recovery: after kill -9 at any moment, the log holds the first transactions without gap, and at
+least all acknowledged transactions. SQLite does the recovery, because SQLite is well tested. A
+hand-written log once read a zero-filled tail as 42 records. If a log ends before the last
+acknowledged event (head.py), opening the log raises an error. If a position is missing, reading
+the log raises an error.
 
 Cost: an append of a group of events is one fdatasync of the events' bodies (payloads) and one
 transaction. `python -m benchmarks.perf log_append` prints appends/s and MB/s by size of body and
@@ -59,17 +60,16 @@ class Verified(NamedTuple):
 class LogReader:
     """The reading half of a log. Thread-safe.
 
-    A reader sees the log as one consistent snapshot of its index. It never waits for the writer,
-    and the writer never waits for it. So the body of an event may be overwritten, or its file may
-    be removed, between the moment when the reader finds its place in the index and the moment when
-    it reads the bytes. The reader then looks at the index again.
+    A reader sees the log as one consistent snapshot of its index. Readers and the writer never
+    wait for each other. So the body (payload) of an event may be overwritten or removed after a
+    reader has read the body's place from the index. The reader then reads the place again.
 
-    A read of n events holds no lock, no cursor and no file on return. Each event and each table
-    row is checked when it is read. `verify` checks all of them.
+    When a method returns, it holds no lock, no cursor and no file. Each event and each table row
+    is checked when it is read. `verify` checks all events and table rows.
 
     path: path of the log's folder.
     writable: True if this process is the writer. The writer knows where the log begins and ends.
-    keys: number of idempotency keys that the log stores.
+    max_keys: number of idempotency keys that the log stores.
     """
 
     def __init__(self, path: Path, writable: bool, max_keys: int = tables.KEYS) -> None:
@@ -101,10 +101,11 @@ class LogReader:
     def read(self, after: int, until: int | None = None, limit: int = 100, max_bytes: int = 64 << 20) -> list[Event]:
         """Return at most `limit` events with after < position ≤ until, in order.
 
-        Fewer events are returned if their bodies (payloads) exceed max_bytes bytes. An empty list
-        means that there are no such events yet.
+        The list ends earlier if the bodies (payloads) of the events exceed max_bytes bytes. An
+        empty list means that there are no such events yet.
 
-        Raises HistoryGone if after + 1 was dropped. Raises DamagedFile if a position is missing.
+        Raises HistoryGone if the event at position after + 1 was dropped. Raises DamagedFile if a
+        position is missing.
         """
         ends = self._bounds()
         end = min(ends.last, _ALL if until is None else until)
@@ -131,7 +132,8 @@ class LogReader:
     def read_kind(self, kind: EventKind, before: int, after: int = -1) -> list[Event]:
         """Return the stored events of a kind with after < position < before.
 
-        This is meant for kinds with few events. Unlearn events have a SQL index of their own.
+        Use this method for kinds with few events. For unlearn events the query is fast, because
+        they have a SQL index of their own.
         """
         # SQLite uses a partial index only if the query contains the value itself.
         where = "kind='unlearn'" if kind == "unlearn" else "kind=?"
@@ -148,7 +150,7 @@ class LogReader:
     def read_undamaged(self, kind: EventKind) -> list[Event]:
         """Return the stored events of a kind that are not damaged.
 
-        `verify` names the damaged ones.
+        `verify` names the damaged events.
         """
         ends = self._bounds()
         with suppress(StreamDRError):
@@ -161,16 +163,18 @@ class LogReader:
         return [e for e in events if e.kind == kind]
 
     def position_keeping_newest_rows(self, n_rows: int) -> int:
-        """Return the last position such that events from it on have `n_rows` rows.
+        """Return the largest position from which on events have `n_rows` rows or more.
 
-        If the log holds fewer rows, return `first`.
+        If all events together have fewer rows, the position of the first event is returned.
         """
         with self._index_view() as index:
             ends = self._bounds()
             return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - n_rows, key=index.total_rows)
 
     def candidate_positions(self, id_hashes: np.ndarray) -> list[int]:
-        """Return positions of the stored events that may have rows with these ids, in order.
+        """Return positions of the stored events that may have rows with some ids.
+
+        The positions ascend. Different ids may have the same hash, so read the events to find out.
 
         id_hashes: hashes of the ids (`ids.id_hashes`).
         """
@@ -188,10 +192,14 @@ class LogReader:
     def verify(self) -> Verified:
         """Read the whole log and check it.
 
-        Checked are SQLite's file, the positions (none may be missing), and the digest of each
-        table row and each body (payload). Memory: about 1 MB, or one event.
+        These checks are made:
 
-        Raises DamagedFile that names file and position.
+        * SQLite's own check of the index
+        * no position is missing
+        * the digest of each table row and of each body (payload)
+        * the log does not end before the last acknowledged event
+
+        Memory: about 1 MB, or one event. Raises DamagedFile, which names file and position.
         """
         known = self._head.read_position()
         ends = self._bounds()
@@ -238,9 +246,9 @@ class LogReader:
             yield Index(self.path, connection)
 
     def _bounds(self) -> LogBounds:
-        """Return the positions of the log's first and last event.
+        """Return the first and last position and the number of rows.
 
-        A read-only log reads them each time, because another process may have appended.
+        A read-only log reads the bounds each time, because another process may have appended.
         """
         if self.writable:
             return self._ends
@@ -268,12 +276,13 @@ class LogReader:
         return events
 
     def _read_event_again(self, event: Event) -> Event:
-        """Return an event whose body (payload) was damaged, as the index has it now.
+        """Read an event again, because its body (payload) did not have its digest.
 
-        A rewrite stores the new body elsewhere, and then overwrites the old bytes without waiting
-        for readers. So a reader may have read the old place. If the event was dropped, return it
+        Returns the event as the index has it now. If the event was dropped, `event` is returned
         unchanged.
         """
+        # A rewrite of an event stores the new body elsewhere, and then overwrites the old bytes
+        # without waiting for readers. So the earlier read may have read overwritten bytes.
         with self._index_view() as index, BodyReader(index.file) as bodies:
             return next(index.events("position = ?", (event.position,), bodies.read), event)
 
@@ -283,23 +292,24 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
     The caller holds the directory's lock if the log is writable.
 
-    On opening, a writer checks that each file of bodies (event payloads) exists, belongs to this
-    log, and is as long as it was written. If the index was copied, the writer checks the whole
-    index once, in O(events + keys).
+    When a writable log is opened, each file of bodies (event payloads) is checked: the file must
+    exist, belong to this log, and not be shorter than the index says. If the index was copied, the
+    whole index is also checked, in O(events + keys).
 
     Parameters
     ----------
     path : str or PathLike
         Path of the log's own folder. Created if `writable`.
     writable : bool
-    file_bytes : int
-        Size of a file of bodies at which a new one is started.
-    keys : int
+        True to append events, False to read only.
+    max_file_bytes : int
+        Size of a file of bodies at which a new file is started.
+    max_keys : int
         Number of idempotency keys to store.
-    at_least : int
+    least_position : int
         Position that the log must have reached, as the caller knows from other files.
-    fill : callable
-        Creates further tables in the SQLite file of a new log.
+    create_more_tables : callable
+        Function that creates further tables in the SQLite file of a new log.
 
     Attributes
     ----------
@@ -362,11 +372,13 @@ class Log(LogReader, AbstractContextManager["Log"]):
             if not drafts:
                 return []
 
+            # Give each draft its position, and the number of rows of all events up to it.
             self._reconcile()
             events = [event_of_draft(position, d) for position, d in enumerate(drafts, self._ends.last + 1)]
             counts = (0 if e.kind == "unlearn" else e.rows for e in events)
             totals = list(accumulate(counts, initial=self._ends.rows))[1:]
 
+            # Write the bodies to a file first, and then commit their places and all other fields.
             with self._write_transaction() as connection:
                 places, current = tables.append_bodies_to_file(
                     self.path, events, self._current, self._file_bytes, self._ends.last + 1
@@ -375,6 +387,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 rows = map(event_table_row, events, totals, places)
                 tables.append(connection, self.path, events, rows, current, self._keys, ids)
 
+            # The events are committed. Only now they become visible to readers of this process.
             self._ends = LogBounds(self._ends.first, events[-1].position, totals[-1])
             self._current = current or self._current
             self._head.write_position(self._ends.last)
@@ -382,7 +395,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         return [e.position for e in events]
 
     def find_key(self, key: str) -> Known | None:
-        """Return the event that was appended with an idempotency key, or None."""
+        """Return the entry of the event with an idempotency key, or None."""
         with self._lock:
             self._reconcile()
         with self._index_view() as index:
@@ -391,9 +404,9 @@ class Log(LogReader, AbstractContextManager["Log"]):
     def rewrite(self, position: int, body: bytes, rows: int) -> None:
         """Replace an event's body (payload) and number of rows, after rows were unlearned.
 
-        The old bytes on the disk are overwritten after the commit. If the process dies before,
-        they are overwritten when the log is next opened. The event's key and fingerprint do not
-        change. The log's `rows` still counts the rows as appended.
+        The old bytes on the disk are overwritten after the commit. If the process dies in between,
+        the bytes are overwritten when the log is next opened. The event's key and fingerprint do
+        not change, and `rows_appended` still counts the unlearned rows.
         """
         with self._lock:
             (event,) = self._select_events("position = ?", (position,))
@@ -420,10 +433,11 @@ class Log(LogReader, AbstractContextManager["Log"]):
     def drop_before(self, position: int) -> int:
         """Remove the events before a position, but never the last event.
 
-        Returns the number of events removed. Their space is given back to the file system. The
-        work is done in short transactions, so that other threads can append between them. It takes
-        at most half of the disk's time.
+        Returns the number of events removed. The space of the events is released to the file
+        system.
         """
+        # Remove the events in short transactions, so that other threads can append in between. A
+        # pause after each transaction lets other threads use the disk for half of the time.
         first = self.hide_before(position)
         dropped = 0
         more = True
@@ -443,10 +457,10 @@ class Log(LogReader, AbstractContextManager["Log"]):
         return dropped
 
     def check_writer(self) -> None:
-        """Raise DirectoryInUse if the log's folder was moved or replaced since it was opened.
+        """Raise DirectoryInUse if the log's folder was moved or replaced.
 
-        The directory's lock belongs to the folder that was opened. So another process may write to
-        the folder that now has its path.
+        The directory's lock belongs to the folder that was opened. Another process may hold the
+        lock of the folder that now has the same path.
         """
         if self.displaced is None and device_and_inode(self._database.path) != self._index:
             self.displaced = moved_error(self.path)
@@ -465,10 +479,12 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
     @contextmanager
     def _write_transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction.
+        """Open a transaction that changes the index, for the time of the with-block.
 
-        After an error in the with-block it is unknown whether the transaction was committed. The
-        next write then begins with `_reconcile`. Raises DirectoryInUse.
+        After an error in the with-block, it is unknown whether the transaction was committed. The
+        next write then begins with a recovery (`_reconcile`).
+
+        Raises DirectoryInUse if the log's folder was moved or replaced.
         """
         self._reconcile()
         self.check_writer()
@@ -480,10 +496,12 @@ class Log(LogReader, AbstractContextManager["Log"]):
             raise
 
     def _reconcile(self, opening: bool = False) -> None:
-        """Read the end of the log from the index, and remove all bytes after it.
+        """Recover the log, if the last write may or may not be committed.
 
-        This is the recovery. It runs on opening, and before a write if an earlier write raised an
-        error.
+        The end of the log is read from the index. Bytes of event payloads after the end are
+        removed.
+
+        opening: True to check all files of event payloads. False to check only the newest file.
         """
         if not self._commit_uncertain:
             return
@@ -504,10 +522,11 @@ class Log(LogReader, AbstractContextManager["Log"]):
         self._commit_uncertain = False
 
     def _overwrite_pending(self) -> None:
-        """Overwrite the old bytes of rewritten events, also of events rewritten before a crash.
+        """Overwrite the old bytes of rewritten events.
 
-        If the disk refuses a write, the ranges stay in the index, and the next rewrite or the next
-        opening of the log tries again.
+        The index lists the byte ranges, also of events that were rewritten before a crash. If the
+        disk refuses a write, the ranges stay in the index. They are then overwritten at the next
+        rewrite or at the next opening of the log.
         """
         with self._index_view() as index:
             erasures = index.pending_erasures()

@@ -1,15 +1,16 @@
 """SQLite files of this library: how they are opened, and their errors.
 
-SQLite identifies the owner of a file by `application_id` and leaves `user_version` to the owner.
-So a foreign file, a file of another release and a damaged file can be distinguished before
-anything is read. SQLite's error codes are translated to our errors in one place, and each error
-names the file.
+A SQLite file has two numbers in its header: `application_id` identifies the program that owns the
+file, and `user_version` is a version that the owner chooses. So a foreign file, a file of another
+release and a damaged file can be distinguished before any table is read. SQLite's error codes are
+translated to errors of this library in one place, and each error names the file.
 
 Only SQLite may open such a file. When a process closes any descriptor of a file, the system drops
 all locks of the process on this file. Another process that then closes the database deletes the
 write-ahead log while the writer still uses it.
 
-Cost: an idle connection is used again without opening the file. It holds up to 2 MB of pages.
+Cost: an idle connection is used again, so the file need not be opened again. An idle connection
+holds up to 2 MB of pages.
 """
 
 import errno
@@ -24,9 +25,10 @@ from stream_dr.disk import TEMPORARY, fsync_directory, is_full, storage_error
 from stream_dr.errors import DamagedFile, ForeignFile, Overloaded, StreamDRError, UnknownFormat
 
 JOURNAL_BYTES = 16 << 20
-"""Size in bytes to which the write-ahead log is cut when it starts again.
+"""Number of bytes to which SQLite cuts the file of the write-ahead log.
 
-A slow reader may have made it grow larger.
+SQLite cuts the file when it writes from the start of the file again. The file grows larger while a
+slow reader still uses old pages.
 """
 
 _SETTINGS = (
@@ -49,7 +51,10 @@ _NOT_WRITTEN = (
     sqlite3.SQLITE_IOERR_COMMIT_ATOMIC,
     sqlite3.SQLITE_IOERR_ROLLBACK_ATOMIC,
 )
-"""Error codes of a write that the disk refused. The file's content does not change."""
+"""SQLite's error codes of a write that the disk refused.
+
+The file's content has not changed.
+"""
 
 _DAMAGE = (
     sqlite3.SQLITE_CORRUPT,
@@ -58,32 +63,41 @@ _DAMAGE = (
     sqlite3.SQLITE_SCHEMA,
     sqlite3.SQLITE_TOOBIG,
 )
-"""SQLite's error codes for a damaged file.
+"""SQLite's error codes of a damaged file.
 
 SQLITE_TOOBIG is included, because this library never writes a length that is too big.
 """
 
 _BROKEN = ("no such table", "no such column", "Could not decode to UTF-8", "unsupported file format")
+"""Parts of SQLite's messages about a damaged file whose error code is unspecific."""
 
 
 class Database:
-    """SQLite file at `path` with this application_id and user_version. Thread-safe.
+    """SQLite file and its idle connections. Thread-safe.
 
-    Idle connections are stored and used again, each by one thread at a time. One connection per
-    thread would not work well: threads start and end in a service, and idle connections can be
-    closed.
+    Idle connections are stored and used again, each by one thread at a time.
+
+    path: path of the file.
+    writable: True if the connections may write.
+    application: the file's application_id.
+    version: the file's user_version, which is the version of the format.
     """
 
     def __init__(self, path: Path, writable: bool, application: int, version: int) -> None:
         self.path = path
         self.writable = writable
         self._owner = (application, version)
+
+        # Connections are not bound to threads, because threads of a service start and end.
         self._idle: list[sqlite3.Connection] = []
         self._keeps_idle = True
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection for the time of the with-block.
+
+        After the with-block, the connection is idle. After an error in the with-block, the
+        connection is closed.
 
         SQLite's errors about the file are replaced by ForeignFile, UnknownFormat, DamagedFile,
         InsufficientStorage or Overloaded.
@@ -117,12 +131,14 @@ class Database:
 
 @contextmanager
 def create_sqlite_file(path: Path, application: int, version: int, *settings: str) -> Iterator[sqlite3.Connection]:
-    """Create a file that the with-block fills, then move it to its final name.
+    """Create a SQLite file that the with-block fills.
 
-    The file is durable after the with-block. After an error in the with-block, an older file at
-    `path` is unchanged.
+    The file has a temporary name during the with-block, and is then moved to `path`. It is durable
+    after the with-block. After an error in the with-block, an older file at `path` is unchanged.
 
-    settings: pragmas that must come before all others.
+    application: the file's application_id.
+    version: the file's user_version.
+    settings: pragmas that must come before all other pragmas.
     """
     temporary = path.with_name(path.name + TEMPORARY)
     for leftover in path.parent.glob(f"{temporary.name}*"):
@@ -133,7 +149,7 @@ def create_sqlite_file(path: Path, application: int, version: int, *settings: st
             connection.execute(f"PRAGMA {setting}")
         yield connection
 
-    # SQLite would read the write-ahead log of a removed file as that of the new file.
+    # Remove the write-ahead log of an older file. SQLite would read it as the new file's log.
     for leftover in path.parent.glob(f"{path.name}-*"):
         leftover.unlink()
     temporary.rename(path)
@@ -152,6 +168,7 @@ def open_connection(path: Path, writable: bool, application: int, version: int) 
     if size < 16:
         raise damaged_file(path, f"it ends after {size} bytes")
 
+    # Check the owner and the version before anything else is read.
     uri = f"file:{quote(str(path.absolute()))}?mode={'rw' if writable else 'ro'}"
     try:
         connection = _open(uri, path, writable)
@@ -170,7 +187,7 @@ def open_connection(path: Path, writable: bool, application: int, version: int) 
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, application: int, version: int) -> None:
-    """Raise an error unless the file belongs to this library and has this version.
+    """Raise an error unless a file has the right owner and version.
 
     The error is ForeignFile or UnknownFormat.
     """
@@ -183,7 +200,7 @@ def _check_owner(connection: sqlite3.Connection, path: Path, application: int, v
 
 
 def unknown_format(path: Path, file_version: int, version: int) -> UnknownFormat:
-    """Return the error that says that a file is of another format.
+    """Return the error for a file with another format version.
 
     file_version: format version of the file.
     version: format version that this release reads.
@@ -198,13 +215,16 @@ def unknown_format(path: Path, file_version: int, version: int) -> UnknownFormat
 def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
     """Open a file and return the connection.
 
-    A reader that may not write to the folder cannot create the index of the write-ahead log. So it
-    opens the file as immutable.
+    uri: URI of the file, whose query says whether the connection may write.
+    path: path of the file.
+    writable: True if the connection may write.
     """
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
     if writable:
         return connection
 
+    # A reader that may not write to the folder cannot create the index file of the write-ahead
+    # log. If there is no write-ahead log, the reader opens the SQLite file as immutable.
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
@@ -220,7 +240,7 @@ def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
 
 
 def _check_is_sqlite(path: Path) -> None:
-    """Raise ForeignFile if a file that SQLite cannot open is not a SQLite file.
+    """Raise ForeignFile if a file is not a SQLite file.
 
     Opening the file outside of SQLite is safe here, because nobody holds a lock on it.
     """
@@ -231,7 +251,10 @@ def _check_is_sqlite(path: Path) -> None:
 
 
 def damaged_file(path: Path, why: str) -> DamagedFile:
-    """Return the error for a file whose content is not what was written."""
+    """Return the error for a file whose content is not what was written.
+
+    why: reason in words, such as "it is missing".
+    """
     return DamagedFile(
         f"{path} is damaged ({why}). Restore it from a copy; models keep serving from their snapshots.", path=str(path)
     )
@@ -239,9 +262,10 @@ def damaged_file(path: Path, why: str) -> DamagedFile:
 
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """Replace errors of SQLite and the system about a file by errors of this library.
+    """Replace errors about a file by errors of this library.
 
-    If no error of this library fits, the error is raised unchanged.
+    Errors of SQLite and of the operating system are replaced. If no error of this library fits,
+    the error is raised unchanged.
     """
     try:
         yield
@@ -251,7 +275,7 @@ def translate_errors(path: Path) -> Iterator[None]:
             raise
         raise ours from e
     except UnicodeDecodeError as e:
-        # SQLite's message may quote a broken schema, whose text may be anything.
+        # SQLite's message may quote a broken schema, whose bytes need not be valid UTF-8.
         raise damaged_file(path, str(e)) from e
     except OSError as e:
         ours = _translate_system_error(e, path)
@@ -262,7 +286,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def commit_or_rollback(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit everything that the with-block writes, or nothing after an error."""
+    """Commit the changes of the with-block, or none of them after an error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -275,9 +299,10 @@ def commit_or_rollback(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Make all reads in the with-block see the same commits.
+    """Make all reads in the with-block see one consistent snapshot.
 
-    A checkpoint of the write-ahead log that would remove these commits waits.
+    Commits of other connections during the with-block are not visible in the with-block. Meanwhile
+    SQLite cannot shorten the write-ahead log.
     """
     connection.execute("BEGIN")
     yield
@@ -285,9 +310,9 @@ def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
-    """Run SQLite's own check of a whole file. Raises DamagedFile.
+    """Raise DamagedFile unless SQLite's own check of a file succeeds.
 
-    Reads all of it.
+    The check reads the whole file.
     """
     problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if problems != [("ok",)]:
