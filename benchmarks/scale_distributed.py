@@ -26,9 +26,9 @@ from stream_dr.datasets.generate import write_rcv1_like_shards
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed import local, parts
-from stream_dr.distributed.cluster import cluster_runner
-from stream_dr.distributed.distributed_replay import replay_in_parts
-from stream_dr.distributed.local import thread_runner
+from stream_dr.distributed.cluster import dask_plan_runner
+from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
+from stream_dr.distributed.local import thread_plan_runner
 from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner
 from stream_dr.distributed.task_plan import TaskPlan
 from stream_dr.models.snapshot import state_sha256
@@ -97,7 +97,7 @@ def measured(name: str, folder: Path, scratch: Path, run: PlanRunner, counters: 
     dataset = open_dataset(folder)
     with Directory(scratch / name.replace(" ", "-"), n_features=dataset.n_features) as directory:
         directory.add_model("opls", "opls", {"gamma": 1.0})
-        rows = replay_in_parts(timed_run, directory, dataset, ReplaySettings()).rows
+        rows = replay_in_parallel_tasks(timed_run, directory, dataset, ReplaySettings()).rows
     moved = int(seen.pop("moved") + seen["state"]) if "moved" in seen else 0
     return Line(name, rows, moved=moved, **seen)
 
@@ -139,8 +139,8 @@ def table(rows: int, scratch: Path, say: Callable[[str], object] = print) -> lis
     write_rcv1_like_shards(scratch / "few", 2_000, "topics")
     lines = []
     for count in (1, 2):
-        measured(f"warm {count}", scratch / "few", scratch, thread_runner(count), spent)
-        lines.append(measured(f"{count} threads", scratch / "shards", scratch, thread_runner(count), spent))
+        measured(f"warm {count}", scratch / "few", scratch, thread_plan_runner(count), spent)
+        lines.append(measured(f"{count} threads", scratch / "shards", scratch, thread_plan_runner(count), spent))
     for count in (1, 2):
         (scratch / f"cluster{count}").mkdir()
         with cluster(scratch / f"cluster{count}", count) as (address, counters):
@@ -149,10 +149,10 @@ def table(rows: int, scratch: Path, say: Callable[[str], object] = print) -> lis
                     f"warm {count} {turn}",
                     scratch / "few",
                     scratch / f"cluster{count}",
-                    cluster_runner(address),
+                    dask_plan_runner(address),
                     counters,
                 )
-            lines.append(measured(f"{count} workers", scratch / "shards", scratch, cluster_runner(address), counters))
+            lines.append(measured(f"{count} workers", scratch / "shards", scratch, dask_plan_runner(address), counters))
     zeroing = _zeroing(lines[0].state)
     for line in lines:
         merging, zeros = (100 * seconds / line.cpu for seconds in (line.merging, line.tasks * zeroing))

@@ -213,7 +213,7 @@ def _describe_invalid_field(error: Mapping[str, Any]) -> str:
     if kind == "extra_forbidden" and len(place) > 3 and place[2] == "params" and place[1] in stream_dr.ESTIMATORS:
         known = [name for name, _, _ in stream_dr.parameter_types(stream_dr.ESTIMATORS[place[1]])]
         meant = stream_dr.errors.did_you_mean(place[-1], known)
-        why = stream_dr.errors.NO_PARAMETER.get(str(place[-1]), "")
+        why = stream_dr.errors.MISSING_PARAMETER_REASONS.get(str(place[-1]), "")
         return f"{place[1]} has no such parameter{meant}; it has {', '.join(known)}.{why}"
 
     if kind in ("extra_forbidden", "missing", "json_invalid"):

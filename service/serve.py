@@ -146,7 +146,7 @@ class ServiceServer:
     ----------
     app : FastAPI
     settings : Settings
-    ready : callable
+    on_ready : callable
         Called on the event loop when all functions are compiled.
     """
 

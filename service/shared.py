@@ -79,7 +79,7 @@ class Ingest:
         except stream_dr.errors.StreamDRError as e:
             # Remove the traceback from the error. The frames of the traceback refer to the body,
             # so the body would stay in memory.
-            raise stream_dr.errors.without_frames(e) from None
+            raise stream_dr.errors.remove_stack_frames(e) from None
 
     def _parse_and_check(
         self, body: bytes, body_format: BodyFormat, idempotency_key: str | None

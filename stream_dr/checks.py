@@ -17,13 +17,13 @@ import numpy as np
 
 from stream_dr.errors import DamagedFile
 
-MOST_ROWS = 2**53
+ROW_COUNT_LIMIT = 2**53
 """Upper bound on counts of rows. A float64 represents every smaller count exactly."""
 
-WIDEST = 2**31
+FEATURE_COUNT_LIMIT = 2**31
 """Upper bound on the number of features, because a sparse row's indices are int32."""
 
-EXACT_WIDTH = 4096
+MAX_EXACT_WIDTH = 4096
 """Maximum number of features for which the whole scatter matrix is stored.
 
 For more features, only the diagonal of the scatter matrix is stored.
@@ -40,7 +40,7 @@ class WithLabels(Protocol):
 
 
 class LearnedState(WithLabels, Protocol):
-    """Fields of a State that `check_learned` checks."""
+    """Fields of a State that `check_common_state_fields` checks."""
 
     @property
     def target_kind(self) -> str | None:
@@ -73,177 +73,182 @@ class CsrFields(Protocol):
         ...
 
 
-def check_field_types(fields: object) -> None:
+def check_field_types(record: object) -> None:
     """Raise DamagedFile unless every field has its declared type.
 
-    fields: a NamedTuple, which declares the types of its fields. Floats must also be finite.
+    record: a NamedTuple, which declares the types of its fields. Floats must also be finite.
     """
-    kind: type = type(fields)
+    kind: type = type(record)
     for name, hint in _type_hints(kind).items():
-        value = getattr(fields, name)
+        value = getattr(record, name)
         if not _has_type(value, hint):
             description = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{value!r:.60}"
-            raise field_error(fields, name, description, f"of type {getattr(hint, '__name__', hint)}")
+            raise field_error(record, name, description, f"of type {getattr(hint, '__name__', hint)}")
 
 
-def check_array_shapes(fields: object, dtype: type, **shapes: tuple[int, ...]) -> None:
+def check_dtype_and_shapes(record: object, dtype: type, **shape_by_field: tuple[int, ...]) -> None:
     """Raise DamagedFile unless each array has the dtype and its shape.
 
-    fields: object whose fields are the arrays.
+    record: object whose fields are the arrays.
     dtype: dtype that all arrays must have.
-    shapes: shape of each array, by the name of its field.
+    shape_by_field: shape of each array, by the name of its field.
     """
-    for name, shape in shapes.items():
-        array = getattr(fields, name)
+    for name, shape in shape_by_field.items():
+        array = getattr(record, name)
         if array.dtype != dtype or array.shape != shape:
             description = f"{array.dtype} of shape {array.shape}"
-            raise field_error(fields, name, description, f"{np.dtype(dtype)} of shape {shape}")
+            raise field_error(record, name, description, f"{np.dtype(dtype)} of shape {shape}")
 
 
-def require_matrix(fields: object, name: str) -> tuple[int, int]:
+def checked_matrix_shape(record: object, field_name: str) -> tuple[int, int]:
     """Return the shape of a field that must be a float64 matrix.
 
     Raises DamagedFile if the field is no such matrix.
 
-    fields: object with the field.
-    name: name of the field.
+    record: object with the field.
+    field_name: name of the field.
     """
-    array = getattr(fields, name)
+    array = getattr(record, field_name)
     if array.ndim != 2 or array.dtype != np.float64:
-        raise field_error(fields, name, f"{array.dtype} of shape {array.shape}", "a float64 matrix")
+        raise field_error(record, field_name, f"{array.dtype} of shape {array.shape}", "a float64 matrix")
     rows, columns = array.shape
     return int(rows), int(columns)
 
 
-def check_finite_arrays(fields: object, *names: str) -> None:
+def check_finite_arrays(record: object, *field_names: str) -> None:
     """Raise DamagedFile if an array has NaN or infinity.
 
-    names: names of the arrays' fields. A field may be None.
+    field_names: names of the arrays' fields. A field may be None.
     """
-    for name in names:
-        array = getattr(fields, name)
+    for name in field_names:
+        array = getattr(record, name)
         if array is not None and not np.isfinite(array).all():
-            raise field_error(fields, name, "not finite everywhere", "finite")
+            raise field_error(record, name, "not finite everywhere", "finite")
 
 
-def check_at_least(fields: object, low: float, *names: str) -> None:
-    """Raise DamagedFile unless numbers and arrays are finite and at least `low`.
+def check_at_least(record: object, minimum: float, *field_names: str) -> None:
+    """Raise DamagedFile unless numbers and arrays are finite and at least `minimum`.
 
-    names: names of the fields with the numbers and arrays.
+    field_names: names of the fields with the numbers and arrays.
     """
-    for name in names:
-        value = np.asarray(getattr(fields, name))
-        if not ((value >= low) & (value < np.inf)).all():
-            raise field_error(fields, name, f"{value.min()} at its least", f"finite and at least {low}")
+    for name in field_names:
+        value = np.asarray(getattr(record, name))
+        if not ((value >= minimum) & (value < np.inf)).all():
+            raise field_error(record, name, f"{value.min()} at its least", f"finite and at least {minimum}")
 
 
-def check_within(fields: object, low: int, high: int, *names: str) -> None:
-    """Raise DamagedFile unless whole numbers are at least `low` and below `high`.
+def check_within(record: object, low: int, exclusive_high: int, *field_names: str) -> None:
+    """Raise DamagedFile unless whole numbers are at least `low` and below `exclusive_high`.
 
-    names: names of the fields with the numbers. A field is a number or an array.
+    field_names: names of the fields with the numbers. A field is a number or an array.
     """
-    for name in names:
-        value = np.asarray(getattr(fields, name))
-        if value.size and not (low <= value.min() and value.max() < high):
-            raise field_error(fields, name, f"from {value.min()} to {value.max()}", f"from {low} to {high - 1}")
+    for name in field_names:
+        value = np.asarray(getattr(record, name))
+        if value.size and not (low <= value.min() and value.max() < exclusive_high):
+            raise field_error(
+                record, name, f"from {value.min()} to {value.max()}", f"from {low} to {exclusive_high - 1}"
+            )
 
 
-def check_one_of(fields: object, name: str, choices: tuple[object, ...]) -> None:
-    """Raise DamagedFile unless the field `name` is one of `choices`."""
-    value = getattr(fields, name)
+def check_one_of(record: object, field_name: str, choices: tuple[object, ...]) -> None:
+    """Raise DamagedFile unless the field `field_name` is one of `choices`."""
+    value = getattr(record, field_name)
     if value not in choices:
-        raise field_error(fields, name, f"{value!r:.60}", f"one of {', '.join(map(repr, choices))}")
+        raise field_error(record, field_name, f"{value!r:.60}", f"one of {', '.join(map(repr, choices))}")
 
 
-def check_equal(fields: object, name: str, needed: object) -> None:
-    """Raise DamagedFile unless the field `name` is equal to `needed`."""
-    value = getattr(fields, name)
-    if value != needed:
-        raise field_error(fields, name, f"{value!r:.60}", f"{needed!r:.60}")
+def check_field_equals(record: object, field_name: str, expected: object) -> None:
+    """Raise DamagedFile unless the field `field_name` is equal to `expected`."""
+    value = getattr(record, field_name)
+    if value != expected:
+        raise field_error(record, field_name, f"{value!r:.60}", f"{expected!r:.60}")
 
 
-def check_csr_arrays(fields: CsrFields, rows: int, width: int) -> None:
+def check_csr_or_dense_rows(record: CsrFields, n_rows: int, n_columns: int) -> None:
     """Raise DamagedFile unless the arrays are valid CSR or dense rows.
 
-    All values must be finite. The indices of each CSR row must ascend and be below `width`.
+    All values must be finite. The indices of each CSR row must ascend and be below `n_columns`.
 
-    fields: arrays of the rows. For dense rows, `values` is (rows, width), and `indices` and
+    record: arrays of the rows. For dense rows, `values` is (rows, width), and `indices` and
         `indptr` are None.
-    rows: number of rows.
-    width: number of columns.
+    n_rows: number of rows.
+    n_columns: number of columns.
     """
-    values = fields.values
-    indices = fields.indices
-    indptr = fields.indptr
+    values = record.values
+    indices = record.indices
+    indptr = record.indptr
     if (indices is None) != (indptr is None):
-        raise field_error(fields, "indptr", "there without indices, or they without it", "there with them")
+        raise field_error(record, "indptr", "there without indices, or they without it", "there with them")
     if indices is None or indptr is None:
-        check_array_shapes(fields, np.float64, values=(rows, width))
-        check_finite_arrays(fields, "values")
+        check_dtype_and_shapes(record, np.float64, values=(n_rows, n_columns))
+        check_finite_arrays(record, "values")
         return
 
     entries = values.size
-    check_array_shapes(fields, np.float64, values=(entries,))
-    check_array_shapes(fields, np.int32, indices=(entries,))
-    check_array_shapes(fields, np.int64, indptr=(rows + 1,))
+    check_dtype_and_shapes(record, np.float64, values=(entries,))
+    check_dtype_and_shapes(record, np.int32, indices=(entries,))
+    check_dtype_and_shapes(record, np.int64, indptr=(n_rows + 1,))
     if indptr[0] != 0 or indptr[-1] != entries or (np.diff(indptr) < 0).any():
-        raise field_error(fields, "indptr", "not ascending", f"ascending from 0 to {entries}")
-    check_within(fields, 0, width, "indices")
+        raise field_error(record, "indptr", "not ascending", f"ascending from 0 to {entries}")
+    check_within(record, 0, n_columns, "indices")
 
     # Indices ascend only within a row, so the first index of each row is not compared.
     starts = np.zeros(entries + 1, dtype=bool)
     starts[indptr] = True
     if not (starts[1:-1] | (np.diff(indices) > 0)).all():
-        raise field_error(fields, "indices", "not ascending within a row", "ascending and distinct within each row")
-    check_finite_arrays(fields, "values")
+        raise field_error(record, "indices", "not ascending within a row", "ascending and distinct within each row")
+    check_finite_arrays(record, "values")
 
 
-def check_learned(state: LearnedState, kinds: tuple[str, ...]) -> None:
+def check_common_state_fields(state: LearnedState, target_kinds: tuple[str, ...]) -> None:
     """Raise DamagedFile unless the fields that every state has are valid.
 
     The fields are the number of rows, the number of features, the kind of targets and the labels.
     The labels must be distinct and of one type. There must be no labels if there are
     no targets or targets are numbers.
 
-    kinds: kinds of targets that the state may have. A state without targets has the kind None.
+    target_kinds: kinds of targets that the state may have. A state without targets has the kind
+        None.
     """
-    check_within(state, 0, MOST_ROWS, "rows", "rows_skipped")
-    check_within(state, 0, WIDEST, "n_features")
-    check_one_of(state, "target_kind", (None, *kinds))
+    check_within(state, 0, ROW_COUNT_LIMIT, "rows", "rows_skipped")
+    check_within(state, 0, FEATURE_COUNT_LIMIT, "n_features")
+    check_one_of(state, "target_kind", (None, *target_kinds))
     check_distinct_labels(state)
     if state.labels and state.target_kind in (None, "continuous"):
         raise field_error(state, "labels", f"{len(state.labels)} labels", f"none where targets are {state.target_kind}")
 
 
-def check_distinct_labels(fields: WithLabels) -> None:
+def check_distinct_labels(record: WithLabels) -> None:
     """Raise DamagedFile unless the field `labels` holds distinct labels of one type."""
-    if len(set(map(type, fields.labels))) > 1 or len(set(fields.labels)) != len(fields.labels):
-        raise field_error(fields, "labels", f"{fields.labels!r:.60}", "distinct labels of one type")
+    if len(set(map(type, record.labels))) > 1 or len(set(record.labels)) != len(record.labels):
+        raise field_error(record, "labels", f"{record.labels!r:.60}", "distinct labels of one type")
 
 
-def field_error(fields: object, name: str, description: str, needed: str) -> DamagedFile:
+def field_error(record: object, field_name: str, actual_text: str, expected_text: str) -> DamagedFile:
     """Return the error for a field of a State or a projection.
 
-    description: the field's value or shape, in words.
-    needed: the value or shape that the field must have, in words.
+    actual_text: the field's value or shape, in words.
+    expected_text: the value or shape that the field must have, in words.
     """
-    return DamagedFile(f"{type(fields).__name__}.{name} is {description}; it must be {needed}. Use an older copy.")
+    return DamagedFile(
+        f"{type(record).__name__}.{field_name} is {actual_text}; it must be {expected_text}. Use an older copy."
+    )
 
 
 @lru_cache(maxsize=64)
-def _type_hints(kind: type) -> dict[str, object]:
+def _type_hints(named_tuple_class: type) -> dict[str, object]:
     """Return the declared types of a NamedTuple's fields, by the field's name."""
-    return get_type_hints(kind)
+    return get_type_hints(named_tuple_class)
 
 
-def _has_type(value: object, hint: object) -> bool:
+def _has_type(value: object, annotation: object) -> bool:
     """Return True if a value has the type of a field's annotation.
 
-    hint: the annotation. A float must also be finite, and an int must fit into 64 bits.
+    annotation: the annotation. A float must also be finite, and an int must fit into 64 bits.
     """
-    origin = get_origin(hint)
-    arguments = get_args(hint)
-    if hint is Any:
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
+    if annotation is Any:
         return True
     if origin in (Union, UnionType):
         return any(_has_type(value, argument) for argument in arguments)
@@ -251,8 +256,8 @@ def _has_type(value: object, hint: object) -> bool:
         return isinstance(value, tuple) and all(_has_type(part, arguments[0]) for part in value)
 
     # bool is a subclass of int, but no numeric field has a bool.
-    if hint is float:
+    if annotation is float:
         return isinstance(value, int | float) and type(value) in (int, float) and abs(value) <= sys.float_info.max
-    if hint is int:
+    if annotation is int:
         return type(value) is int and -(2**63) <= value < 2**64
-    return type(value) is hint
+    return type(value) is annotation

@@ -41,19 +41,19 @@ COMMANDS = (
 """Names of the commands.
 
 Command NAME is the function NAME in the module stream_dr/commands/NAME.py, or in the module that
-`_ELSEWHERE` names.
+`_MODULE_OF_COMMAND` names.
 """
 
-_ELSEWHERE = {"suggest": "suggesting"}
+_MODULE_OF_COMMAND = {"suggest": "suggesting"}
 """Module of each command that has the same name as a public function, by the command's name.
 
 A module may not have the name of a public function, so the module has another name.
 """
 
-INTERRUPTED = 130
+INTERRUPTED_STATUS = 130
 """Exit status after Ctrl-C, which is also typer's."""
 
-IDLE_THREADS = "OPENBLAS_THREAD_TIMEOUT", "4"
+BLAS_TIMEOUT_VARIABLE = "OPENBLAS_THREAD_TIMEOUT", "4"
 """Environment variable, and its value, that shortens the idle spinning of BLAS threads.
 
 Numpy reads the variable when it is loaded. Numpy and scipy each have a BLAS library with threads
@@ -61,7 +61,7 @@ of its own. After a product, the threads of one library spin for 2**26 ticks on 
 other library needs. With this value the threads spin for 2**4 ticks.
 """
 
-RESUMED = ("demo", "learn", "replay", "refine")
+RESUMABLE_COMMANDS = ("demo", "learn", "replay", "refine")
 """Commands that continue where they were interrupted."""
 
 
@@ -76,10 +76,10 @@ class UsageError(Protocol):
         ...
 
 
-def make_app(only: str | None = None) -> typer.Typer:
+def make_app(only_command: str | None = None) -> typer.Typer:
     """Return the typer application.
 
-    only: name of the only command to include. None includes all commands.
+    only_command: name of the only command to include. None includes all commands.
     """
     app = typer.Typer(
         name="stream-dr",
@@ -87,9 +87,9 @@ def make_app(only: str | None = None) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_stream_dr)
-    for name in COMMANDS if only is None else (only,):
-        module = importlib.import_module(f"stream_dr.commands.{_ELSEWHERE.get(name, name)}")
+    app.callback()(_configure_logging)
+    for name in COMMANDS if only_command is None else (only_command,):
+        module = importlib.import_module(f"stream_dr.commands.{_MODULE_OF_COMMAND.get(name, name)}")
         app.command(name)(getattr(module, name))
     return app
 
@@ -100,22 +100,22 @@ def main(arguments: list[str] | None = None) -> None:
     arguments: words after the program's name. None takes the words of this process.
     """
     # The variable must be set before numpy is loaded, so before the command's module is imported.
-    os.environ.setdefault(*IDLE_THREADS)
+    os.environ.setdefault(*BLAS_TIMEOUT_VARIABLE)
     words = sys.argv[1:] if arguments is None else arguments
     command = next((word for word in words if not word.startswith("-")), "")
 
     try:
-        status = _run(make_app(command if command in COMMANDS else None), words)
+        status = _run_printing_errors(make_app(command if command in COMMANDS else None), words)
     except (typer.Abort, KeyboardInterrupt):
-        status = INTERRUPTED
+        status = INTERRUPTED_STATUS
 
-    if status == INTERRUPTED:
-        does = "continues where it stopped" if command in RESUMED else "starts from scratch"
-        _print_error("interrupted", f"stopped before the end; the same command {does}.")
+    if status == INTERRUPTED_STATUS:
+        does = "continues where it stopped" if command in RESUMABLE_COMMANDS else "starts from scratch"
+        _print_error_get_status("interrupted", f"stopped before the end; the same command {does}.")
     sys.exit(status)
 
 
-def _run(app: typer.Typer, arguments: list[str]) -> int:
+def _run_printing_errors(app: typer.Typer, arguments: list[str]) -> int:
     """Run a command and return its exit status.
 
     An error of the command is printed on stderr.
@@ -125,9 +125,9 @@ def _run(app: typer.Typer, arguments: list[str]) -> int:
     try:
         return app(arguments, standalone_mode=False, prog_name="stream-dr", obj=arguments) or 0
     except StreamDRError as e:
-        return _print_error(e.code, str(e))
+        return _print_error_get_status(e.code, str(e))
     except OSError as e:
-        return _print_error("io", str(e))
+        return _print_error_get_status("io", str(e))
     except Exception as e:
         if isinstance(e, UsageError):
             e.show()
@@ -135,7 +135,7 @@ def _run(app: typer.Typer, arguments: list[str]) -> int:
         raise
 
 
-def _print_error(code: str, message: str) -> Literal[1]:
+def _print_error_get_status(code: str, message: str) -> Literal[1]:
     """Print an error on stderr, and return the exit status 1.
 
     code: stable code of the error (errors.py).
@@ -146,7 +146,7 @@ def _print_error(code: str, message: str) -> Literal[1]:
     return 1
 
 
-def _print_version(is_requested: bool) -> None:
+def _print_version_and_exit(is_requested: bool) -> None:
     """Print the version and exit, if the option --version was given."""
     if is_requested:
         import stream_dr
@@ -155,9 +155,10 @@ def _print_version(is_requested: bool) -> None:
         raise typer.Exit
 
 
-def _stream_dr(
+def _configure_logging(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", callback=_print_version_and_exit, is_eager=True, help="Print the version and exit."),
     ] = False,
     verbose: Annotated[
         int, typer.Option("--verbose", "-v", count=True, help="Log each step to stderr. -vv adds details.")

@@ -27,33 +27,33 @@ from typing import Any
 import numpy as np
 
 
-def compiled(**options: bool | str | set[str]) -> Callable[[Callable[..., object]], Any]:
+def compiled(**numba_options: bool | str | set[str]) -> Callable[[Callable[..., object]], Any]:
     """Return the decorator `numba.njit(nogil=True, cache=True, **options)`.
 
     If no directory is writable, the decorator compiles without cache and warns (RuntimeWarning),
     once in each process.
 
-    options: options of numba.njit, such as fastmath={"reassoc", "contract", "nsz"}.
+    numba_options: options of numba.njit, such as fastmath={"reassoc", "contract", "nsz"}.
     """
     # A process that compiles nothing, such as a client, should not load numba.
     import numba
 
-    settings: dict[str, Any] = {"nogil": True, "cache": True, **options}
+    settings: dict[str, Any] = {"nogil": True, "cache": True, **numba_options}
 
-    def compile_it(function: Callable[..., object]) -> Any:
+    def compile_function(function: Callable[..., object]) -> Any:
         """Compile a function, without a cache if no directory is writable."""
         try:
             return numba.njit(**settings)(function)
         except RuntimeError as e:
             if "cache" not in str(e) or not settings["cache"]:
                 raise
-        _warn_no_cache()
+        _warn_no_cache_if_first()
         return numba.njit(**{**settings, "cache": False})(function)
 
-    return compile_it
+    return compile_function
 
 
-def readonly(array: np.ndarray) -> np.ndarray:
+def readonly_view(array: np.ndarray) -> np.ndarray:
     """Return a read-only view of an array.
 
     Numba compiles a loop once for writable arrays and once more for read-only arrays. Arrays of a
@@ -65,7 +65,7 @@ def readonly(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _warn_no_cache() -> None:
+def _warn_no_cache_if_first() -> None:
     """Warn that there is no cache, at most one time in a process."""
     global _warned
     if not _warned:

@@ -78,13 +78,13 @@ SHARD_ROWS = 4_000
 REPLAYED = 4
 """Number of shards that are replayed."""
 
-EVERY_WORD = "every word"
+UNPROJECTED_LINE_NAME = "every word"
 """Name of the line in the table for rows that are not projected."""
 
 _JSON = "application/json"
 
 
-class Line(NamedTuple):
+class TableLine(NamedTuple):
     """One line of the demo's table.
 
     Attributes
@@ -121,7 +121,7 @@ class TimedAccuracy(NamedTuple):
     seconds: float
 
 
-class Labelled(NamedTuple):
+class TrainTestRows(NamedTuple):
     """Training and held-out rows with their labels.
 
     X, X_held_out: (rows, features) float64, dense or CSR.
@@ -134,31 +134,31 @@ class Labelled(NamedTuple):
     y_held_out: np.ndarray
 
 
-def documents() -> Labelled:
+def documents() -> TrainTestRows:
     """Return made-up documents for training and testing, as weights of words.
 
     The held-out documents are generated with another seed.
     """
-    return Labelled(
-        *_concatenate(generate_rcv1_like(ROWS, "top4", seed=0)),
-        *_concatenate(generate_rcv1_like(HELD_OUT, "top4", seed=1)),
+    return TrainTestRows(
+        *_stack_rows_and_labels(generate_rcv1_like(ROWS, "top4", seed=0)),
+        *_stack_rows_and_labels(generate_rcv1_like(HELD_OUT, "top4", seed=1)),
     )
 
 
-def digits() -> Labelled:
+def digits() -> TrainTestRows:
     """Return scikit-learn's digits with every fifth row (4, 9, 14 …) held out."""
     X, y = load_digits(return_X_y=True)
     held_out = np.arange(len(y)) % 5 == 4
-    return Labelled(X[~held_out], y[~held_out], X[held_out], y[held_out])
+    return TrainTestRows(X[~held_out], y[~held_out], X[held_out], y[held_out])
 
 
-def _concatenate(blocks: Iterator[Block]) -> tuple[Rows, np.ndarray]:
+def _stack_rows_and_labels(blocks: Iterator[Block]) -> tuple[Rows, np.ndarray]:
     """Return the CSR rows and the labels of all blocks."""
     parts = list(blocks)
     return sp.csr_matrix(sp.vstack([part.X for part in parts])), np.concatenate([part.y.row_labels() for part in parts])
 
 
-def shards_of(folder: Path, data: Labelled) -> list[Path]:
+def ensure_training_shards(folder: Path, data: TrainTestRows) -> list[Path]:
     """Return the paths of the training rows' Arrow IPC shards.
 
     The shards are written if the folder has no manifest. Raises OutputExists if the folder's
@@ -176,28 +176,28 @@ def shards_of(folder: Path, data: Labelled) -> list[Path]:
 
 
 def replay_shards(
-    path: Path,
-    shards: list[Path],
+    directory_path: Path,
+    shard_paths: list[Path],
     models: Models,
     on_progress: ReplayCallback | None = None,
-    say: Callable[[str], object] = print,
+    print_message: Callable[[str], object] = print,
 ) -> dict[str, float]:
     """Replay shards through models into a directory.
 
     Returns the number of rows learned per second, by the model's name. The result does not include
     models that learned no row.
 
-    path: path of the directory.
-    shards: paths of the shards.
+    directory_path: path of the directory.
+    shard_paths: paths of the shards.
     models: registry key and parameters of each model, by its name.
     on_progress: function that receives the progress.
-    say: function that receives messages about compiling.
+    print_message: function that receives messages about compiling.
     """
-    with Directory(path) as directory:
+    with Directory(directory_path) as directory:
         for name, (key, params) in models.items():
             directory.add_model(name, key, params)
-        warm_up([model.estimator for model in directory.models.values()], say)
-        replay(directory, open_dataset(shards), ReplaySettings(test=True), on_progress)
+        warm_up([model.estimator for model in directory.models.values()], print_message)
+        replay(directory, open_dataset(shard_paths), ReplaySettings(test=True), on_progress)
         return {
             m.name: m.learning_time.rows / m.learning_time.seconds
             for m in directory.models.values()
@@ -205,13 +205,13 @@ def replay_shards(
         }
 
 
-def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, object]]:
+def post_shard_batches(address: str, shard_paths: list[Path]) -> Iterator[Mapping[str, object]]:
     """Post each batch of the shards, and yield the service's responses.
 
     The last batch is posted as JSON, the others as Arrow.
     """
     # With fixed idempotency keys, the service ignores batches that an earlier run has posted.
-    blocks = [block for _, block in open_dataset(shards).events()]
+    blocks = [block for _, block in open_dataset(shard_paths).events()]
     with Client(address) as client:
         for number, block in enumerate(blocks[:-1]):
             yield client.partial_fit(block.X, block.y, key=f"demo-{number}")
@@ -224,7 +224,7 @@ def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, objec
     yield response.json()
 
 
-def score_lines(address: str, data: Labelled, rates: dict[str, float]) -> list[Line]:
+def score_served_models(address: str, data: TrainTestRows, rows_per_second: dict[str, float]) -> list[TableLine]:
     """Return the lines of the documents' table.
 
     There is a line for each model, and a last line for all words.
@@ -232,43 +232,54 @@ def score_lines(address: str, data: Labelled, rates: dict[str, float]) -> list[L
     The service projects the rows. A row's predicted label is the label of the nearest learned row.
 
     address: URL of the service.
-    rates: number of rows learned per second, by the model's name.
+    rows_per_second: number of rows learned per second, by the model's name.
     """
     lines = []
     with Client(address) as client:
         for name in MODELS:
             rows = client.model(name)["rows"]
-            z = np.concatenate([client.transform(part, model=name) for part in _request_sized_parts(data.X)])
+            z = np.concatenate([client.transform(part, model=name) for part in _split_for_requests(data.X)])
 
             start = time.perf_counter()
             z_held_out = np.concatenate(
-                [client.transform(part, model=name) for part in _request_sized_parts(data.X_held_out)]
+                [client.transform(part, model=name) for part in _split_for_requests(data.X_held_out)]
             )
             projecting = time.perf_counter() - start
 
-            accuracy, searching = one_nearest(z, data.y, z_held_out, data.y_held_out)
+            accuracy, searching = score_nearest_neighbour(z, data.y, z_held_out, data.y_held_out)
             seconds = (projecting + searching) / HELD_OUT
-            lines.append(Line(name, z.shape[1], rows, accuracy, z.nbytes / len(z), seconds, rates.get(name)))
+            lines.append(
+                TableLine(name, z.shape[1], rows, accuracy, z.nbytes / len(z), seconds, rows_per_second.get(name))
+            )
 
     # The last line is for rows that are not projected. The size of a row is its share of the CSR
     # arrays.
-    accuracy, searching = one_nearest(*data)
+    accuracy, searching = score_nearest_neighbour(*data)
     entries = data.X.data.nbytes + data.X.indices.nbytes + data.X.indptr.nbytes
-    lines.append(Line(EVERY_WORD, WIDTH, len(data.y), accuracy, entries / len(data.y), searching / HELD_OUT, None))
+    lines.append(
+        TableLine(
+            UNPROJECTED_LINE_NAME, WIDTH, len(data.y), accuracy, entries / len(data.y), searching / HELD_OUT, None
+        )
+    )
     return lines
 
 
-def digits_table(path: Path) -> list[Line]:
+def learn_and_score_digits(directory_path: Path) -> list[TableLine]:
     """Learn the digits into a directory and return their table.
 
     There is a line for each model, and a last line for all pixels.
 
-    path: path of the directory.
+    directory_path: path of the directory.
     """
     data = digits()
     lines = []
-    rates = replay_shards(path, shards_of(path / "shards", data), DIGIT_MODELS, say=lambda message: None)
-    with Directory(path, writable=False) as directory:
+    rates = replay_shards(
+        directory_path,
+        ensure_training_shards(directory_path / "shards", data),
+        DIGIT_MODELS,
+        print_message=lambda message: None,
+    )
+    with Directory(directory_path, writable=False) as directory:
         for name, model in directory.models.items():
             z = transform(model, Block(data.X), directory.schema).z
 
@@ -277,48 +288,53 @@ def digits_table(path: Path) -> list[Line]:
             z_held_out = transform(model, Block(data.X_held_out), directory.schema).z
             projecting = time.perf_counter() - start
 
-            accuracy, classifying = nearest_class_mean(z, data.y, z_held_out, data.y_held_out)
+            accuracy, classifying = score_nearest_class_mean(z, data.y, z_held_out, data.y_held_out)
             seconds = (projecting + classifying) / len(z_held_out)
             lines.append(
-                Line(f"digits by {name}", z.shape[1], model.rows, accuracy, z.nbytes / len(z), seconds, rates.get(name))
+                TableLine(
+                    f"digits by {name}", z.shape[1], model.rows, accuracy, z.nbytes / len(z), seconds, rates.get(name)
+                )
             )
 
-    accuracy, classifying = nearest_class_mean(*data)
+    accuracy, classifying = score_nearest_class_mean(*data)
     seconds = classifying / len(data.y_held_out)
-    return [*lines, Line("digits as they are", 64, len(data.y), accuracy, data.X.nbytes / len(data.y), seconds, None)]
+    return [
+        *lines,
+        TableLine("digits as they are", 64, len(data.y), accuracy, data.X.nbytes / len(data.y), seconds, None),
+    ]
 
 
-def report(address: str, path: Path) -> Path:
+def report(address: str, directory_path: Path) -> Path:
     """Write the report of the served directory and return its path.
 
     Snapshots are written first, so that the report covers all rows learned.
 
     address: URL of the service.
-    path: path of the directory.
+    directory_path: path of the directory.
     """
     with Client(address) as client:
         for name in MODELS:
             client.snapshot(name, wait=True)
-    with Directory(path, writable=False) as directory:
-        write_report(directory, path / "report.html")
-    return path / "report.html"
+    with Directory(directory_path, writable=False) as directory:
+        write_report(directory, directory_path / "report.html")
+    return directory_path / "report.html"
 
 
-def one_nearest(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
+def score_nearest_neighbour(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
     """Return the accuracy of a nearest-neighbour classifier, and its time."""
     classifier = KNeighborsClassifier(1).fit(X, y)
     start = time.perf_counter()
     return TimedAccuracy(float(classifier.score(X_test, y_test)), time.perf_counter() - start)
 
 
-def nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
+def score_nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
     """Return the accuracy of a nearest-mean classifier, and its time."""
     means = means_by_class(X, y, y.max() + 1)
     start = time.perf_counter()
     return TimedAccuracy(float((nearest_mean(X_test, means) == y_test).mean()), time.perf_counter() - start)
 
 
-def ask_one(address: str, row: Rows) -> JsonDict:
+def project_row_with_lda(address: str, row: Rows) -> JsonDict:
     """Project a row with the service's model LDA, and return the response.
 
     row: (1, features), CSR.
@@ -328,7 +344,7 @@ def ask_one(address: str, row: Rows) -> JsonDict:
     return dict(response.json())
 
 
-def curl_lines(address: str, row: Rows) -> list[str]:
+def example_curl_commands(address: str, row: Rows) -> list[str]:
     """Return three shell commands that send requests to the running service."""
     query = "&".join(f"{name}={numbers}" for name, numbers in _row_as_query(row).items())
     body = json.dumps({"rows": [_row_as_json(row)]})
@@ -339,7 +355,7 @@ def curl_lines(address: str, row: Rows) -> list[str]:
     ]
 
 
-def _request_sized_parts(X: Rows) -> list[Rows]:
+def _split_for_requests(X: Rows) -> list[Rows]:
     """Return the rows in parts, each small enough for one request."""
     return [X[start : start + 4_000] for start in range(0, X.shape[0], 4_000)]
 

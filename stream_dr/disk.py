@@ -26,7 +26,7 @@ TEMPORARY = ".tmp"
 """Suffix of files that are being written. Such a file may remain after a crash."""
 
 
-def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point: str = "write") -> None:
+def write_atomically(path: FileName, write_contents: Callable[[BinaryIO], object], point: str = "write") -> None:
     """Create or replace a file, whole or not at all.
 
     A temporary file in the same folder is filled, synced and renamed. After any error the old file
@@ -36,20 +36,20 @@ def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point:
     ----------
     path : path
         File to create or replace.
-    write : callable
+    write_contents : callable
         Function that writes the contents. Its argument is the open binary file.
     point : str
         Prefix of three names at which tests can simulate a crash (failpoints.py): `point.tmp`,
         `point.rename` and `point.dir_fsync`.
 
-    Raises InsufficientStorage if the disk is full or refuses to write. Other errors of `write` are
-    raised unchanged.
+    Raises InsufficientStorage if the disk is full or refuses to write. Other errors of
+    `write_contents` are raised unchanged.
     """
     path = Path(path)
     temporary = path.with_name(path.name + TEMPORARY)
     try:
         with open(temporary, "wb") as handle:
-            write(handle)
+            write_contents(handle)
             handle.flush()
             failpoint(f"{point}.tmp")
             os.fsync(handle.fileno())
@@ -63,12 +63,12 @@ def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point:
 
     except BaseException as e:
         temporary.unlink(missing_ok=True)
-        if is_full(e) or is_broken(e):
-            raise storage_error(path, str(e)) from e
+        if is_disk_full_error(e) or is_input_output_error(e):
+            raise cannot_write_error(path, str(e)) from e
         raise
 
 
-def remove_unfinished(directory: FileName) -> None:
+def remove_unfinished_files(directory: FileName) -> None:
     """Remove files that an ended process was writing to a stream's directory.
 
     The caller holds the directory's lock.
@@ -92,7 +92,7 @@ def fsync_directory(path: FileName) -> None:
         os.close(descriptor)
 
 
-def check_folder(path: Path) -> None:
+def check_parent_folder_exists(path: Path) -> None:
     """Raise SourceMissing if the folder of a file does not exist.
 
     path: path of the file, which is to be written.
@@ -110,25 +110,25 @@ def free_bytes(path: FileName) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def check_room(path: FileName, needed: int, min_free_bytes: int = 0) -> None:
-    """Raise InsufficientStorage if `needed` bytes do not fit on the disk.
+def check_free_space(path: FileName, n_bytes: int, min_free_bytes: int = 0) -> None:
+    """Raise InsufficientStorage if `n_bytes` bytes do not fit on the disk.
 
     path: an existing path on the disk.
-    needed: number of bytes to write.
+    n_bytes: number of bytes to write.
     min_free_bytes: number of bytes that must stay free on the disk.
     """
     free = free_bytes(path)
-    needed = needed + min_free_bytes
-    if free < needed:
+    n_bytes = n_bytes + min_free_bytes
+    if free < n_bytes:
         reserved = f", of which {min_free_bytes} must stay free (min_free_bytes)" if min_free_bytes else ""
         raise InsufficientStorage(
-            f"{free} bytes are free on the disk of {path}; {needed} are needed{reserved}. Nothing was written; make room.",
+            f"{free} bytes are free on the disk of {path}; {n_bytes} are needed{reserved}. Nothing was written; make room.",
             free_bytes=free,
-            needed=needed,
+            needed=n_bytes,
         )
 
 
-def is_full(error: BaseException) -> TypeGuard[OSError]:
+def is_disk_full_error(error: BaseException) -> TypeGuard[OSError]:
     """Return True if an error says that the disk accepts no more data.
 
     There are four such errors: the disk is full, a quota is reached, a file is too large, or the
@@ -137,7 +137,7 @@ def is_full(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
-def is_broken(error: BaseException) -> TypeGuard[OSError]:
+def is_input_output_error(error: BaseException) -> TypeGuard[OSError]:
     """Return True if an error is the system's "input/output error".
 
     The system raises this error if a device fails to write or to read.
@@ -145,7 +145,7 @@ def is_broken(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
-def storage_error(path: FileName, reason: str) -> InsufficientStorage:
+def cannot_write_error(path: FileName, reason: str) -> InsufficientStorage:
     """Return the error for a file that cannot be written.
 
     The reason is that the disk is full or refuses to write.
@@ -159,11 +159,11 @@ def storage_error(path: FileName, reason: str) -> InsufficientStorage:
     )
 
 
-RESERVE = 1 << 19
+RESERVED_BYTES = 1 << 19
 """Number of bytes that a directory reserves for its next start."""
 
 
-class Reserve:
+class ReservedSpace:
     """Disk space that lets a directory be opened on a full disk. Context manager.
 
     The space is a file of RESERVE bytes, `directory/reserve`. The directory is opened in the
@@ -175,12 +175,12 @@ class Reserve:
         self.path = Path(directory) / "reserve"
 
     def __enter__(self) -> None:
-        if free_bytes(self.path.parent) < RESERVE:
+        if free_bytes(self.path.parent) < RESERVED_BYTES:
             self.path.unlink(missing_ok=True)
 
     def __exit__(self, *_: object) -> None:
         current_size = self.path.stat().st_size if self.path.exists() else 0
-        size = min(RESERVE, current_size + free_bytes(self.path.parent))
+        size = min(RESERVED_BYTES, current_size + free_bytes(self.path.parent))
         if size == current_size:
             return
 
@@ -192,7 +192,7 @@ class Reserve:
             self.path.unlink(missing_ok=True)
 
 
-def lock_holder(directory: FileName) -> str:
+def read_lock_holder_pid(directory: FileName) -> str:
     """Return the process id in a directory's lock file, or "unknown"."""
     try:
         return (Path(directory) / "lock").read_text("ascii", "replace")[:32].strip() or "unknown"
@@ -224,7 +224,7 @@ class DirectoryLock:
         except OSError as e:
             os.close(folder)
             os.close(file)
-            pid = lock_holder(directory)
+            pid = read_lock_holder_pid(directory)
             raise DirectoryInUse(
                 f"{directory} is being written to by process {pid}; stop it, or use another directory.", pid=pid
             ) from e

@@ -19,19 +19,19 @@ from typing import Any, ClassVar, TypeVar
 _Error = TypeVar("_Error", bound=BaseException)
 
 
-_LONGEST = 4_000
+_MAX_MESSAGE_CHARS = 4_000
 """Maximum number of characters in a message or a detail.
 
 A message may repeat the name of a column, which may be as long as a request's body.
 """
 
-_LONGEST_NAME = 200
+_MAX_COMPARED_CHARS = 200
 """Maximum length of a name that `did_you_mean` compares with other names.
 
 Comparing a longer name could take seconds, and clients choose the names that they send.
 """
 
-_MOST_COMPARED = 10_000
+_MAX_COMPARED_NAMES = 10_000
 """Maximum number of known names that `did_you_mean` compares with a wrong name."""
 
 
@@ -44,36 +44,38 @@ class StreamDRError(ValueError):
     code: ClassVar[str] = "invalid"
 
     def __init__(self, message: str, **details: Any) -> None:
-        super().__init__(_shorten(message))
-        self.details = {name: _shorten(value) if isinstance(value, str) else value for name, value in details.items()}
+        super().__init__(_cut_long_text(message))
+        self.details = {
+            name: _cut_long_text(value) if isinstance(value, str) else value for name, value in details.items()
+        }
 
 
-def _shorten(text: str) -> str:
-    """Cut a text after `_LONGEST` characters."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+def _cut_long_text(text: str) -> str:
+    """Cut a text after `_MAX_MESSAGE_CHARS` characters."""
+    return text if len(text) <= _MAX_MESSAGE_CHARS else f"{text[:_MAX_MESSAGE_CHARS]} …"
 
 
-def did_you_mean(wrong: object, names: Iterable[object]) -> str:
+def did_you_mean(unknown_name: object, known_names: Iterable[object]) -> str:
     """Return a suggestion such as " (did you mean 'age'?)".
 
     The suggestion is the known name that is closest to a wrong name. Letter case is ignored.
     Returns "" if no name is close.
 
-    wrong: the wrong name.
-    names: the known names.
+    unknown_name: the wrong name.
+    known_names: the known names.
 
     An error's message is cut off after 4,000 characters. So put the result before a list of names
     that may be long.
     """
-    text = str(wrong).casefold()
-    folded = {str(name).casefold(): name for name in names}
-    if len(text) > _LONGEST_NAME:
+    text = str(unknown_name).casefold()
+    folded = {str(name).casefold(): name for name in known_names}
+    if len(text) > _MAX_COMPARED_CHARS:
         return ""
-    near = [text] if text in folded else get_close_matches(text, list(islice(folded, _MOST_COMPARED)), n=1)
+    near = [text] if text in folded else get_close_matches(text, list(islice(folded, _MAX_COMPARED_NAMES)), n=1)
     return f" (did you mean {folded[near[0]]!r}?)" if near else ""
 
 
-def without_frames(error: _Error) -> _Error:
+def remove_stack_frames(error: _Error) -> _Error:
     """Remove the stack frames from an error and its causes, and return the error.
 
     Use this function for an error that is stored or passed to another thread.
@@ -131,25 +133,27 @@ class InvalidParameter(StreamDRError):
     code = "invalid_parameter"
 
 
-NO_PARAMETER = {
+MISSING_PARAMETER_REASONS = {
     "unlabelled": " Only SKM with a < 1, WMV and GraphWMV learn rows without a label. LDA, OPLS, CCA, MMC, PLSDA and SKM "
     "with a ≥ 1 divide by the scatter of the rows or make it small, and such rows make their answers worse."
 }
 """Reason why most estimators lack a parameter that some have, by the parameter's name."""
 
 
-def unknown_parameter(who: str, names: Iterable[str], known: Iterable[str]) -> InvalidParameter | None:
+def first_unknown_error(
+    owner: str, names_to_check: Iterable[str], known_names: Iterable[str]
+) -> InvalidParameter | None:
     """Return the error for the first unknown parameter, or None.
 
-    who: object that the names are parameters of, in words. It is the subject of the message.
-    names: names to check.
-    known: names of the parameters that exist.
+    owner: object that the names are parameters of, in words. It is the subject of the message.
+    names_to_check: names to check.
+    known_names: names of the parameters that exist.
     """
-    for name in names:
-        if name not in known:
-            meant, why = did_you_mean(name, known), NO_PARAMETER.get(name, "")
+    for name in names_to_check:
+        if name not in known_names:
+            meant, why = did_you_mean(name, known_names), MISSING_PARAMETER_REASONS.get(name, "")
             return InvalidParameter(
-                f"{who} has no parameter {name!r}{meant}; it has {', '.join(known) or 'none'}.{why}"
+                f"{owner} has no parameter {name!r}{meant}; it has {', '.join(known_names) or 'none'}.{why}"
             )
     return None
 
@@ -202,14 +206,14 @@ class WidthMismatch(StreamDRError):
     code = "width_mismatch"
 
 
-def width_mismatch(width: int, known: int) -> WidthMismatch:
+def width_mismatch(new_width: int, old_width: int) -> WidthMismatch:
     """Return the error for a batch of another width than the accumulator.
 
-    width: number of features of the batch.
-    known: number of features of the accumulator.
+    new_width: number of features of the batch.
+    old_width: number of features of the accumulator.
     """
     return WidthMismatch(
-        f"batch has {width} features; this model was started with {known}. Send those columns or start a new model."
+        f"batch has {new_width} features; this model was started with {old_width}. Send those columns or start a new model."
     )
 
 
@@ -370,19 +374,19 @@ class SchemaMismatch(StreamDRError):
     code = "schema_mismatch"
 
 
-def columns_mismatch(known: tuple[str, ...], names: tuple[str, ...]) -> SchemaMismatch:
+def no_common_columns_error(known_columns: tuple[str, ...], batch_columns: tuple[str, ...]) -> SchemaMismatch:
     """Return the error for a batch that has none of a table's columns.
 
-    known: names of the table's columns.
-    names: names of the batch's columns. The columns of an array are named x0, x1 …
+    known_columns: names of the table's columns.
+    batch_columns: names of the batch's columns. The columns of an array are named x0, x1 …
     """
     way = "Send those"
-    if names == tuple(f"x{i}" for i in range(len(names))):
+    if batch_columns == tuple(f"x{i}" for i in range(len(batch_columns))):
         way = "An array's columns have no names of their own: send a frame, or objects, with those"
     return SchemaMismatch(
-        f"batch has none of the table's columns {list(known[:5])}; it has {list(names[:5])}"
-        f"{did_you_mean(names[0], known)}. {way}, or start a new model.",
-        column=known[0],
+        f"batch has none of the table's columns {list(known_columns[:5])}; it has {list(batch_columns[:5])}"
+        f"{did_you_mean(batch_columns[0], known_columns)}. {way}, or start a new model.",
+        column=known_columns[0],
     )
 
 

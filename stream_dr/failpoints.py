@@ -1,8 +1,8 @@
 """Failpoints: named places in the code where a test can simulate a crash or a full disk.
 
 A failpoint does nothing unless it is armed. The environment variable STREAM_DR_FAILPOINTS, which
-is read when this module is imported, arms failpoints, and so does `armed(...)`. The syntax is
-`NAME=ACTION[@N]`, with commas between several failpoints:
+is read when this module is imported, arms failpoints, and so does `failpoints_armed(...)`. The
+syntax is `NAME=ACTION[@N]`, with commas between several failpoints:
 
     STREAM_DR_FAILPOINTS=log.before_commit=kill@3,snapshot.rename=raise
 
@@ -61,10 +61,10 @@ def failpoint(name: str) -> None:
     raises an error, to simulate a crash or a full disk.
     """
     if _armed:
-        _act(name)
+        _run_action_if_due(name)
 
 
-def arm(spec: str) -> None:
+def arm_failpoints(spec: str) -> None:
     """Set the actions of the failpoints in `spec`, and remove all earlier actions.
 
     spec: text such as "log.before_commit=kill@3,snapshot.rename=raise" (see the module's
@@ -83,7 +83,7 @@ def arm(spec: str) -> None:
 
 
 @contextmanager
-def armed(spec: str) -> Iterator[None]:
+def failpoints_armed(spec: str) -> Iterator[None]:
     """Set the actions of the failpoints in `spec`, for the time of the with-block.
 
     All actions are removed at the end of the with-block.
@@ -91,14 +91,14 @@ def armed(spec: str) -> Iterator[None]:
     spec: text such as "log.before_commit=kill@3,snapshot.rename=raise" (see the module's
         docstring).
     """
-    arm(spec)
+    arm_failpoints(spec)
     try:
         yield
     finally:
-        arm("")
+        arm_failpoints("")
 
 
-def _act(name: str) -> None:
+def _run_action_if_due(name: str) -> None:
     """Count that a failpoint was reached, and run its due action.
 
     An action with @N is due only when the failpoint is reached for the N-th time. Other actions
@@ -118,4 +118,4 @@ def _act(name: str) -> None:
     raise FailpointReached(name)
 
 
-arm(os.environ.get("STREAM_DR_FAILPOINTS", ""))
+arm_failpoints(os.environ.get("STREAM_DR_FAILPOINTS", ""))

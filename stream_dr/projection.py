@@ -20,14 +20,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.checks import (
-    WIDEST,
-    check_array_shapes,
-    check_equal,
+    FEATURE_COUNT_LIMIT,
+    check_dtype_and_shapes,
+    check_field_equals,
     check_finite_arrays,
     check_one_of,
     check_within,
+    checked_matrix_shape,
     field_error,
-    require_matrix,
 )
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
@@ -189,10 +189,10 @@ class Linear(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the shapes of the arrays fit each other."""
         check_one_of(self, "solution", SOLUTIONS)
-        d, p = require_matrix(self, "loadings")
-        check_array_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
+        d, p = checked_matrix_shape(self, "loadings")
+        check_dtype_and_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
         if self.offset is not None:
-            check_array_shapes(self, np.float64, offset=(p,))
+            check_dtype_and_shapes(self, np.float64, offset=(p,))
         check_finite_arrays(self, "mean", "loadings", "eigenvalues", "offset")
         if self.readout is not None:
             self.readout.check(d, p)
@@ -250,18 +250,18 @@ class Linear(NamedTuple):
         Returns (rows, components). Costs O(entries · components). Raises WidthMismatch.
         """
         if sp.issparse(X):
-            X = _fit_width(X, self.n_features)
+            X = _drop_extra_columns(X, self.n_features)
             offset = self.mean @ self.loadings if self.offset is None else self.offset
             return np.asarray(X @ self.loadings[: X.shape[1]]) - offset
-        check_width(X, self.n_features)
+        check_dense_n_features(X, self.n_features)
         return (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
 
-    def scoring(self) -> "Scoring":
+    def scoring(self) -> "ScoreProjection":
         """Return the projection of rows to the scores that predict targets."""
-        return Scoring(self)
+        return ScoreProjection(self)
 
 
-class Scoring(NamedTuple):
+class ScoreProjection(NamedTuple):
     """Projection of rows to scores, from which targets are predicted.
 
     The scores are linear in a row. There is one score for each label or target column.
@@ -318,9 +318,9 @@ class Columns(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the indices of the selected features are below `width`."""
         check_one_of(self, "solution", SOLUTIONS)
-        check_within(self, 0, WIDEST, "width")
-        check_array_shapes(self, np.int64, columns=(self.columns.size,))
-        check_array_shapes(self, np.float64, scores=(len(self.columns),))
+        check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
+        check_dtype_and_shapes(self, np.int64, columns=(self.columns.size,))
+        check_dtype_and_shapes(self, np.float64, scores=(len(self.columns),))
         check_within(self, 0, self.width, "columns")
         check_finite_arrays(self, "scores")
 
@@ -345,13 +345,13 @@ class Columns(NamedTuple):
         The result is dense, (rows, components). Raises WidthMismatch.
         """
         if sp.issparse(X):
-            X = _fit_width(X, self.width)
+            X = _drop_extra_columns(X, self.width)
             out = np.zeros((X.shape[0], self.n_components))
             # Rows may have fewer columns than the projection. Missing columns are zeros.
             present = self.columns < X.shape[1]
             out[:, present] = X[:, self.columns[present]].toarray()
             return out
-        check_width(X, self.width)
+        check_dense_n_features(X, self.width)
         return X[:, self.columns].astype(np.float64)
 
 
@@ -389,8 +389,8 @@ class Mapped(NamedTuple):
         The map must have the statistics of columns that it needs. `inner` must be a projection of
         mapped rows, and must be valid itself.
         """
-        check_within(self, 0, WIDEST, "width")
-        mapping = check_map(self, self.width)
+        check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
+        mapping = checked_feature_map(self, self.width)
         if isinstance(self.inner, Mapped) or not isinstance(self.inner, Projection):
             raise field_error(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
         if mapping.learns and self.table is None:
@@ -485,7 +485,7 @@ class Mapped(NamedTuple):
         # A map with statistics encodes the columns of a table.
         if self.table is not None:
             if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
-                check_width(X, self.width)
+                check_dense_n_features(X, self.width)
             raw = raw_from_array(X, names)
             for part in slices_within_memory_limit(mapping, self.table, raw):
                 yield part, map_table_rows(mapping, self.table, raw[part])
@@ -495,16 +495,16 @@ class Mapped(NamedTuple):
         raise_if_raw_rows(X)
         if names is None or not mapping.by_name:
             if not sp.issparse(X):
-                check_width(X, self.width)
-            X = _fit_width(X, self.width)
-        for part in mapped_parts(X.shape[0], mapping, PROJECTED_AT_ONCE):
+                check_dense_n_features(X, self.width)
+            X = _drop_extra_columns(X, self.width)
+        for part in row_slices_to_map(X.shape[0], mapping, PROJECTING_SLICE_VALUES):
             if self.landmarks is None:
                 yield part, mapping.apply(X[part], self.width, names)
             else:
                 yield part, mapping.coordinates(self.landmarks, X[part])
 
 
-def linear_part(projection: Projection | None) -> Linear | None:
+def linear_part_or_none(projection: Projection | None) -> Linear | None:
     """Return the linear part of a projection, or None if there is none.
 
     The linear part of a linear projection is the projection itself. The linear part of a mapped
@@ -538,40 +538,42 @@ class MappedFields(Protocol):
         ...
 
 
-def check_map(state: MappedFields, width: int) -> FeatureMap:
+def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
     """Return the feature map of a state or a projection, after checking it.
 
     state: the state or projection.
-    width: number of features of the rows before the map. 0 if no row was learned.
+    n_features: number of features of the rows before the map. 0 if no row was learned.
 
     Raises DamagedFile if the map lacks a parameter, or if the names, statistics or landmarks do
     not fit the map.
     """
     mapping: FeatureMap = feature_map(state.feature_map)
     # The map of learned rows has all its parameters, and column names only if the map uses them.
-    if width and not mapping.has_final_parameters:
+    if n_features and not mapping.has_final_parameters:
         raise field_error(
             state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers"
         )
-    if state.names is not None and (not mapping.by_name or len(state.names) != width):
-        raise field_error(state, "names", f"{len(state.names)} names", f"{width} of a map that goes by name, or None")
+    if state.names is not None and (not mapping.by_name or len(state.names) != n_features):
+        raise field_error(
+            state, "names", f"{len(state.names)} names", f"{n_features} of a map that goes by name, or None"
+        )
 
     # Only the maps of tables have statistics of columns.
     if not isinstance(mapping, Table | Text):
-        check_equal(state, "table", None)
+        check_field_equals(state, "table", None)
     elif state.table is not None:
         state.table.check(mapping)
-        check_equal(state, "names", state.table.names)
+        check_field_equals(state, "names", state.table.names)
 
     # Only the map nystroem has landmarks.
     if isinstance(mapping, Nystroem) != (state.landmarks is not None):
         raise field_error(state, "landmarks", "there" if state.landmarks else "None", "there where the map has some")
     if isinstance(mapping, Nystroem) and state.landmarks is not None:
-        state.landmarks.check(width, mapping.most)
+        state.landmarks.check(n_features, mapping.most)
     return mapping
 
 
-def columns_of(projection: Projection, X: Rows) -> Iterator[Rows]:
+def rows_for_loadings(projection: Projection, X: Rows) -> Iterator[Rows]:
     """Yield the rows X in the form that is multiplied by the loadings.
 
     If the projection has a feature map, mapped rows are yielded, a few thousand at a time. If the
@@ -581,36 +583,36 @@ def columns_of(projection: Projection, X: Rows) -> Iterator[Rows]:
     """
     if isinstance(projection, Mapped):
         for _, rows in projection.mapped(X):
-            yield _fit_width(rows, projection.inner.n_features)
+            yield _drop_extra_columns(rows, projection.inner.n_features)
     else:
-        yield _fit_width(X, projection.n_features)
+        yield _drop_extra_columns(X, projection.n_features)
 
 
-MAPPED_AT_ONCE = 1 << 22
+LEARNING_SLICE_VALUES = 1 << 22
 """Number of mapped values that are in memory at a time while learning (32 MB).
 
 Mapped rows may be much wider than the rows before the map.
 """
 
-PROJECTED_AT_ONCE = 1 << 20
+PROJECTING_SLICE_VALUES = 1 << 20
 """Number of mapped values that are in memory at a time while projecting (8 MB).
 
-The number is smaller than MAPPED_AT_ONCE, because several requests may project at one time.
+The number is smaller than LEARNING_SLICE_VALUES, because several requests may project at one time.
 """
 
 
-def mapped_parts(rows: int, mapping: FeatureMap, most: int = MAPPED_AT_ONCE) -> list[slice]:
+def row_slices_to_map(n_rows: int, mapping: FeatureMap, max_mapped_values: int = LEARNING_SLICE_VALUES) -> list[slice]:
     """Return slices of rows that are small enough to be mapped.
 
-    rows: number of rows.
-    most: maximum number of mapped values in a slice. If the map's result is sparse, a slice has
-        4,096 rows instead.
+    n_rows: number of rows.
+    max_mapped_values: maximum number of mapped values in a slice. If the map's result is sparse, a
+        slice has 4,096 rows instead.
     """
-    step = 4096 if mapping.sparse else max(1, most // mapping.max_mapped_columns(0))
-    return [slice(start, start + step) for start in range(0, rows, step)]
+    step = 4096 if mapping.sparse else max(1, max_mapped_values // mapping.max_mapped_columns(0))
+    return [slice(start, start + step) for start in range(0, n_rows, step)]
 
 
-def check_width(X: Rows, n_features: int) -> None:
+def check_dense_n_features(X: Rows, n_features: int) -> None:
     """Raise WidthMismatch unless dense rows have `n_features` columns."""
     if X.shape[1] != n_features:
         raise WidthMismatch(
@@ -619,7 +621,7 @@ def check_width(X: Rows, n_features: int) -> None:
         )
 
 
-def _fit_width(X: sp.csr_matrix, n_features: int) -> sp.csr_matrix:
+def _drop_extra_columns(X: sp.csr_matrix, n_features: int) -> sp.csr_matrix:
     """Return CSR rows without the columns past n_features.
 
     The projection has no loadings for the removed columns.

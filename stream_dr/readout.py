@@ -16,12 +16,12 @@ import numpy as np
 from scipy.special import softmax
 
 from stream_dr.checks import (
-    check_array_shapes,
     check_distinct_labels,
+    check_dtype_and_shapes,
     check_finite_arrays,
     check_one_of,
+    checked_matrix_shape,
     field_error,
-    require_matrix,
 )
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
@@ -61,18 +61,18 @@ class Readout(NamedTuple):
     scores: str
     rest: np.ndarray | None = None
 
-    def check(self, features: int, components: int) -> None:
+    def check(self, n_features: int, n_components: int) -> None:
         """Raise DamagedFile unless the arrays fit the projection.
 
-        features: number of features of the projection.
-        components: number of components of the projection.
+        n_features: number of features of the projection.
+        n_components: number of components of the projection.
         """
         k = len(self.offset)
         n_rest = 0
         if self.rest is not None:
-            n_rest = require_matrix(self, "rest")[1]
-            check_array_shapes(self, np.float64, rest=(features, n_rest))
-        check_array_shapes(self, np.float64, weights=(components + n_rest, k), offset=(k,))
+            n_rest = checked_matrix_shape(self, "rest")[1]
+            check_dtype_and_shapes(self, np.float64, rest=(n_features, n_rest))
+        check_dtype_and_shapes(self, np.float64, weights=(n_components + n_rest, k), offset=(k,))
         check_finite_arrays(self, "weights", "offset", "rest")
         check_one_of(self, "kind", KINDS)
         check_one_of(self, "scores", (TARGETS, LOG_POSTERIORS))

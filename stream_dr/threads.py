@@ -35,7 +35,7 @@ _END = object()
 """Result that stands for the end of the items."""
 
 
-def engine_thread(name: str, run: Callable[[], None]) -> threading.Thread:
+def new_engine_thread(name: str, run: Callable[[], None]) -> threading.Thread:
     """Return a new thread of the service's engine, not started yet.
 
     name: last part of the thread's name.
@@ -44,26 +44,26 @@ def engine_thread(name: str, run: Callable[[], None]) -> threading.Thread:
     return threading.Thread(target=run, name=f"stream_dr-{name}", daemon=True)
 
 
-def thread_pool(name: str, threads: int | None = None) -> ThreadPoolExecutor:
+def new_thread_pool(name: str, n_threads: int | None = None) -> ThreadPoolExecutor:
     """Return a pool of threads of the service's engine.
 
     name: last part of the threads' names, before their numbers.
-    threads: number of threads. None means one for each processor.
+    n_threads: number of threads. None means one for each processor.
     """
-    return ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), thread_name_prefix=f"stream_dr-{name}")
+    return ThreadPoolExecutor(n_threads or len(os.sched_getaffinity(0)), thread_name_prefix=f"stream_dr-{name}")
 
 
-def compute_ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[T, None, None]:
+def compute_ahead(items: Generator[T, None, None], max_items_ahead: int = 2) -> Generator[T, None, None]:
     """Yield the items of a generator, which another thread computes ahead.
 
     items: the generator.
-    depth: maximum number of items that are computed ahead.
+    max_items_ahead: maximum number of items that are computed ahead.
 
     If computing an item raises an error, the error is raised when that item is requested. Closing
     this generator closes `items`.
     """
-    with closing(items), thread_pool("ahead", 1) as executor:
-        futures = deque(executor.submit(next, items, _END) for _ in range(depth))
+    with closing(items), new_thread_pool("ahead", 1) as executor:
+        futures = deque(executor.submit(next, items, _END) for _ in range(max_items_ahead))
         try:
             while (item := futures.popleft().result()) is not _END:
                 futures.append(executor.submit(next, items, _END))
@@ -74,7 +74,7 @@ def compute_ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[
 
 
 @contextmanager
-def fast_switching() -> Iterator[None]:
+def shorter_switch_interval() -> Iterator[None]:
     """Set SWITCH_INTERVAL within the with-block, unless the interval is shorter already."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(SWITCH_INTERVAL, before))

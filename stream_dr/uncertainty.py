@@ -11,23 +11,23 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import (
-    MOST_ROWS,
-    check_array_shapes,
+    ROW_COUNT_LIMIT,
     check_at_least,
+    check_dtype_and_shapes,
     check_finite_arrays,
     check_one_of,
     check_within,
+    checked_matrix_shape,
     field_error,
-    require_matrix,
 )
 
-FEWEST_FOLDS = 3
+MIN_FOLDS = 3
 """Minimum number of folds with rows.
 
 With fewer folds, the variation between folds cannot be estimated.
 """
 
-WIDEST_ANGLE = 30.0
+MAX_ERROR_BAR_ANGLE = 30.0
 """Largest angle of a component, in degrees, for which error bars of its loadings are shown."""
 
 
@@ -64,8 +64,8 @@ class CrossValidation(NamedTuple):
         """Raise DamagedFile unless the arrays fit each other."""
         check_one_of(self, "parameter", ("gamma", "n_components"))
         m, ridges = self.mean.size, self.parameter == "gamma"
-        check_array_shapes(self, np.float64 if ridges else np.int64, values=(m,))
-        check_array_shapes(self, np.float64, mean=(m,), std_error=(m,), tau=(m if ridges else 0,))
+        check_dtype_and_shapes(self, np.float64 if ridges else np.int64, values=(m,))
+        check_dtype_and_shapes(self, np.float64, mean=(m,), std_error=(m,), tau=(m if ridges else 0,))
         check_finite_arrays(self, "values", "mean", "std_error", "tau")
         check_at_least(self, 0.0, "values", "mean", "std_error", "tau")
         check_within(self, 0, m, "chosen")
@@ -89,9 +89,9 @@ class CrossValidation(NamedTuple):
 class ComponentSpread(NamedTuple):
     """Uncertainty of p components of d features and of their eigenvalues.
 
-    If a component's angle is above 30° (WIDEST_ANGLE), the standard errors of its loadings are too
-    small. Then do not show error bars. Show the angle of the plane instead, if this angle is not
-    NaN.
+    If a component's angle is above 30° (MAX_ERROR_BAR_ANGLE), the standard errors of its loadings
+    are too small. Then do not show error bars. Show the angle of the plane instead, if this angle
+    is not NaN.
 
     Attributes
     ----------
@@ -128,11 +128,11 @@ class ComponentSpread(NamedTuple):
         Angles must be from 0° to 90°.
         """
         p = self.angles.size
-        check_array_shapes(self, np.float64, eigenvalues=(p,), eigenvalues_std=(p,), angles=(p,))
-        check_array_shapes(self, np.float64, plane_angles=(max(p - 1, 0),))
-        _, d = require_matrix(self, "components_std")
-        check_array_shapes(self, np.float64, components_std=(p, d))
-        check_within(self, FEWEST_FOLDS, MOST_ROWS, "folds")
+        check_dtype_and_shapes(self, np.float64, eigenvalues=(p,), eigenvalues_std=(p,), angles=(p,))
+        check_dtype_and_shapes(self, np.float64, plane_angles=(max(p - 1, 0),))
+        _, d = checked_matrix_shape(self, "components_std")
+        check_dtype_and_shapes(self, np.float64, components_std=(p, d))
+        check_within(self, MIN_FOLDS, ROW_COUNT_LIMIT, "folds")
 
         check_at_least(self, 0.0, "angles")
         for name in ("angles", "plane_angles"):
@@ -140,12 +140,14 @@ class ComponentSpread(NamedTuple):
                 raise field_error(self, name, f"{np.nanmax(getattr(self, name))} at its most", "at most 90")
 
 
-def uncertainty_sentences(choice: CrossValidation | None, spread: ComponentSpread | None, most: int = 10) -> list[str]:
+def uncertainty_sentences(
+    choice: CrossValidation | None, spread: ComponentSpread | None, max_components: int = 10
+) -> list[str]:
     """Return sentences about a chosen parameter and about the first components.
 
     choice: cross-validated errors by which the parameter's value was chosen, or None.
     spread: uncertainty of the components, or None.
-    most: maximum number of components in the sentences.
+    max_components: maximum number of components in the sentences.
     """
     sentences = []
     if choice is not None:
@@ -156,44 +158,44 @@ def uncertainty_sentences(choice: CrossValidation | None, spread: ComponentSprea
             f"cross-validation{folds}: error {number_text(error)} ± {number_text(std_error)}."
         )
     if spread is not None:
-        sentences += spread_sentences(spread, most)
+        sentences += component_angle_sentences(spread, max_components)
     return sentences
 
 
-def spread_sentences(spread: ComponentSpread, most: int | None = None) -> list[str]:
+def component_angle_sentences(spread: ComponentSpread, max_components: int | None = None) -> list[str]:
     """Return sentences that say how well components are known.
 
-    The first sentence has all components with an angle of at most 30° (WIDEST_ANGLE). If a
+    The first sentence has all components with an angle of at most 30° (MAX_ERROR_BAR_ANGLE). If a
     component's angle is larger and the angle of its plane with the next component is known, the
     two components share a sentence.
 
-    most: maximum number of components in the sentences. None means all.
+    max_components: maximum number of components in the sentences. None means all.
 
     >>> angles, none = np.array([2.0, 40.0, 38.0]), np.zeros(3)
     >>> spread = ComponentSpread(none, none, np.zeros((3, 2)), angles, np.array([np.nan, 6.0]), folds=10)
-    >>> print(*spread_sentences(spread), sep="\\n")
+    >>> print(*component_angle_sentences(spread), sep="\\n")
     Component 1 is known to 2°.
     Components 2 and 3 are known to 40° only; their plane to 6°.
     """
     known: list[str] = []
     others = []
-    angles = spread.angles[:most]
+    angles = spread.angles[:max_components]
 
     # Take a pair of neighbouring components if their plane is better known than the components.
     i = 0
     while i < len(angles):
         pair = angles[i : i + 2]
-        if len(pair) == 2 and pair.max() > WIDEST_ANGLE and not np.isnan(spread.plane_angles[i]):
-            plane = _degrees(spread.plane_angles[i])
+        if len(pair) == 2 and pair.max() > MAX_ERROR_BAR_ANGLE and not np.isnan(spread.plane_angles[i]):
+            plane = _format_degrees(spread.plane_angles[i])
             others.append(
-                f"Components {i + 1} and {i + 2} are known to {_degrees(pair.max())} only; their plane to {plane}."
+                f"Components {i + 1} and {i + 2} are known to {_format_degrees(pair.max())} only; their plane to {plane}."
             )
             i += 2
             continue
-        if pair[0] > WIDEST_ANGLE:
-            others.append(f"Component {i + 1} is known to {_degrees(pair[0])} only.")
+        if pair[0] > MAX_ERROR_BAR_ANGLE:
+            others.append(f"Component {i + 1} is known to {_format_degrees(pair[0])} only.")
         else:
-            known.append(f"{i + 1} {'to' if known else 'is known to'} {_degrees(pair[0])}")
+            known.append(f"{i + 1} {'to' if known else 'is known to'} {_format_degrees(pair[0])}")
         i += 1
     return [f"Component {', '.join(known)}.", *others] if known else others
 
@@ -207,7 +209,7 @@ def number_text(value: float) -> str:
     return np.format_float_positional(value, precision=3, fractional=False, trim="-")
 
 
-def _degrees(angle: float) -> str:
+def _format_degrees(angle: float) -> str:
     """Return an angle as whole degrees, such as "6°"."""
     # An angle is never known to be 0°, so a smaller angle is shown as 1°.
     return f"{max(round(float(angle)), 1)}°"

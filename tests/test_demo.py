@@ -39,15 +39,15 @@ def test_two_runs_on_one_directory(tmp_path: Path) -> None:
     table = lines(first.stdout)
     digits = {name: row for name, row in table.items() if name.startswith("digits")}
     table = {name: row for name, row in table.items() if name not in digits}
-    assert table.keys() == {*demo.MODELS, demo.EVERY_WORD}
+    assert table.keys() == {*demo.MODELS, demo.UNPROJECTED_LINE_NAME}
     assert {row[1] for row in table.values()} == {"24000"}
     assert {row[1] for row in digits.values()} == {"1438"}
     pca, lda, fourier, whole = (float(row[2]) for row in digits.values())
     assert fourier > lda > whole > pca
     accuracy = {name: float(row[2]) for name, row in table.items()}
     assert max(accuracy, key=accuracy.__getitem__) == "lda"
-    assert accuracy["lda"] > accuracy["ccipca"] + 0.02 > accuracy[demo.EVERY_WORD] + 0.05
-    assert float(table["lda"][3]) * 30 < number(table[demo.EVERY_WORD][3])
+    assert accuracy["lda"] > accuracy["ccipca"] + 0.02 > accuracy[demo.UNPROJECTED_LINE_NAME] + 0.05
+    assert float(table["lda"][3]) * 30 < number(table[demo.UNPROJECTED_LINE_NAME][3])
     assert all(number(row[5]) > 0 for name, row in table.items() if name in demo.MODELS)
     others = [line.strip(" │┃") for line in first.stdout.splitlines() if not line.startswith("│")]
     assert not [line for line in others if line.startswith(tuple(demo.MODELS))]
@@ -68,9 +68,9 @@ def test_two_runs_on_one_directory(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_another_demo_is_told(tmp_path: Path) -> None:
-    demo.shards_of(tmp_path / "shards", demo.digits())
+    demo.ensure_training_shards(tmp_path / "shards", demo.digits())
     with pytest.raises(OutputExists, match="1438 rows, of an earlier demo: take another --dir"):
-        demo.shards_of(tmp_path / "shards", demo.documents())
+        demo.ensure_training_shards(tmp_path / "shards", demo.documents())
 
 
 @pytest.mark.test_all

@@ -42,20 +42,20 @@ import numpy as np
 import pyarrow as pa
 
 from stream_dr.arrow.json_rows import block_from_json, json_rows
-from stream_dr.arrow.messages import check_footer, check_messages, ipc_stream
+from stream_dr.arrow.messages import checked_footer_row_counts, read_checked_messages, strip_file_header_footer
 from stream_dr.arrow.rows import (
     EXTRA_COLUMNS,
     MAX_WIDTH,
     FeatureRows,
-    are_plain_rows,
-    check_layout,
-    dense_rows,
-    layout_columns,
-    plain_rows,
-    refuse_null,
+    arrow_feature_columns,
+    check_columns_fit_layout,
+    dense_array_from_column,
+    features_numeric_no_nulls,
+    refuse_nulls,
     sparse_rows,
+    stack_numeric_columns,
 )
-from stream_dr.arrow.sound import BytesLike, check_batches, check_types, first_message_line
+from stream_dr.arrow.sound import BytesLike, first_message_line, refuse_invalid_batches, refuse_unsupported_types
 from stream_dr.arrow.target_columns import arrow_from_targets, targets_from_arrow
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
@@ -65,9 +65,9 @@ from stream_dr.targets.targets import KINDS, Targets
 
 __all__ = [
     "arrow_from_block",
-    "batch_lengths",
     "block_from_arrow",
     "block_from_json",
+    "checked_row_counts",
     "id_array",
     "json_rows",
     "read_arrow",
@@ -80,11 +80,11 @@ EventBatches: TypeAlias = Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table
 """Arrow record batches or an Arrow table with all rows of one event of the log."""
 
 
-class Validated(list[pa.RecordBatch]):
+class ValidatedBatches(list[pa.RecordBatch]):
     """List of record batches that passed all checks of `read_arrow`."""
 
 
-def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
+def read_arrow(stream_or_file: BytesLike, max_unpacked_bytes: int | None = None) -> ValidatedBatches:
     """Return the checked record batches of Arrow data.
 
     The data are a stream or a file in Arrow's IPC format. If the stream has no record batch, one
@@ -97,42 +97,44 @@ def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
     SchemaMismatch
         A column has a type that is not supported.
     LimitExceeded
-        The stream is larger than `max_bytes` after decompression.
+        The stream is larger than `max_unpacked_bytes` after decompression.
 
     Parameters
     ----------
-    data : bytes-like
+    stream_or_file : bytes-like
         The whole stream or file. The record batches point into these bytes, so they must not be
         changed afterwards.
-    max_bytes : int or None
-        Limit on the size after decompression, see `check_messages`. None means no limit.
+    max_unpacked_bytes : int or None
+        Limit on the size after decompression, see `read_checked_messages`. None means no limit.
     """
-    view = ipc_stream(memoryview(data).cast("B"))
-    check_messages(view, max_bytes)
+    view = strip_file_header_footer(memoryview(stream_or_file).cast("B"))
+    read_checked_messages(view, max_unpacked_bytes)
 
     try:
         with pa.ipc.open_stream(pa.py_buffer(view), options=_READ_OPTIONS) as reader:
-            check_types(reader.schema)
-            batches = Validated(reader) or Validated([pa.RecordBatch.from_pylist([], schema=reader.schema)])
+            refuse_unsupported_types(reader.schema)
+            batches = ValidatedBatches(reader) or ValidatedBatches(
+                [pa.RecordBatch.from_pylist([], schema=reader.schema)]
+            )
     except (pa.ArrowException, OSError, MemoryError, OverflowError, UnicodeDecodeError) as e:
         raise MalformedInput(f"the bytes are not a valid Arrow stream ({first_message_line(e)}); write it anew.") from e
 
-    check_batches(batches, max_bytes)
+    refuse_invalid_batches(batches, max_unpacked_bytes)
     return batches
 
 
-def batch_lengths(data: BytesLike) -> tuple[int, ...]:
+def checked_row_counts(arrow_file: BytesLike) -> tuple[int, ...]:
     """Check an Arrow file and count each record batch's rows.
 
     After this check of the messages and the footer, pyarrow can safely read the file by its
     footer. Returns the number of rows of each record batch, in the order of the footer.
 
-    data: the whole file, in Arrow's IPC file format.
+    arrow_file: the whole file, in Arrow's IPC file format.
 
     Raises MalformedInput or SchemaMismatch.
     """
-    view = memoryview(data).cast("B")
-    return check_footer(view, check_messages(ipc_stream(view)))
+    view = memoryview(arrow_file).cast("B")
+    return checked_footer_row_counts(view, read_checked_messages(strip_file_header_footer(view)))
 
 
 def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
@@ -147,12 +149,15 @@ def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def block_from_arrow(batches: EventBatches, n_features: int | None = None, max_features: int | None = None) -> Block:
+def block_from_arrow(
+    batches: EventBatches, declared_n_features: int | None = None, max_features: int | None = None
+) -> Block:
     """Return all rows of one event as a Block.
 
     An event is an entry of the log. The number of features of sparse rows is declared by the
-    parameter `n_features`, or by the entry "n_features" of the schema's metadata. If neither
-    declares the number, it is the largest index + 1, and the Block's `width_stated` is False.
+    parameter `declared_n_features`, or by the entry "n_features" of the schema's metadata. If
+    neither declares the number, it is the largest index + 1, and the Block's `width_stated` is
+    False.
 
     Raises SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, WidthMismatch, LimitExceeded,
     InvalidTargets, InvalidWeights or MalformedInput.
@@ -161,27 +166,29 @@ def block_from_arrow(batches: EventBatches, n_features: int | None = None, max_f
     ----------
     batches : record batches or a table
         Rows of the event. All record batches must have the same schema.
-    n_features : int or None
+    declared_n_features : int or None
         Number of features that a setting or a manifest declares, or None.
     max_features : int or None
         Maximum number of features. A batch with more features is refused.
     """
-    batch = _joined(batches)
-    X, feature_names, width_stated = _features(batch, n_features, max_features)
-    _check_width(X.shape[1], max_features)
+    batch = _validate_and_join(batches)
+    X, feature_names, width_stated = _read_feature_columns(batch, declared_n_features, max_features)
+    _refuse_too_many_features(X.shape[1], max_features)
     check_finite(X)
 
     y = targets_from_arrow(batch)
     columns = batch.schema.names
-    weights = _weights(batch) if "weight" in columns else None
-    ids = _ids(batch) if "id" in columns else None
+    weights = _read_weight_column(batch) if "weight" in columns else None
+    ids = _read_id_column(batch) if "id" in columns else None
     return Block(X, y, weights, ids, feature_names, width_stated, checked=True)
 
 
-def _features(batch: pa.RecordBatch, n_features: int | None, max_features: int | None) -> FeatureRows:
+def _read_feature_columns(
+    batch: pa.RecordBatch, declared_n_features: int | None, max_features: int | None
+) -> FeatureRows:
     """Return the feature columns of a record batch as rows.
 
-    n_features: number of features that a setting or a manifest declares, or None.
+    declared_n_features: number of features that a setting or a manifest declares, or None.
     max_features: maximum number of features of sparse rows, or None.
 
     Raises SchemaMismatch for columns that fit no layout. Raises WidthMismatch if the number of
@@ -190,8 +197,8 @@ def _features(batch: pa.RecordBatch, n_features: int | None, max_features: int |
     columns = batch.schema.names
     dense = "features" in columns
     sparse = "indices" in columns or "values" in columns
-    check_layout(columns, dense, sparse)
-    declared_width = _declared_width(batch.schema, n_features)
+    check_columns_fit_layout(columns, dense, sparse)
+    declared_width = _reconcile_n_features(batch.schema, declared_n_features)
 
     if sparse:
         X = sparse_rows(batch, declared_width, max_features)
@@ -201,9 +208,9 @@ def _features(batch: pa.RecordBatch, n_features: int | None, max_features: int |
     # array, and any other columns become a table.
     names: tuple[str, ...] | None = None
     if dense:
-        X = dense_rows(batch.column("features"))
-    elif are_plain_rows(batch):
-        X, names = plain_rows(batch)
+        X = dense_array_from_column(batch.column("features"))
+    elif features_numeric_no_nulls(batch):
+        X, names = stack_numeric_columns(batch)
     else:
         X = raw_from_arrow(batch, EXTRA_COLUMNS)
         names = X.names
@@ -226,7 +233,7 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
 
     Raises SchemaMismatch if a feature has a reserved name, such as "label" (see RESERVED).
     """
-    columns = layout_columns(block)
+    columns = arrow_feature_columns(block)
     if block.y is not None:
         targets = block.y if isinstance(block.y, Targets) else parse_targets(block.y, block.rows, KINDS)
         name, column = arrow_from_targets(targets)
@@ -242,7 +249,7 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
     return batch
 
 
-def _joined(batches: EventBatches) -> pa.RecordBatch:
+def _validate_and_join(batches: EventBatches) -> pa.RecordBatch:
     """Validate the record batches of an event and join them.
 
     Record batches that `read_arrow` has validated are not validated again.
@@ -250,8 +257,8 @@ def _joined(batches: EventBatches) -> pa.RecordBatch:
     Raises SchemaMismatch if there is no record batch, or if the record batches have different
     columns. Raises MalformedInput if a record batch is invalid, or if joining fails.
     """
-    if not isinstance(batches, Validated):
-        batches = _validated(batches)
+    if not isinstance(batches, ValidatedBatches):
+        batches = _validate_batches(batches)
     if len(batches) == 1:
         return batches[0]
 
@@ -267,7 +274,7 @@ def _joined(batches: EventBatches) -> pa.RecordBatch:
     return joined[0] if joined else batches[0]
 
 
-def _validated(batches: EventBatches) -> Sequence[pa.RecordBatch]:
+def _validate_batches(batches: EventBatches) -> Sequence[pa.RecordBatch]:
     """Validate record batches that did not come from `read_arrow`.
 
     Returns at least one record batch. Raises SchemaMismatch if there is no record batch, or if a
@@ -280,59 +287,59 @@ def _validated(batches: EventBatches) -> Sequence[pa.RecordBatch]:
         raise SchemaMismatch("no record batch was given; an event holds at least one, of any number of rows.")
 
     for part in parts:
-        check_types(part.schema)
-    check_batches(parts)
+        refuse_unsupported_types(part.schema)
+    refuse_invalid_batches(parts)
     return parts
 
 
-def _declared_width(schema: pa.Schema, n_features: int | None) -> int | None:
+def _reconcile_n_features(schema: pa.Schema, known_n_features: int | None) -> int | None:
     """Return the declared number of features, or None.
 
     The entry "n_features" of the schema's metadata may declare the number too.
 
-    n_features: number of features that a setting or a manifest declares, or None.
+    known_n_features: number of features that a setting or a manifest declares, or None.
 
     Raises WidthMismatch if the two numbers differ, and SchemaMismatch if the metadata is no
     positive integer.
     """
     text = (schema.metadata or {}).get(b"n_features")
     if text is None:
-        return n_features
+        return known_n_features
     if not (len(text) <= 10 and text.isdigit() and 0 < int(text) <= MAX_WIDTH):
         raise SchemaMismatch(f"schema metadata n_features is {text[:40]!r}; it must be a positive integer.")
-    if n_features is not None and int(text) != n_features:
+    if known_n_features is not None and int(text) != known_n_features:
         raise WidthMismatch(
-            f"the batch states {int(text)} features; {n_features} are stated for the stream. Send {n_features}.",
-            n_features=n_features,
+            f"the batch states {int(text)} features; {known_n_features} are stated for the stream. Send {known_n_features}.",
+            n_features=known_n_features,
         )
     return int(text)
 
 
-def _check_width(width: int, max_features: int | None) -> None:
+def _refuse_too_many_features(width: int, max_features: int | None) -> None:
     if max_features is not None and width > max_features:
         raise LimitExceeded(f"the batch has {width} features; at most {max_features} are allowed.", limit=max_features)
 
 
-def _weights(batch: pa.RecordBatch) -> np.ndarray | None:
+def _read_weight_column(batch: pa.RecordBatch) -> np.ndarray | None:
     column = batch.column("weight")
     if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
         raise SchemaMismatch(f"column weight is {column.type}; it must be double.", column="weight")
-    refuse_null(column, "weight")
+    refuse_nulls(column, "weight")
 
     # numpy warns when it casts a signalling NaN. `as_weights` refuses NaN.
     with np.errstate(invalid="ignore"):
         return as_weights(column.to_numpy(zero_copy_only=False), batch.num_rows)
 
 
-def id_array(ids: Ids) -> pa.Array:
+def id_array(row_ids: Ids) -> pa.Array:
     """Return ids as an Arrow array of int64 or string."""
-    return pa.array(ids, pa.int64() if ids and isinstance(ids[0], int) else pa.string())
+    return pa.array(row_ids, pa.int64() if row_ids and isinstance(row_ids[0], int) else pa.string())
 
 
-def _ids(batch: pa.RecordBatch) -> Ids:
+def _read_id_column(batch: pa.RecordBatch) -> Ids:
     column = batch.column("id")
     if not (is_string_type(column.type) or pa.types.is_integer(column.type)) or column.type == pa.uint64():
         raise SchemaMismatch(f"column id is {column.type}; it must be string or int64.", column="id")
-    refuse_null(column, "id")
+    refuse_nulls(column, "id")
     ids: Ids = column.to_pylist()
     return ids

@@ -39,14 +39,14 @@ import numpy as np
 import orjson
 
 from stream_dr.arrow.json_targets import (
-    NUMBER,
+    NUMBER_TYPES,
     JsonObject,
     ParsedJson,
+    float64_array,
     json_type_name,
-    number_array,
     targets_from_json,
 )
-from stream_dr.arrow.rows import MAX_WIDTH, FeatureRows, canonical_csr
+from stream_dr.arrow.rows import MAX_WIDTH, FeatureRows, csr_refusing_repeats
 from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, LimitExceeded, MalformedInput, SchemaMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
 from stream_dr.rows.table_rows import raw_from_dicts, raw_from_texts
@@ -56,17 +56,17 @@ if TYPE_CHECKING:
 
 _KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
 
-MAX_GAPS = 1 << 20
+MAX_MISSING_VALUES = 1 << 20
 """Number of missing values that the rows of any request may have.
 
 One more missing value is allowed for each value that is present in the request.
 """
 
-COLUMN_OVERHEAD = 64
+COLUMN_OVERHEAD_IN_VALUES = 64
 """Memory of a column without rows, in multiples of one value's memory."""
 
 
-def check_gaps(obj: ParsedJson) -> None:
+def refuse_too_many_missing(parsed_request: ParsedJson) -> None:
     """Raise LimitExceeded if too many values are missing.
 
     The missing values of rows and of targets have separate limits.
@@ -74,41 +74,43 @@ def check_gaps(obj: ParsedJson) -> None:
     A missing value takes no byte in the JSON text, but it takes memory in a Block. Without this
     limit, a small request could take gigabytes. Costs O(values).
 
-    obj: the parsed JSON object of a request.
+    parsed_request: the parsed JSON object of a request.
     """
-    rows = obj.get("rows") if isinstance(obj, dict) else None
-    target = obj.get("target") if isinstance(obj, dict) else None
+    rows = parsed_request.get("rows") if isinstance(parsed_request, dict) else None
+    target = parsed_request.get("target") if isinstance(parsed_request, dict) else None
 
     # Rows that are objects may lack columns.
-    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse(rows[0]):
-        _check_gap_count(len(rows), len(set(chain.from_iterable(rows))), sum(map(len, rows)), "columns")
+    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
+        _refuse_too_many_gaps(len(rows), len(set(chain.from_iterable(rows))), sum(map(len, rows)), "columns")
 
     # A row may have no target.
     if isinstance(target, list):
         width = max((len(v) for v in target if isinstance(v, list)), default=1)
         present = sum(len(v) if isinstance(v, list) else v is not None for v in target)
-        _check_gap_count(len(target), width, present, "targets")
+        _refuse_too_many_gaps(len(target), width, present, "targets")
 
 
-def _check_gap_count(rows: int, columns: int, present: int, noun: str) -> None:
+def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_noun: str) -> None:
     """Raise LimitExceeded for too many missing values of a table.
 
-    rows, columns: number of rows and of columns of the table.
-    present: number of values that are not missing.
-    noun: word for the columns in the error message.
+    n_rows, n_columns: number of rows and of columns of the table.
+    n_present: number of values that are not missing.
+    column_noun: word for the columns in the error message.
     """
-    needed = (rows + COLUMN_OVERHEAD) * columns
-    limit = 2 * present + MAX_GAPS
+    needed = (n_rows + COLUMN_OVERHEAD_IN_VALUES) * n_columns
+    limit = 2 * n_present + MAX_MISSING_VALUES
     if needed > limit:
         raise LimitExceeded(
-            f"{rows} rows of {columns} {noun} take the room of {needed} values, and {present} are given; "
+            f"{n_rows} rows of {n_columns} {column_noun} take the room of {needed} values, and {n_present} are given; "
             f"room for {limit} is made of so many. Give every row the same ones, or send fewer rows a request.",
             needed=needed,
             limit=limit,
         )
 
 
-def block_from_json(obj: ParsedJson, n_features: int | None = None, max_features: int | None = None) -> Block:
+def block_from_json(
+    parsed_or_text: ParsedJson, declared_n_features: int | None = None, max_features: int | None = None
+) -> Block:
     """Return the Block that a JSON object describes.
 
     Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets or
@@ -116,30 +118,32 @@ def block_from_json(obj: ParsedJson, n_features: int | None = None, max_features
 
     Parameters
     ----------
-    obj : dict, bytes or str
+    parsed_or_text : dict, bytes or str
         The parsed object, or its JSON text.
-    n_features : int or None
+    declared_n_features : int or None
         Number of features that a setting declares for sparse rows, or None.
     max_features : int or None
         Maximum number of features of sparse rows. An index that is not smaller is refused.
     """
-    if isinstance(obj, bytes | bytearray | memoryview | str):
-        obj = _parse(obj)
-    if not isinstance(obj, dict) or not isinstance(obj.get("rows"), list):
+    if isinstance(parsed_or_text, bytes | bytearray | memoryview | str):
+        parsed_or_text = _parse_json(parsed_or_text)
+    if not isinstance(parsed_or_text, dict) or not isinstance(parsed_or_text.get("rows"), list):
         raise MalformedInput('the JSON is not an object with a list under "rows"; send {"rows": [[0.1, 0.2]]}.')
-    unknown = next((key for key in obj if key not in _KEYS), None)
+    unknown = next((key for key in parsed_or_text if key not in _KEYS), None)
     if unknown is not None:
         raise SchemaMismatch(f"key {unknown!r} is unknown; the keys are {', '.join(_KEYS)}.", column=str(unknown))
 
     # Convert the rows first. Weights, targets and ids need the number of rows.
-    rows = obj["rows"]
-    declared_width = _declared_width(obj.get("n_features"), n_features)
-    X, names, width_stated = _rows(rows, declared_width, max_features)
+    rows = parsed_or_text["rows"]
+    declared_width = _reconcile_n_features(parsed_or_text.get("n_features"), declared_n_features)
+    X, names, width_stated = _rows_from_json(rows, declared_width, max_features)
     check_finite(X)
 
-    weights = as_weights(_check_weights(obj.get("weights")), len(rows))
-    y = targets_from_json(obj, len(rows))
-    return Block(X, y, weights, _ids(obj.get("ids"), len(rows)), names, width_stated, checked=True)
+    weights = as_weights(_checked_weights(parsed_or_text.get("weights")), len(rows))
+    y = targets_from_json(parsed_or_text, len(rows))
+    return Block(
+        X, y, weights, _checked_ids_or_none(parsed_or_text.get("ids"), len(rows)), names, width_stated, checked=True
+    )
 
 
 def json_rows(block: Block) -> JsonObject:
@@ -172,149 +176,159 @@ def json_rows(block: Block) -> JsonObject:
     return obj
 
 
-def _parse(text: bytes | bytearray | memoryview | str) -> ParsedJson:
+def _parse_json(json_text: bytes | bytearray | memoryview | str) -> ParsedJson:
     try:
-        return orjson.loads(text)
+        return orjson.loads(json_text)
     except orjson.JSONDecodeError as e:
         raise MalformedInput(f"the body is not JSON ({e}); numbers must be finite, keys and strings quoted.") from e
 
 
-def _declared_width(n_features: ParsedJson, setting: int | None) -> int | None:
+def _reconcile_n_features(requested_n_features: ParsedJson, known_n_features: int | None) -> int | None:
     """Return the declared width of sparse rows, or None.
 
     The width is the number of features.
 
-    n_features: value of the request's key "n_features", or None if the key is absent.
-    setting: number of features that a setting declares, or None.
+    requested_n_features: value of the request's key "n_features", or None if the key is absent.
+    known_n_features: number of features that a setting declares, or None.
 
-    Raises SchemaMismatch if the two numbers differ or `n_features` is no positive integer.
+    Raises SchemaMismatch if the two numbers differ or `requested_n_features` is no positive
+    integer.
     """
-    if n_features is None:
-        return setting
-    if type(n_features) is not int or not 0 < n_features <= MAX_WIDTH:
-        raise SchemaMismatch(f"n_features is {n_features!r}; it must be a positive integer.", column="n_features")
-    if setting is not None and n_features != setting:
+    if requested_n_features is None:
+        return known_n_features
+    if type(requested_n_features) is not int or not 0 < requested_n_features <= MAX_WIDTH:
         raise SchemaMismatch(
-            f"n_features is {n_features}; this stream has {setting}. Send {setting}.", column="n_features"
+            f"n_features is {requested_n_features!r}; it must be a positive integer.", column="n_features"
         )
-    return n_features
+    if known_n_features is not None and requested_n_features != known_n_features:
+        raise SchemaMismatch(
+            f"n_features is {requested_n_features}; this stream has {known_n_features}. Send {known_n_features}.",
+            column="n_features",
+        )
+    return requested_n_features
 
 
-def _rows(rows: list[ParsedJson], declared_width: int | None, limit: int | None) -> FeatureRows:
+def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None, max_features: int | None) -> FeatureRows:
     """Convert parsed JSON rows to rows of a Block.
 
-    rows: value of the request's key "rows".
+    parsed_rows: value of the request's key "rows".
     declared_width: declared number of features of sparse rows, or None.
-    limit: maximum number of features of sparse rows, or None.
+    max_features: maximum number of features of sparse rows, or None.
 
     Raises InvalidRows, InvalidIndex or SchemaMismatch.
     """
-    if not rows:
+    if not parsed_rows:
         return FeatureRows(np.empty((0, declared_width or 0)), None, width_stated=True)
 
     # All rows must have the same type: list, object or text.
-    row_type = type(rows[0])
-    odd = next((i for i, row in enumerate(rows) if type(row) is not row_type), None)
+    row_type = type(parsed_rows[0])
+    odd = next((i for i, row in enumerate(parsed_rows) if type(row) is not row_type), None)
     if row_type not in (list, dict, str) or odd is not None:
         i = odd if odd is not None else 0
         raise InvalidRows(
-            f"row {i} is {json_type_name(rows[i])}; every row is a list, every row an object, or every row a text.",
+            f"row {i} is {json_type_name(parsed_rows[i])}; every row is a list, every row an object, or every row a text.",
             row=i,
         )
 
     # Lists are dense rows. Texts are a table with one column. Objects are sparse rows, rows of a
     # table, or dense rows with feature names.
     if row_type is list:
-        return FeatureRows(_dense(rows), None, width_stated=True)
+        return FeatureRows(_array_from_lists(parsed_rows), None, width_stated=True)
     if row_type is str:
-        return FeatureRows(raw_from_texts(rows), ("text",), width_stated=True)
-    if _is_sparse(rows[0]):
-        return FeatureRows(_sparse(rows, declared_width, limit), None, width_stated=declared_width is not None)
-    if any(type(value) not in NUMBER for row in rows for value in row.values()):
-        table = raw_from_dicts(rows)
+        return FeatureRows(raw_from_texts(parsed_rows), ("text",), width_stated=True)
+    if _is_sparse_row(parsed_rows[0]):
+        return FeatureRows(
+            _csr_from_row_objects(parsed_rows, declared_width, max_features),
+            None,
+            width_stated=declared_width is not None,
+        )
+    if any(type(value) not in NUMBER_TYPES for row in parsed_rows for value in row.values()):
+        table = raw_from_dicts(parsed_rows)
         return FeatureRows(table, table.names, width_stated=True)
 
-    names = tuple(rows[0])
-    return FeatureRows(_dense(_named(rows, names)), names, width_stated=True)
+    names = tuple(parsed_rows[0])
+    return FeatureRows(_array_from_lists(_values_in_name_order(parsed_rows, names)), names, width_stated=True)
 
 
-def _is_sparse(row: JsonObject) -> bool:
+def _is_sparse_row(row: JsonObject) -> bool:
     return isinstance(row.get("indices"), list) or isinstance(row.get("values"), list)
 
 
-def _dense(rows: list[list[ParsedJson]]) -> np.ndarray:
-    width = len(rows[0])
+def _array_from_lists(number_lists: list[list[ParsedJson]]) -> np.ndarray:
+    width = len(number_lists[0])
     if width == 0:
         raise InvalidRows("row 0 has no features; send at least one number a row.", row=0)
-    for i, row in enumerate(rows):
+    for i, row in enumerate(number_lists):
         if len(row) != width:
             raise InvalidRows(f"row {i} has {len(row)} features; row 0 has {width}. Send rows of one width.", row=i)
 
-    _check_numbers(rows)
-    return number_array(list(chain.from_iterable(rows))).reshape(len(rows), width)
+    _refuse_non_numbers(number_lists)
+    return float64_array(list(chain.from_iterable(number_lists))).reshape(len(number_lists), width)
 
 
-def _named(rows: list[JsonObject], names: tuple[str, ...]) -> list[list[ParsedJson]]:
+def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[str, ...]) -> list[list[ParsedJson]]:
     """Return each row's values in the order of feature names.
 
-    rows: the rows, each an object with one value for each feature name.
+    row_objects: the rows, each an object with one value for each feature name.
 
     Raises SchemaMismatch if a row lacks a name or has an additional name.
     """
-    known = set(names)
-    for i, row in enumerate(rows):
+    known = set(feature_names)
+    for i, row in enumerate(row_objects):
         if row.keys() != known:
             name = next(iter(row.keys() ^ known))
             word = "is missing from" if name in known else "is only in"
             raise SchemaMismatch(f"column {name} {word} row {i}; send every column in every row.", row=i, column=name)
-    return [[row[name] for name in names] for row in rows]
+    return [[row[name] for name in feature_names] for row in row_objects]
 
 
-def _sparse(rows: list[JsonObject], declared_width: int | None, limit: int | None) -> "sp.csr_matrix":
+def _csr_from_row_objects(
+    row_objects: list[JsonObject], declared_width: int | None, max_features: int | None
+) -> "sp.csr_matrix":
     # Check the form of every row before numpy reads any value.
-    for i, row in enumerate(rows):
+    for i, row in enumerate(row_objects):
         if row.keys() != {"indices", "values"} or not all(isinstance(v, list) for v in row.values()):
             raise InvalidRows(f'row {i} is not {{"indices": […], "values": […]}} as row 0 is.', row=i)
         if len(row["indices"]) != len(row["values"]):
             raise InvalidRows(f"row {i} has different numbers of indices and values; send one value an index.", row=i)
 
-    max_width = min(declared_width or MAX_WIDTH, limit or MAX_WIDTH)
-    for i, row in enumerate(rows):
+    max_width = min(declared_width or MAX_WIDTH, max_features or MAX_WIDTH)
+    for i, row in enumerate(row_objects):
         for index in row["indices"]:
             if not (type(index) is int and 0 <= index < max_width):
                 raise InvalidIndex(
                     f"row {i} has index {index!r}; indices are integers from 0 to {max_width - 1}.", row=i
                 )
-    _check_numbers([row["values"] for row in rows])
+    _refuse_non_numbers([row["values"] for row in row_objects])
 
     # Join the rows to the three arrays of a CSR matrix.
-    indptr = np.cumsum([0, *(len(row["indices"]) for row in rows)]).astype(np.int32)
-    indices = np.array(list(chain.from_iterable(row["indices"] for row in rows)), dtype=np.int32)
-    values = number_array(list(chain.from_iterable(row["values"] for row in rows)))
+    indptr = np.cumsum([0, *(len(row["indices"]) for row in row_objects)]).astype(np.int32)
+    indices = np.array(list(chain.from_iterable(row["indices"] for row in row_objects)), dtype=np.int32)
+    values = float64_array(list(chain.from_iterable(row["values"] for row in row_objects)))
     width = declared_width or (int(indices.max()) + 1 if len(indices) else 0)
-    return canonical_csr(values, indices, indptr, width)
+    return csr_refusing_repeats(values, indices, indptr, width)
 
 
-def _check_numbers(rows: list[list[ParsedJson]]) -> None:
-    for i, row in enumerate(rows):
-        if not set(map(type, row)) <= NUMBER:
-            j = next(j for j, v in enumerate(row) if type(v) not in NUMBER)
+def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
+    for i, row in enumerate(value_lists):
+        if not set(map(type, row)) <= NUMBER_TYPES:
+            j = next(j for j, v in enumerate(row) if type(v) not in NUMBER_TYPES)
             raise InvalidRows(f"row {i}, column {j} is {json_type_name(row[j])}; send a number.", row=i, column=j)
 
 
-def _check_weights(weights: ParsedJson) -> list[float] | None:
-    if weights is None:
+def _checked_weights(parsed_weights: ParsedJson) -> list[float] | None:
+    if parsed_weights is None:
         return None
-    if not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER:
+    if not isinstance(parsed_weights, list) or not {type(v) for v in parsed_weights} <= NUMBER_TYPES:
         raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
-    return weights
+    return parsed_weights
 
 
-def _ids(ids: ParsedJson, rows: int) -> Ids | None:
-    if ids is None:
+def _checked_ids_or_none(parsed_ids: ParsedJson, n_rows: int) -> Ids | None:
+    if parsed_ids is None:
         return None
-    types = {type(v) for v in ids} if isinstance(ids, list) and len(ids) == rows else {None}
-    if not (types <= {str} or (types == {int} and all(-(2**63) <= v < 2**63 for v in ids))):
-        raise SchemaMismatch(f"ids must be {rows} strings, or {rows} integers of 64 bits, one a row.", column="ids")
-    checked_ids: Ids = ids
+    types = {type(v) for v in parsed_ids} if isinstance(parsed_ids, list) and len(parsed_ids) == n_rows else {None}
+    if not (types <= {str} or (types == {int} and all(-(2**63) <= v < 2**63 for v in parsed_ids))):
+        raise SchemaMismatch(f"ids must be {n_rows} strings, or {n_rows} integers of 64 bits, one a row.", column="ids")
+    checked_ids: Ids = parsed_ids
     return checked_ids

@@ -20,63 +20,63 @@ ParsedJson = Any
 JsonObject = dict[str, ParsedJson]
 """A parsed JSON object."""
 
-NUMBER = {int, float}
+NUMBER_TYPES = {int, float}
 """Python types of a parsed JSON number. bool is excluded."""
 
 
-def targets_from_json(obj: JsonObject, rows: int) -> Targets | None:
+def targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | None:
     """Return the Targets of a request, or None if absent.
 
-    obj: the parsed JSON object of a request.
-    rows: number of rows in the request, which must be the number of targets.
+    parsed_request: the parsed JSON object of a request.
+    n_rows: number of rows in the request, which must be the number of targets.
 
     Raises InvalidTargets or SchemaMismatch.
     """
-    key = "labels" if obj.get("labels") is not None else "target"
-    entries = obj.get(key)
+    key = "labels" if parsed_request.get("labels") is not None else "target"
+    entries = parsed_request.get(key)
     if entries is None:
         return None
 
-    if key == "labels" and obj.get("target") is not None:
+    if key == "labels" and parsed_request.get("target") is not None:
         raise SchemaMismatch("both labels and target were given; send one of them.", column="target")
-    if not isinstance(entries, list) or len(entries) != rows:
+    if not isinstance(entries, list) or len(entries) != n_rows:
         n = len(entries) if isinstance(entries, list) else json_type_name(entries)
-        raise InvalidTargets(f'{rows} rows but {n} under "{key}"; send one entry a row.')
+        raise InvalidTargets(f'{n_rows} rows but {n} under "{key}"; send one entry a row.')
 
-    return _labels(entries) if key == "labels" else _numbers(entries)
+    return _targets_from_labels(entries) if key == "labels" else _targets_from_numbers(entries)
 
 
-def _labels(entries: list[ParsedJson]) -> Targets:
+def _targets_from_labels(row_labels: list[ParsedJson]) -> Targets:
     """Return Targets for parsed JSON labels.
 
     Each row has one label or a list of labels.
 
-    entries: value of the request's key "labels". An entry of None means a row without target.
+    row_labels: value of the request's key "labels". An entry of None means a row without target.
 
     Raises InvalidTargets for labels of different types.
     """
-    types = {type(v) for v in entries if v is not None}
+    types = {type(v) for v in row_labels if v is not None}
     if list not in types:
-        _check_labels(entries)
-        return class_targets(entries)
+        _refuse_mixed_label_types(row_labels)
+        return class_targets(row_labels)
 
     if types != {list}:
         raise InvalidTargets("some rows have a list of labels and some a single label; send one form.")
-    _check_labels(list(chain.from_iterable(v for v in entries if v is not None)), None)
-    return multilabel_targets(entries)
+    _refuse_mixed_label_types(list(chain.from_iterable(v for v in row_labels if v is not None)), None)
+    return multilabel_targets(row_labels)
 
 
-def _check_labels(labels: list[ParsedJson], absent: type | None = type(None)) -> None:
+def _refuse_mixed_label_types(labels: list[ParsedJson], absent_label_type: type | None = type(None)) -> None:
     """Raise InvalidTargets unless all labels have the same type.
 
     The type is string, bool or integer. A float without a fraction counts as an integer.
 
-    absent: type of an entry that stands for a row without target. None if every entry must be a
-        label.
+    absent_label_type: type of an entry that stands for a row without target. None if every entry
+        must be a label.
     """
     # Types are compared and not values, because True, 1 and 1.0 are equal in Python.
-    types = {type(v) for v in labels} - {absent}
-    if types <= NUMBER and all(type(v) is int or v.is_integer() for v in labels if v is not None):
+    types = {type(v) for v in labels} - {absent_label_type}
+    if types <= NUMBER_TYPES and all(type(v) is int or v.is_integer() for v in labels if v is not None):
         return
 
     if len(types) > 1 or not types <= {str, bool}:
@@ -86,31 +86,31 @@ def _check_labels(labels: list[ParsedJson], absent: type | None = type(None)) ->
         )
 
 
-def _numbers(entries: list[ParsedJson]) -> Targets:
+def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
     """Return Targets for parsed JSON numbers.
 
     Each row has one number or a list of numbers.
 
-    entries: value of the request's key "target". An entry of None means a row without target.
+    row_targets: value of the request's key "target". An entry of None means a row without target.
 
     Raises InvalidTargets for rows of different lengths or an entry that is no number.
     """
-    first = next((v for v in entries if v is not None), None)
+    first = next((v for v in row_targets if v is not None), None)
     width = len(first) if isinstance(first, list) else 1
 
     # A row without target has zeros, and is marked in `present` below.
-    table = [v if isinstance(v, list) else [v] for v in entries]
+    table = [v if isinstance(v, list) else [v] for v in row_targets]
     table = [[0.0] * width if v == [None] else v for v in table]
-    odd = next((i for i, v in enumerate(table) if len(v) != width or not set(map(type, v)) <= NUMBER), None)
+    odd = next((i for i, v in enumerate(table) if len(v) != width or not set(map(type, v)) <= NUMBER_TYPES), None)
     if odd is not None or width == 0:
         raise InvalidTargets(f"the target of row {odd or 0} is not {width} number(s) as the others are.", row=odd or 0)
 
-    targets = continuous_targets(number_array(list(chain.from_iterable(table))).reshape(len(entries), width))
-    present = np.array([v is not None for v in entries], dtype=bool)
+    targets = continuous_targets(float64_array(list(chain.from_iterable(table))).reshape(len(row_targets), width))
+    present = np.array([v is not None for v in row_targets], dtype=bool)
     return targets if present.all() else targets._replace(present=present)
 
 
-def number_array(numbers: list[ParsedJson]) -> np.ndarray:
+def float64_array(numbers: list[ParsedJson]) -> np.ndarray:
     """Return Python numbers as a float64 array.
 
     Raises InvalidRows if an integer is too large for a double.

@@ -38,14 +38,14 @@ from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch
 MAX_BATCHES = 1_000
 """Maximum number of record batches and dictionaries of a stream."""
 
-MAX_PARTS = 1 << 17
+MAX_COLUMNS_AND_ENTRIES = 1 << 17
 """Maximum number of columns and metadata entries of a stream.
 
 A column counts in the schema and again in each record batch. pyarrow takes a few hundred bytes of
 memory for each column or entry.
 """
 
-MAX_SMALL_VALUES = 1 << 21
+MAX_EXTRA_VALUES = 1 << 21
 """Number of values that any stream may have.
 
 Two more values are allowed for each byte of the stream's buffers. The limit is needed because a
@@ -88,13 +88,13 @@ class FlatbufferTable:
     .fbs files, from 0. A read outside the buffer raises struct.error.
 
     buffer: bytes of the flatbuffer.
-    at: offset of the table in the buffer.
+    table_offset: offset of the table in the buffer.
     """
 
-    def __init__(self, buffer: memoryview, at: int) -> None:
+    def __init__(self, buffer: memoryview, table_offset: int) -> None:
         self._buffer = buffer
-        self._same_store = at
-        self._vtable = at - struct.unpack_from("<i", buffer, at)[0]
+        self._table_offset = table_offset
+        self._vtable = table_offset - struct.unpack_from("<i", buffer, table_offset)[0]
         if self._vtable < 0:
             raise struct.error("a table points before its buffer")
         self._size = struct.unpack_from("<H", buffer, self._vtable)[0]
@@ -104,84 +104,87 @@ class FlatbufferTable:
         """Return the root table of a flatbuffer."""
         return cls(buffer, struct.unpack_from("<I", buffer, 0)[0])
 
-    def number(self, field: int, code: str) -> int:
+    def number_or_zero(self, field_index: int, struct_format: str) -> int:
         """Return the number in a field.
 
         If the field is absent, 0 is returned.
 
-        code: format of the number for `struct.unpack`, such as "<q".
+        struct_format: format of the number for `struct.unpack`, such as "<q".
         """
-        at = self._field(field)
-        return int(struct.unpack_from(code, self._buffer, at)[0]) if at else 0
+        at = self._field(field_index)
+        return int(struct.unpack_from(struct_format, self._buffer, at)[0]) if at else 0
 
-    def table(self, field: int) -> "FlatbufferTable | None":
+    def table(self, field_index: int) -> "FlatbufferTable | None":
         """Return the table in a field.
 
         If the field is absent, None is returned.
         """
-        at = self._field(field)
-        return FlatbufferTable(self._buffer, self._follow(at)) if at else None
+        at = self._field(field_index)
+        return FlatbufferTable(self._buffer, self._follow_reference(at)) if at else None
 
-    def tables(self, field: int) -> Iterator["FlatbufferTable"]:
+    def vector_of_tables(self, field_index: int) -> Iterator["FlatbufferTable"]:
         """Yield the tables of the vector in a field.
 
         A hostile vector may refer to one table several times. The table is then yielded several
         times.
         """
-        at, count = self._vector(field)
+        at, count = self._vector_place(field_index)
         for place in range(at, at + 4 * count, 4):
-            yield FlatbufferTable(self._buffer, self._follow(place))
+            yield FlatbufferTable(self._buffer, self._follow_reference(place))
 
-    def text(self, field: int) -> memoryview:
+    def text(self, field_index: int) -> memoryview:
         """Return the bytes of the string in a field.
 
         If the field is absent, no bytes are returned.
         """
-        at, count = self._vector(field)
+        at, count = self._vector_place(field_index)
         return self._buffer[at : at + count]
 
-    def structs(self, field: int, words: int) -> np.ndarray:
+    def structs_as_int64(self, field_index: int, words_per_struct: int) -> np.ndarray:
         """Return the vector of structs in a field as int64.
 
         The array has the shape (number of structs, words).
 
-        words: size of a struct in words of 8 bytes. Smaller numbers within a word are not
-            separated.
+        words_per_struct: size of a struct in words of 8 bytes. Smaller numbers within a word are
+            not separated.
         """
-        at, count = self._vector(field)
-        if at + 8 * words * count > len(self._buffer):
+        at, count = self._vector_place(field_index)
+        if at + 8 * words_per_struct * count > len(self._buffer):
             raise struct.error("a vector is longer than its buffer")
-        return np.frombuffer(self._buffer, "<i8", words * count, at if count else 0).reshape(count, words)
+        return np.frombuffer(self._buffer, "<i8", words_per_struct * count, at if count else 0).reshape(
+            count, words_per_struct
+        )
 
-    def _field(self, field: int) -> int:
+    def _field(self, field_index: int) -> int:
         """Return the offset of a field's value in the buffer.
 
         If the field is absent, 0 is returned.
         """
-        entry = 4 + 2 * field
+        entry = 4 + 2 * field_index
         if entry + 2 > self._size:
             return 0
         offset = struct.unpack_from("<H", self._buffer, self._vtable + entry)[0]
-        return self._same_store + offset if offset else 0
+        return self._table_offset + offset if offset else 0
 
-    def _follow(self, at: int) -> int:
+    def _follow_reference(self, reference_offset: int) -> int:
         """Return the offset to which a reference points.
 
-        at: offset of the reference. The two offsets count bytes from the start of the buffer.
+        reference_offset: offset of the reference. The two offsets count bytes from the start of
+            the buffer.
         """
-        return at + int(struct.unpack_from("<I", self._buffer, at)[0])
+        return reference_offset + int(struct.unpack_from("<I", self._buffer, reference_offset)[0])
 
-    def _vector(self, field: int) -> _VectorPlace:
+    def _vector_place(self, field_index: int) -> _VectorPlace:
         """Return the place of the vector in a field.
 
         Offset and length are 0 if the field is absent.
         """
-        at = self._field(field)
+        at = self._field(field_index)
         if not at:
             return _VectorPlace(0, 0)
 
         # A vector starts with its length.
-        at = self._follow(at)
+        at = self._follow_reference(at)
         return _VectorPlace(at + 4, int(struct.unpack_from("<I", self._buffer, at)[0]))
 
 
@@ -212,33 +215,33 @@ class Message(NamedTuple):
     body: memoryview
 
 
-def ipc_stream(view: memoryview) -> memoryview:
+def strip_file_header_footer(stream_or_file: memoryview) -> memoryview:
     """Return the Arrow stream of an Arrow file or stream.
 
     An Arrow file is an Arrow stream between a header and a footer. Bytes that are already a stream
     are returned unchanged.
 
-    view: bytes of an Arrow file or an Arrow stream.
+    stream_or_file: bytes of an Arrow file or an Arrow stream.
 
     Raises MalformedInput if the footer of a file is damaged.
     """
-    return view[8 : _footer(view)] if bytes(view[:6]) == _MAGIC else view
+    return stream_or_file[8 : _footer_offset(stream_or_file)] if bytes(stream_or_file[:6]) == _MAGIC else stream_or_file
 
 
-def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Message]:
+def read_checked_messages(stream: memoryview, max_unpacked_bytes: int | None = None) -> list[Message]:
     """Check the messages of an Arrow stream and return them.
 
     The first message is the schema. Dictionaries and record batches follow.
 
     Parameters
     ----------
-    view : memoryview
+    stream : memoryview
         The stream, which must end with an end-of-stream marker.
-    max_bytes : int or None
+    max_unpacked_bytes : int or None
         Limit on the number of unpacked bytes. Each value counts as at least four bytes.
-        Dictionaries count again for each record batch after the first. If `max_bytes` is not None,
-        the limits MAX_BATCHES, MAX_PARTS and MAX_SMALL_VALUES of this module apply too. None
-        means no limits, for trusted files.
+        Dictionaries count again for each record batch after the first. If `max_unpacked_bytes` is
+        not None, the limits MAX_BATCHES, MAX_COLUMNS_AND_ENTRIES and MAX_EXTRA_VALUES of this
+        module apply too. None means no limits, for trusted files.
 
     Raises
     ------
@@ -250,17 +253,17 @@ def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Messa
     LimitExceeded
         The stream exceeds a limit.
     """
-    checker = _MessageChecker(max_bytes)
+    checker = _MessageChecker(max_unpacked_bytes)
     messages: list[Message] = []
     try:
-        for message in _messages(view):
+        for message in _messages(stream):
             if (message.kind == _SCHEMA) == bool(messages) or message.kind not in (_SCHEMA, _DICTIONARY, _RECORD_BATCH):
                 raise MalformedInput("an Arrow stream is one schema, then dictionaries and batches; write it anew.")
-            checker.check_message(message)
+            checker.check_and_count_message(message)
             messages.append(message)
     except struct.error as e:
         raise MalformedInput(
-            f"{len(view)} bytes are not a whole Arrow stream: it ends before its end-of-stream marker. "
+            f"{len(stream)} bytes are not a whole Arrow stream: it ends before its end-of-stream marker. "
             "Close the writer and send everything it wrote."
         ) from e
 
@@ -269,33 +272,33 @@ def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Messa
     return messages
 
 
-def check_footer(view: memoryview, messages: list[Message]) -> tuple[int, ...]:
+def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -> tuple[int, ...]:
     """Check the footer of an Arrow file.
 
     Returns the number of rows of each record batch, in the order of the footer's list.
 
-    view: bytes of the file.
-    messages: messages of the stream in the file, from `check_messages`.
+    arrow_file: bytes of the file.
+    messages: messages of the stream in the file, from `read_checked_messages`.
 
     Raises MalformedInput if the footer is damaged, or if it does not list exactly the stream's
     record batches and dictionaries. Raises SchemaMismatch if a column in the footer's schema has
     an unsupported type.
     """
-    begin = _footer(view)
+    begin = _footer_offset(arrow_file)
     checker = _MessageChecker(None)
     # Offsets are compared 8 bytes after the start of a message, behind its marker and length.
     expected_dictionaries = [m.begin + 8 for m in messages if m.kind == _DICTIONARY]
-    rows = {m.begin + 8: m.header.number(0, "<q") for m in messages if m.kind == _RECORD_BATCH}
+    rows = {m.begin + 8: m.header.number_or_zero(0, "<q") for m in messages if m.kind == _RECORD_BATCH}
 
     # Read the footer's schema and its lists of dictionaries and record batches.
     try:
-        footer = FlatbufferTable.root(view[begin:-10])
-        checker.metadata_bytes = len(view) - 10 - begin
-        checker.count_metadata(footer, 4)
+        footer = FlatbufferTable.root(arrow_file[begin:-10])
+        checker.metadata_bytes = len(arrow_file) - 10 - begin
+        checker.count_and_detect_extension(footer, 4)
         footer_schema = footer.table(1)
         if footer_schema is not None:
-            checker.schema(footer_schema)
-        dictionaries, batches = (footer.structs(field, 3)[:, 0].tolist() for field in (2, 3))
+            checker.check_schema(footer_schema)
+        dictionaries, batches = (footer.structs_as_int64(field, 3)[:, 0].tolist() for field in (2, 3))
     except struct.error as e:
         raise MalformedInput("the footer of the Arrow file is damaged; write it anew.") from e
 
@@ -304,20 +307,20 @@ def check_footer(view: memoryview, messages: list[Message]) -> tuple[int, ...]:
     return tuple(rows[place] for place in batches)
 
 
-def _footer(view: memoryview) -> int:
+def _footer_offset(arrow_file: memoryview) -> int:
     """Return the offset of an Arrow file's footer, in bytes.
 
     Raises MalformedInput if the file is truncated or the offset is wrong.
     """
-    if len(view) < 22 or bytes(view[-6:]) != _MAGIC:
+    if len(arrow_file) < 22 or bytes(arrow_file[-6:]) != _MAGIC:
         raise MalformedInput("an Arrow file without its footer: it is truncated. Send it whole.")
-    begin = len(view) - 10 - int(struct.unpack("<i", view[-10:-6])[0])
-    if not 8 <= begin <= len(view) - 10:
+    begin = len(arrow_file) - 10 - int(struct.unpack("<i", arrow_file[-10:-6])[0])
+    if not 8 <= begin <= len(arrow_file) - 10:
         raise MalformedInput("an Arrow file whose footer length is wrong: it is damaged. Write it anew.")
     return begin
 
 
-def _messages(view: memoryview) -> Iterator[Message]:
+def _messages(stream: memoryview) -> Iterator[Message]:
     """Yield the messages of an Arrow stream.
 
     The stream ends at its end-of-stream marker. Raises struct.error or MalformedInput if the
@@ -326,27 +329,27 @@ def _messages(view: memoryview) -> Iterator[Message]:
     at = 0
     while True:
         begin = at
-        length = struct.unpack_from("<I", view, at)[0]
+        length = struct.unpack_from("<I", stream, at)[0]
         at += 4
         # Since Arrow 0.15 the continuation marker is before the length of a message.
         if length == _CONTINUATION:
-            length = struct.unpack_from("<I", view, at)[0]
+            length = struct.unpack_from("<I", stream, at)[0]
             at += 4
         if length == 0:
             break
 
-        metadata = view[at : at + length]
+        metadata = stream[at : at + length]
         at += length
         root = FlatbufferTable.root(metadata)
         header = root.table(2)
-        size = root.number(3, "<q")
-        if header is None or len(metadata) < length or not 0 <= size <= len(view) - at:
+        size = root.number_or_zero(3, "<q")
+        if header is None or len(metadata) < length or not 0 <= size <= len(stream) - at:
             raise MalformedInput("the Arrow stream is truncated: a message is longer than what is left. Send it whole.")
-        yield Message(begin, root.number(1, "<B"), header, root, length, view[at : at + size])
+        yield Message(begin, root.number_or_zero(1, "<B"), header, root, length, stream[at : at + size])
         at += size
 
-    if any(view[at:]):
-        raise MalformedInput(f"{len(view) - at} bytes follow the end of the Arrow stream; send one stream a request.")
+    if any(stream[at:]):
+        raise MalformedInput(f"{len(stream) - at} bytes follow the end of the Arrow stream; send one stream a request.")
 
 
 class _MessageChecker:
@@ -355,13 +358,13 @@ class _MessageChecker:
     The checker raises an error for an unsupported type of column. It also adds up sizes and counts
     over all messages, and compares the totals with the limits after each message.
 
-    max_bytes: limit on the number of unpacked bytes. None disables all limits.
+    max_unpacked_bytes: limit on the number of unpacked bytes. None disables all limits.
 
     The attribute `metadata_bytes` is the number of bytes of all metadata so far.
     """
 
-    def __init__(self, max_bytes: int | None) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, max_unpacked_bytes: int | None) -> None:
+        self._max_bytes = max_unpacked_bytes
         self.metadata_bytes = 0
         self._messages = 0
         self._batches = 0
@@ -373,7 +376,7 @@ class _MessageChecker:
         self._column_of_dictionary: dict[int, str] = {}
         self._dictionaries: dict[int, int] = {}
 
-    def check_message(self, message: Message) -> None:
+    def check_and_count_message(self, message: Message) -> None:
         """Check the stream's next message and update the totals.
 
         Raises MalformedInput, SchemaMismatch or LimitExceeded.
@@ -381,19 +384,21 @@ class _MessageChecker:
         header = message.header
         size = 0
         self.metadata_bytes += message.size
-        self.count_metadata(message.root, 4)
+        self.count_and_detect_extension(message.root, 4)
 
         # Compute the number of bytes that pyarrow takes to unpack the message.
         if message.kind == _SCHEMA:
-            self.schema(header)
+            self.check_schema(header)
         elif message.kind == _DICTIONARY:
-            dictionary_id, rows = header.number(0, "<q"), header.table(1)
-            if header.number(2, "<B"):
+            dictionary_id, rows = header.number_or_zero(0, "<q"), header.table(1)
+            if header.number_or_zero(2, "<B"):
                 name = self._column_of_dictionary.get(dictionary_id, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
-            self._dictionaries[dictionary_id] = size = 0 if rows is None else self._unpacked_size(rows, message.body)
+            self._dictionaries[dictionary_id] = size = (
+                0 if rows is None else self._count_unpacked_bytes(rows, message.body)
+            )
         else:
-            size = self._unpacked_size(header, message.body)
+            size = self._count_unpacked_bytes(header, message.body)
             # pyarrow joins the dictionaries again for each record batch after the first.
             # So the bytes of all dictionaries are added to the size of these record batches.
             size += sum(self._dictionaries.values()) if self._batches else 0
@@ -401,21 +406,21 @@ class _MessageChecker:
 
         # Add the message to the totals, and compare the totals with the limits.
         self._messages += 1
-        self._check_bound(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
+        self._enforce_limit(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
         self._bytes += size
-        self._check_bound(self._bytes, self._max_bytes, "bytes once unpacked; send fewer rows a request")
+        self._enforce_limit(self._bytes, self._max_bytes, "bytes once unpacked; send fewer rows a request")
         small = f"values in {self._buffer_bytes} bytes, most of them null or boolean; send fewer rows a request"
-        self._check_bound(self._values, 2 * self._buffer_bytes + MAX_SMALL_VALUES, small)
+        self._enforce_limit(self._values, 2 * self._buffer_bytes + MAX_EXTRA_VALUES, small)
 
-    def schema(self, schema: FlatbufferTable) -> None:
+    def check_schema(self, schema_table: FlatbufferTable) -> None:
         """Check the byte order, metadata and fields of a schema."""
-        if schema.number(0, "<h") != _NATIVE:
+        if schema_table.number_or_zero(0, "<h") != _NATIVE:
             raise MalformedInput("the Arrow stream is of the other byte order; write it in this machine's.")
-        self.count_metadata(schema, 2)
-        for field in schema.tables(1):
+        self.count_and_detect_extension(schema_table, 2)
+        for field in schema_table.vector_of_tables(1):
             self._field(field)
 
-    def count_metadata(self, table: FlatbufferTable, field: int) -> bool:
+    def count_and_detect_extension(self, parent_table: FlatbufferTable, field_index: int) -> bool:
         """Count the metadata entries in a field of a table.
 
         A metadata entry is a (key, value) pair of strings.
@@ -423,9 +428,9 @@ class _MessageChecker:
         Returns True if one of the entries names an Arrow extension type.
         """
         extended = False
-        for entry in table.tables(field):
+        for entry in parent_table.vector_of_tables(field_index):
             key = entry.text(0)
-            self._count_parts(1, len(key) + len(entry.text(1)))
+            self._add_parts_and_check(1, len(key) + len(entry.text(1)))
             extended |= key == b"ARROW:extension:name"
         return extended
 
@@ -439,74 +444,77 @@ class _MessageChecker:
 
         Raises SchemaMismatch if the field's type is not supported.
         """
-        self._count_parts(1, len(field.text(0)))
-        name = _utf8(field.text(0))
+        self._add_parts_and_check(1, len(field.text(0)))
+        name = _decode_column_name(field.text(0))
         nested = column is not None
         column = name if column is None else column
-        code = field.number(2, "<B")
+        code = field.number_or_zero(2, "<B")
         kind = _Type(code).name if 0 < code <= len(_Type) else "of an unknown type"
-        if self.count_metadata(field, 6):
+        if self.count_and_detect_extension(field, 6):
             kind = "of an extension type"
 
         # A supported type has at most one nested field. Two fields are read, so that a type with
         # more nested fields is noticed.
-        inner = list(islice(field.tables(5), 2))
+        inner = list(islice(field.vector_of_tables(5), 2))
         if kind not in _SUPPORTED or len(inner) != (kind in _LISTS) or (nested and inner):
-            raise unsupported_type(column, f"of lists of {kind}" if nested else kind)
+            raise unsupported_type_error(column, f"of lists of {kind}" if nested else kind)
 
-        # Note the column of a dictionary, for the error messages of `check_message`.
+        # Note the column of a dictionary, for the error messages of `check_and_count_message`.
         encoding = field.table(4)
         if encoding is not None:
-            self._column_of_dictionary[encoding.number(0, "<q")] = column
+            self._column_of_dictionary[encoding.number_or_zero(0, "<q")] = column
         for child in inner:
             self._field(child, column)
 
-    def _count_parts(self, parts: int, text_bytes: int) -> None:
+    def _add_parts_and_check(self, n_parts: int, n_text_bytes: int) -> None:
         """Add columns or metadata entries to the checked totals.
 
-        parts: number of columns or entries to add.
-        text_bytes: number of bytes of all names and values of these columns or entries.
+        n_parts: number of columns or entries to add.
+        n_text_bytes: number of bytes of all names and values of these columns or entries.
 
-        Raises LimitExceeded if there are more than MAX_PARTS. Raises MalformedInput if the
-        metadata has fewer bytes than these columns and entries need.
+        Raises LimitExceeded if there are more than MAX_COLUMNS_AND_ENTRIES. Raises MalformedInput
+        if the metadata has fewer bytes than these columns and entries need.
         """
-        self._parts += parts
-        self._check_bound(
-            self._parts, MAX_PARTS, "columns, counted in each record batch, and entries of metadata; send fewer"
+        self._parts += n_parts
+        self._enforce_limit(
+            self._parts,
+            MAX_COLUMNS_AND_ENTRIES,
+            "columns, counted in each record batch, and entries of metadata; send fewer",
         )
         # Each column or metadata entry takes at least 16 bytes and the bytes of its texts.
         # If the sum of these sizes exceeds the size of the metadata, the metadata refers to some
         # columns or entries several times.
-        self._text_bytes += 16 * parts + text_bytes
+        self._text_bytes += 16 * n_parts + n_text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
 
-    def _unpacked_size(self, rows: FlatbufferTable, body: memoryview) -> int:
+    def _count_unpacked_bytes(self, batch_metadata: FlatbufferTable, message_body: memoryview) -> int:
         """Return the unpacked size of a message's buffers, in bytes.
 
         Each value counts as at least four bytes, because nulls and booleans take less in the
         stream than in memory. The values and the bytes are also added to the totals.
 
-        rows: metadata of a record batch. The values of a dictionary are a record batch too.
-        body: the buffers of the message.
+        batch_metadata: metadata of a record batch. The values of a dictionary are a record batch
+            too.
+        message_body: the buffers of the message.
 
-        Raises MalformedInput if a buffer lies outside `body` or a size is negative.
+        Raises MalformedInput if a buffer lies outside `message_body` or a size is negative.
         """
         # nodes: number of values of each column. buffers: offset and length of each buffer.
-        nodes = rows.structs(1, 2)[:, 0].tolist()
-        buffers = rows.structs(2, 2).tolist()
-        self._count_parts(len(nodes), 0)
+        nodes = batch_metadata.structs_as_int64(1, 2)[:, 0].tolist()
+        buffers = batch_metadata.structs_as_int64(2, 2).tolist()
+        self._add_parts_and_check(len(nodes), 0)
 
         # A compressed buffer starts with its unpacked size. If the size is −1, this buffer is not
         # compressed.
-        packed = rows.table(3) is not None
+        packed = batch_metadata.table(3) is not None
         total = 0
         if min(nodes, default=0) < 0:
             raise MalformedInput("an Arrow message states a negative length; write the stream anew.")
         for offset, length in buffers:
-            if offset < 0 or length < 0 or offset + length > len(body):
+            if offset < 0 or length < 0 or offset + length > len(message_body):
                 raise MalformedInput("a buffer lies outside its Arrow message; write the stream anew.")
-            size: int = struct.unpack_from("<q", body, offset)[0] if packed and length >= 8 else length
+            size: int = struct.unpack_from("<q", message_body, offset)[0] if packed and length >= 8 else length
             if size < -1:
                 raise MalformedInput("a compressed buffer states a negative size; write the stream anew.")
             total += length if size == -1 else size
@@ -516,35 +524,35 @@ class _MessageChecker:
         self._buffer_bytes += total
         return max(total, 4 * values)
 
-    def _check_bound(self, count: int, limit: int | None, description: str) -> None:
+    def _enforce_limit(self, count: int, limit: int | None, counted_noun: str) -> None:
         """Raise LimitExceeded if a count exceeds a limit.
 
         Nothing is checked if `limit` is None, or if the checker has no `max_bytes`.
 
-        description: end of the error message, which names what was counted.
+        counted_noun: end of the error message, which names what was counted.
         """
         if self._max_bytes is not None and limit is not None and count > limit:
-            raise LimitExceeded(f"the batch holds more than {limit} {description}.", limit=limit)
+            raise LimitExceeded(f"the batch holds more than {limit} {counted_noun}.", limit=limit)
 
 
-def _utf8(text: memoryview) -> str:
+def _decode_column_name(name_bytes: memoryview) -> str:
     """Return the name of a column from its bytes.
 
     Raises MalformedInput if the bytes are not UTF-8.
     """
     try:
-        return str(text, "utf8")
+        return str(name_bytes, "utf8")
     except UnicodeDecodeError as e:
         raise MalformedInput("the name of an Arrow column is not UTF-8; write the stream anew.") from e
 
 
-def unsupported_type(column: str, kind: object) -> SchemaMismatch:
+def unsupported_type_error(column_name: str, type_description: object) -> SchemaMismatch:
     """Return the error for a column with an unsupported type.
 
-    kind: the type, in words or as Arrow prints it.
+    type_description: the type, in words or as Arrow prints it.
     """
     return SchemaMismatch(
-        f"column {column} is {kind}, which is not taken; "
+        f"column {column_name} is {type_description}, which is not taken; "
         "send numbers, strings, bools, dates, timestamps, lists of these, or dictionaries of labels.",
-        column=column,
+        column=column_name,
     )

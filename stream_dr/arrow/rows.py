@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.target_columns import TARGET_COLUMNS, first_null, is_list, offsets_of
+from stream_dr.arrow.target_columns import TARGET_COLUMNS, first_null_index, is_list, list_offsets
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.table_rows import arrow_from_raw, is_number_or_boolean_type, view_of_numbers
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 EXTRA_COLUMNS = (*TARGET_COLUMNS, "weight", "id")
 """Names of columns that a batch may have in addition to its features."""
 
-RESERVED = ("features", "indices", "values", *EXTRA_COLUMNS)
+RESERVED_NAMES = ("features", "indices", "values", *EXTRA_COLUMNS)
 """Names that no feature may have, because a layout of rows uses them for its own columns."""
 
 # The indices of a CSR matrix are int32.
@@ -57,15 +57,15 @@ class FeatureRows(NamedTuple):
     width_stated: bool
 
 
-def is_layout(names: Sequence[str]) -> bool:
+def is_dense_or_sparse(column_names: Sequence[str]) -> bool:
     """Return True for column names of dense or sparse rows.
 
     Dense rows have the column `features`. Sparse rows have the columns `indices` and `values`.
     """
-    return "features" in names or {"indices", "values"} <= set(names)
+    return "features" in column_names or {"indices", "values"} <= set(column_names)
 
 
-def check_layout(names: list[str], dense: bool, sparse: bool) -> None:
+def check_columns_fit_layout(column_names: list[str], has_features: bool, has_indices_or_values: bool) -> None:
     """Raise SchemaMismatch unless the columns fit one layout of rows.
 
     The error is raised in three cases:
@@ -77,52 +77,53 @@ def check_layout(names: list[str], dense: bool, sparse: bool) -> None:
 
     Parameters
     ----------
-    names : list of str
+    column_names : list of str
         Names of all columns of the batch.
-    dense : bool
+    has_features : bool
         True if the batch has the column `features`.
-    sparse : bool
+    has_indices_or_values : bool
         True if the batch has the column `indices` or `values`.
     """
-    if len(set(names)) < len(names):
-        repeated = next(name for i, name in enumerate(names) if name in names[:i])
+    if len(set(column_names)) < len(column_names):
+        repeated = next(name for i, name in enumerate(column_names) if name in column_names[:i])
         raise SchemaMismatch(f"column {repeated} comes twice; name each column once.", column=repeated)
 
-    if dense or sparse:
-        known = (*EXTRA_COLUMNS, *(("features",) if dense else ("indices", "values")))
-        extra = next((name for name in names if name not in known), None)
+    if has_features or has_indices_or_values:
+        known = (*EXTRA_COLUMNS, *(("features",) if has_features else ("indices", "values")))
+        extra = next((name for name in column_names if name not in known), None)
         if extra is not None:
             raise SchemaMismatch(
-                f"column {extra} has no place beside {'features' if dense else 'indices and values'}; leave it out.",
+                f"column {extra} has no place beside {'features' if has_features else 'indices and values'}; leave it out.",
                 column=extra,
             )
 
-    if sparse and not ("indices" in names and "values" in names):
-        missing = "values" if "indices" in names else "indices"
+    if has_indices_or_values and not ("indices" in column_names and "values" in column_names):
+        missing = "values" if "indices" in column_names else "indices"
         raise SchemaMismatch(f"column {missing} is missing: sparse rows need indices and values.", column=missing)
 
 
-def dense_rows(column: pa.Array) -> np.ndarray:
+def dense_array_from_column(features_column: pa.Array) -> np.ndarray:
     """Return the lists of the column `features` as an array.
 
     The array has the shape (rows, d). It is float32 or float64, and shares the column's memory if
     possible.
 
-    column: column of type fixed_size_list<float|double, d>. Each list has the d values of a row.
+    features_column: column of type fixed_size_list<float|double, d>. Each list has the d values of
+        a row.
 
     Raises SchemaMismatch for another type and InvalidRows for a null.
     """
-    kind = column.type
+    kind = features_column.type
     if not pa.types.is_fixed_size_list(kind) or kind.list_size == 0:
         raise SchemaMismatch(f"column features is {kind}; it must be fixed_size_list<double, d>.", column="features")
 
     d = kind.list_size
-    flat = column.values.slice(column.offset * d, len(column) * d)
-    refuse_null(column, "features")
+    flat = features_column.values.slice(features_column.offset * d, len(features_column) * d)
+    refuse_nulls(features_column, "features")
     if flat.null_count:
-        row, feature = divmod(first_null(flat), d)
+        row, feature = divmod(first_null_index(flat), d)
         raise InvalidRows(f"row {row}, column {feature} is null; send a number.", row=row, column=feature)
-    return _numbers(flat, "features").reshape(len(column), d)
+    return _float_array(flat, "features").reshape(len(features_column), d)
 
 
 def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features: int | None) -> "sp.csr_matrix":
@@ -144,22 +145,22 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features:
         An index is negative or repeated in a row, or is too large for `declared_width` or
         `max_features`.
     """
-    indices, indptr = _flat_list(batch.column("indices"), "indices")
-    values, value_indptr = _flat_list(batch.column("values"), "values")
-    _check_lengths(indptr, value_indptr)
+    indices, indptr = _flatten_list_column(batch.column("indices"), "indices")
+    values, value_indptr = _flatten_list_column(batch.column("values"), "values")
+    _check_equal_lengths(indptr, value_indptr)
     if not pa.types.is_integer(indices.type):
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
 
     columns = view_of_numbers(indices)
     limit = min(declared_width or MAX_WIDTH, MAX_WIDTH if max_features is None else max_features)
-    _check_indices(columns, indptr, limit)
+    _check_index_range(columns, indptr, limit)
     width = declared_width or (int(columns.max()) + 1 if len(columns) else 0)
-    return canonical_csr(_numbers(values, "values"), columns.astype(np.int32, copy=False), indptr, width)
+    return csr_refusing_repeats(_float_array(values, "values"), columns.astype(np.int32, copy=False), indptr, width)
 
 
 # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
 @np.errstate(invalid="ignore")
-def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
+def stack_numeric_columns(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
     """Copy numeric columns to an array, and return their names.
 
     Each column is a feature, except the columns of targets, weights and ids. The array has the
@@ -173,7 +174,7 @@ def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
         raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
     columns = [batch.column(name) for name in names]
     for name, column in zip(names, columns, strict=True):
-        _check_plain(name, column)
+        _check_numeric_column(name, column)
 
     # Copy each column into one column of a C-ordered array.
     single = all(pa.types.is_float32(column.type) for column in columns)
@@ -183,16 +184,16 @@ def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
     return X, names
 
 
-def are_plain_rows(batch: pa.RecordBatch) -> bool:
+def features_numeric_no_nulls(batch: pa.RecordBatch) -> bool:
     """Return True if all feature columns are numeric without nulls.
 
-    `plain_rows` can read such a record batch. Columns of bools count as numeric.
+    `stack_numeric_columns` can read such a record batch. Columns of bools count as numeric.
     """
     columns = [(batch.column(i), field) for i, field in enumerate(batch.schema) if field.name not in EXTRA_COLUMNS]
     return all(is_number_or_boolean_type(field.type) and not column.null_count for column, field in columns)
 
 
-def layout_columns(block: Block) -> dict[str, pa.Array]:
+def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
     """Return the features of a Block as named Arrow columns.
 
     Dense rows with feature names are copied. Sparse rows and dense rows without names share the
@@ -207,35 +208,37 @@ def layout_columns(block: Block) -> dict[str, pa.Array]:
 
     if block.table:
         columns = arrow_from_raw(block.X)
-        _refuse_reserved(columns)
+        _refuse_reserved_names(columns)
         return columns
 
     if block.names is None:
         flat = pa.array(np.ascontiguousarray(block.X).ravel())
         return {"features": pa.FixedSizeListArray.from_arrays(flat, block.features)}
-    _refuse_reserved(block.names)
+    _refuse_reserved_names(block.names)
     return {name: pa.array(np.ascontiguousarray(block.X[:, i])) for i, name in enumerate(block.names)}
 
 
-def _refuse_reserved(names: Iterable[str]) -> None:
-    reserved = next((name for name in names if name in RESERVED), None)
+def _refuse_reserved_names(feature_names: Iterable[str]) -> None:
+    reserved = next((name for name in feature_names if name in RESERVED_NAMES), None)
     if reserved is not None:
         raise SchemaMismatch(
             f"a feature is called {reserved}, a name the layout uses itself; rename it.", column=reserved
         )
 
 
-def refuse_null(column: pa.Array, name: str) -> None:
+def refuse_nulls(column: pa.Array, column_name: str) -> None:
     """Raise InvalidRows if a column has a null.
 
     The error names the first row with a null.
 
-    name: name of the column, for the error message.
+    column_name: name of the column, for the error message.
     """
     if column.null_count:
-        row = first_null(column)
+        row = first_null_index(column)
         raise InvalidRows(
-            f"column {name} is null in row {row}; send a value or leave the row out.", row=row, column=name
+            f"column {column_name} is null in row {row}; send a value or leave the row out.",
+            row=row,
+            column=column_name,
         )
 
 
@@ -251,94 +254,102 @@ class _FlatLists(NamedTuple):
     indptr: np.ndarray
 
 
-def _flat_list(column: pa.Array, name: str) -> _FlatLists:
+def _flatten_list_column(list_column: pa.Array, column_name: str) -> _FlatLists:
     """Return a list column's values and boundaries of lists.
 
-    name: name of the column, for error messages.
+    column_name: name of the column, for error messages.
 
     Raises SchemaMismatch for a column of another type, and InvalidRows for a null.
     """
-    if not is_list(column.type):
-        raise SchemaMismatch(f"column {name} is {column.type}; it must be a list a row.", column=name)
-    refuse_null(column, name)
+    if not is_list(list_column.type):
+        raise SchemaMismatch(
+            f"column {column_name} is {list_column.type}; it must be a list a row.", column=column_name
+        )
+    refuse_nulls(list_column, column_name)
 
     # If the column is a slice of a longer array, its first offset may be larger than 0.
-    offsets = offsets_of(column)
+    offsets = list_offsets(list_column)
     first, last = int(offsets[0]), int(offsets[-1])
-    flat = column.values
+    flat = list_column.values
     if first or last < len(flat):
         flat = flat.slice(first, last - first)
     indptr = offsets if first == 0 else offsets - first
 
     if flat.null_count:
-        row = int(np.searchsorted(indptr, first_null(flat), side="right")) - 1
-        raise InvalidRows(f"row {row} has a null in column {name}; leave the entry out.", row=row)
+        row = int(np.searchsorted(indptr, first_null_index(flat), side="right")) - 1
+        raise InvalidRows(f"row {row} has a null in column {column_name}; leave the entry out.", row=row)
     return _FlatLists(flat, indptr)
 
 
-def _check_plain(name: str, column: pa.Array) -> None:
+def _check_numeric_column(column_name: str, column: pa.Array) -> None:
     """Raise an error unless a column is numeric without nulls.
 
     Raises SchemaMismatch for another type or an index that pandas has written, and InvalidRows for
     a null.
     """
-    if name.startswith("__index_level_"):
-        raise SchemaMismatch(f"column {name} is a pandas index; convert with preserve_index=False.", column=name)
+    if column_name.startswith("__index_level_"):
+        raise SchemaMismatch(
+            f"column {column_name} is a pandas index; convert with preserve_index=False.", column=column_name
+        )
     if not is_number_or_boolean_type(column.type):
-        raise SchemaMismatch(f"column {name} is {column.type}; features are numbers.", column=name)
-    refuse_null(column, name)
+        raise SchemaMismatch(f"column {column_name} is {column.type}; features are numbers.", column=column_name)
+    refuse_nulls(column, column_name)
 
 
-def _numbers(flat: pa.Array, name: str) -> np.ndarray:
+def _float_array(numbers: pa.Array, column_name: str) -> np.ndarray:
     """Return an array of numbers as float32 or float64.
 
     Integers and float16 are cast to float64.
 
-    flat: array without nulls.
-    name: name of the column, for the error message.
+    numbers: array without nulls.
+    column_name: name of the column, for the error message.
     """
-    if pa.types.is_float32(flat.type) or pa.types.is_float64(flat.type):
-        return view_of_numbers(flat)
-    if pa.types.is_integer(flat.type) or pa.types.is_float16(flat.type):
+    if pa.types.is_float32(numbers.type) or pa.types.is_float64(numbers.type):
+        return view_of_numbers(numbers)
+    if pa.types.is_integer(numbers.type) or pa.types.is_float16(numbers.type):
         # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
         with np.errstate(invalid="ignore"):
-            return np.asarray(flat.to_numpy(zero_copy_only=False), dtype=np.float64)
-    raise SchemaMismatch(f"column {name} holds {flat.type}; it must hold float or double.", column=name)
+            return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+    raise SchemaMismatch(
+        f"column {column_name} holds {numbers.type}; it must hold float or double.", column=column_name
+    )
 
 
-def _check_lengths(indptr: np.ndarray, value_indptr: np.ndarray) -> None:
+def _check_equal_lengths(index_indptr: np.ndarray, value_indptr: np.ndarray) -> None:
     """Raise InvalidRows unless rows have as many values as indices.
 
     The error names the first row with different numbers of indices and values.
 
-    indptr: offsets (rows + 1,) of the rows in the indices of all rows.
+    index_indptr: offsets (rows + 1,) of the rows in the indices of all rows.
     value_indptr: offsets (rows + 1,) of the rows in the values of all rows.
     """
-    differing = np.flatnonzero(indptr != value_indptr)
+    differing = np.flatnonzero(index_indptr != value_indptr)
     if len(differing):
         row = int(differing[0]) - 1
         raise InvalidRows(f"row {row} has different numbers of indices and values; send one value an index.", row=row)
 
 
-def _check_indices(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:
+def _check_index_range(indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> None:
     """Raise InvalidIndex if a column index is out of range.
 
     The error names the first invalid index and its row.
 
-    columns: indices of all rows, one row after the other.
-    indptr: offsets (rows + 1,) of the rows in `columns`.
-    limit: number of columns. An index must be from 0 to limit − 1.
+    indices: indices of all rows, one row after the other.
+    indptr: offsets (rows + 1,) of the rows in `indices`.
+    n_columns: number of columns. An index must be from 0 to limit − 1.
     """
-    if columns.min(initial=0) >= 0 and columns.max(initial=0) < limit:
+    if indices.min(initial=0) >= 0 and indices.max(initial=0) < n_columns:
         return
-    at = int(np.flatnonzero((columns < 0) | (columns >= limit))[0])
+    at = int(np.flatnonzero((indices < 0) | (indices >= n_columns))[0])
     row = int(np.searchsorted(indptr, at, side="right")) - 1
     raise InvalidIndex(
-        f"row {row} has index {columns[at]}; indices run from 0 to {limit - 1}.", row=row, column=int(columns[at])
+        f"row {row} has index {indices[at]}; indices run from 0 to {n_columns - 1}.", row=row, column=int(indices[at])
     )
 
 
-def trusted_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
+def csr_without_check(
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
+) -> "sp.csr_matrix":
     """Return a CSR matrix of three arrays without checks.
 
     The caller guarantees that the indices of each row are sorted, distinct and below shape[1].
@@ -349,12 +360,12 @@ def trusted_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape
     indptr: offsets (rows + 1,) of the rows in `data` and `indices`.
     shape: number of rows and number of columns.
     """
-    matrix = _csr(data, indices, indptr.astype(np.int32, copy=False), shape)
+    matrix = _new_csr_matrix(data, indices, indptr.astype(np.int32, copy=False), shape)
     matrix.has_canonical_format = True
     return matrix
 
 
-def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> "sp.csr_matrix":
+def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> "sp.csr_matrix":
     """Return a CSR matrix (rows, width) with sorted indices.
 
     Nothing is copied if the indices of each row are sorted already. If an index is repeated within
@@ -368,19 +379,19 @@ def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, wid
         Column of each value, from 0 to width − 1.
     indptr : ndarray (rows + 1,)
         Offsets of the rows in `data` and `indices`.
-    width : int
+    n_columns : int
         Number of columns of the matrix.
     """
-    shape = (len(indptr) - 1, width)
-    matrix = _csr(data, indices, indptr.astype(np.int32, copy=False), shape)
+    shape = (len(indptr) - 1, n_columns)
+    matrix = _new_csr_matrix(data, indices, indptr.astype(np.int32, copy=False), shape)
     if matrix.has_canonical_format:
         return matrix
 
     # `sort_indices` changes the arrays in place, and the caller still owns `data` and `indices`.
-    matrix = _csr(data.copy(), indices.copy(), matrix.indptr, shape)
+    matrix = _new_csr_matrix(data.copy(), indices.copy(), matrix.indptr, shape)
     matrix.sort_indices()
     # Sorted rows have the canonical format unless an index is repeated in a row.
-    if not _csr(matrix.data, matrix.indices, matrix.indptr, shape).has_canonical_format:
+    if not _new_csr_matrix(matrix.data, matrix.indices, matrix.indptr, shape).has_canonical_format:
         # Find the first repeated index, for the error message.
         rows = np.repeat(np.arange(shape[0]), np.diff(matrix.indptr))
         at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
@@ -391,7 +402,9 @@ def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, wid
     return matrix
 
 
-def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
+def _new_csr_matrix(
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
+) -> "sp.csr_matrix":
     # scipy is imported here, so that a client that sends dense rows need not load scipy.
     from scipy.sparse import csr_matrix
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.messages import unsupported_type
+from stream_dr.arrow.messages import unsupported_type_error
 from stream_dr.errors import LimitExceeded, MalformedInput
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap.mmap | pa.Buffer
@@ -44,7 +44,7 @@ _NUMERIC = {kind.id for kind in (*_NUMBERS, pa.date32(), pa.date64(), pa.timesta
 _SCALAR = {*_NUMERIC, *_STRING_OFFSETS, _STRING_VIEW}
 
 
-def check_types(schema: pa.Schema) -> None:
+def refuse_unsupported_types(schema: pa.Schema) -> None:
     """Raise SchemaMismatch if a column has an unsupported type.
 
     The supported types are null, numbers, bools, dates, timestamps and strings, and lists or
@@ -57,20 +57,20 @@ def check_types(schema: pa.Schema) -> None:
         if kind.id == _DICTIONARY:
             kind = kind.value_type
         if kind.id not in _SCALAR:
-            raise unsupported_type(field.name, field.type)
+            raise unsupported_type_error(field.name, field.type)
 
 
-def check_batches(batches: Sequence[pa.RecordBatch], max_bytes: int | None = None) -> None:
+def refuse_invalid_batches(batches: Sequence[pa.RecordBatch], max_view_bytes: int | None = None) -> None:
     """Raise an error if the record batches are invalid.
 
     Raises MalformedInput if an array points outside its buffers or does not pass Arrow's full
-    validation. Raises LimitExceeded if all string views together are longer than `max_bytes`.
+    validation. Raises LimitExceeded if all string views together are longer than `max_view_bytes`.
 
     Parameters
     ----------
     batches : sequence of RecordBatch
-        Batches whose column types `check_types` has accepted.
-    max_bytes : int or None
+        Batches whose column types `refuse_unsupported_types` has accepted.
+    max_view_bytes : int or None
         Limit on the sum of the lengths of all string views, in bytes. None means 64 MiB for each
         batch.
     """
@@ -78,12 +78,12 @@ def check_batches(batches: Sequence[pa.RecordBatch], max_bytes: int | None = Non
         # Arrow's quick validation checks the sizes of buffers, which the next checks rely on.
         for batch in batches:
             batch.validate()
-        _check_views(batches, _MAX_VIEW_BYTES * len(batches) if max_bytes is None else max_bytes)
+        _limit_string_view_bytes(batches, _MAX_VIEW_BYTES * len(batches) if max_view_bytes is None else max_view_bytes)
 
         # Arrow's full validation accepts a wrong offset of an array without rows.
         for batch in batches:
-            for name, array in _arrays(batch):
-                _check_offsets(array, name)
+            for name, array in _non_numeric_arrays(batch):
+                _check_array_offsets(array, name)
             batch.validate(full=True)
     except (pa.ArrowException, MemoryError) as e:
         raise MalformedInput(
@@ -99,7 +99,7 @@ def first_message_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
-def _arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+def _non_numeric_arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
     """Yield the column name and array of non-numeric arrays.
 
     These are arrays of strings, lists and dictionaries. Columns of numbers, bools, dates and nulls
@@ -120,33 +120,33 @@ def _arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
                 break
 
 
-def _check_views(batches: Sequence[pa.RecordBatch], limit: int) -> None:
+def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: int) -> None:
     """Raise LimitExceeded if the string views have too many bytes.
 
     If several views refer to the same bytes, the bytes count for each view.
 
-    limit: maximum sum of the lengths of all views of all batches, in bytes.
+    max_view_bytes: maximum sum of the lengths of all views of all batches, in bytes.
     """
     total = 0
     for batch in batches:
-        for name, array in _arrays(batch):
+        for name, array in _non_numeric_arrays(batch):
             if array.type.id == _STRING_VIEW and len(array):
                 # A view consists of four int32. The first is the length of the string.
                 lengths = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]
                 total += int(np.maximum(lengths, 0).sum(dtype=np.int64))
-                if total > limit:
+                if total > max_view_bytes:
                     raise LimitExceeded(
-                        f"the strings of column {name} have more than {limit} bytes; send fewer rows a request.",
-                        limit=limit,
+                        f"the strings of column {name} have more than {max_view_bytes} bytes; send fewer rows a request.",
+                        limit=max_view_bytes,
                     )
 
 
-def _check_offsets(array: pa.Array, name: str) -> None:
+def _check_array_offsets(array: pa.Array, column_name: str) -> None:
     """Raise MalformedInput unless an array's offsets are valid.
 
     Offsets must ascend and lie within the array's values. Arrays without offsets are ignored.
 
-    name: name of the column, for the error message.
+    column_name: name of the column, for the error message.
     """
     kind = array.type.id
     buffers = array.buffers()
@@ -161,10 +161,10 @@ def _check_offsets(array: pa.Array, name: str) -> None:
     # An array has one offset more than rows.
     dtype = np.dtype(_STRING_OFFSETS.get(kind) or _LIST_OFFSETS[kind])
     if buffer is None or buffer.size < (array.offset + len(array) + 1) * dtype.itemsize:
-        raise MalformedInput(f"column {name} has fewer offsets than rows; write it anew.")
+        raise MalformedInput(f"column {column_name} has fewer offsets than rows; write it anew.")
 
     # Offsets of lists count elements, and offsets of strings count bytes.
     offsets = np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
     size = len(array.values) if kind in _LIST_OFFSETS else buffers[2].size if buffers[2] is not None else 0
     if offsets[0] < 0 or offsets[-1] > size or (offsets[1:] < offsets[:-1]).any():
-        raise MalformedInput(f"column {name} has offsets that fall, or lie outside its values; write it anew.")
+        raise MalformedInput(f"column {column_name} has offsets that fall, or lie outside its values; write it anew.")

@@ -72,7 +72,9 @@ def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
         )
 
     column = batch.column(target_names[0])
-    return {"label": _class, "labels": _multilabel, "target": _continuous}[target_names[0]](column)
+    return {"label": _targets_of_single_labels, "labels": _targets_of_label_lists, "target": _targets_of_numbers}[
+        target_names[0]
+    ](column)
 
 
 def arrow_from_targets(targets: Targets) -> TargetColumn:
@@ -92,7 +94,7 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
         return TargetColumn("target", pa.FixedSizeListArray.from_arrays(flat, k, mask=mask))
 
     # Single labels become a column of labels.
-    label_values = _label_array(targets.labels)
+    label_values = _arrow_from_labels(targets.labels)
     if targets.indptr is None:
         codes = pa.array(targets.codes, mask=targets.codes < 0)
         return TargetColumn("label", label_values.take(codes))
@@ -104,97 +106,102 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
     return TargetColumn("labels", lists)
 
 
-def is_list(kind: pa.DataType) -> bool:
+def is_list(arrow_type: pa.DataType) -> bool:
     """Return True if an Arrow type is list or large_list."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+    return bool(pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type))
 
 
-def first_null(array: pa.Array) -> int:
+def first_null_index(array_with_null: pa.Array) -> int:
     """Return the index of the first null of an array.
 
-    array: array with at least one null.
+    array_with_null: array with at least one null.
     """
     # An array of the null type takes no memory and may be very long. So no mask of it is created.
-    if pa.types.is_null(array.type):
+    if pa.types.is_null(array_with_null.type):
         return 0
-    return int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+    return int(np.flatnonzero(array_with_null.is_null().to_numpy(zero_copy_only=False))[0])
 
 
-def offsets_of(column: pa.Array) -> np.ndarray:
+def list_offsets(list_column: pa.Array) -> np.ndarray:
     """Return the offsets of a list column as an array.
 
     The array (rows + 1,) is read-only. The list of row i has the column's values from offset i up
     to offset i + 1.
     """
     # Arrow allows a column without rows to have no offset.
-    return view_of_numbers(column.offsets) if len(column) else np.zeros(1, np.int32)
+    return view_of_numbers(list_column.offsets) if len(list_column) else np.zeros(1, np.int32)
 
 
-def _class(column: pa.Array) -> Targets:
+def _targets_of_single_labels(label_column: pa.Array) -> Targets:
     """Return the Targets of a column of single labels."""
-    if is_list(column.type):
+    if is_list(label_column.type):
         raise SchemaMismatch(
-            f"column label is {column.type}; it holds one label a row. Call a column of lists labels.", column="label"
+            f"column label is {label_column.type}; it holds one label a row. Call a column of lists labels.",
+            column="label",
         )
-    labels, codes = _encode(column, "label")
-    if not column.null_count and not pa.types.is_dictionary(column.type):
+    labels, codes = _encode_labels(label_column, "label")
+    if not label_column.null_count and not pa.types.is_dictionary(label_column.type):
         return Targets("class", labels, codes)
     present = codes >= 0
     return Targets("class", labels, codes, present=None if present.all() else present)
 
 
-def _multilabel(column: pa.Array) -> Targets:
+def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
     """Return the Targets of a column with lists of labels."""
-    if not is_list(column.type):
+    if not is_list(labels_column.type):
         raise SchemaMismatch(
-            f"column labels is {column.type}; it holds a list of labels a row. Call a column of single labels label.",
+            f"column labels is {labels_column.type}; it holds a list of labels a row. Call a column of single labels label.",
             column="labels",
         )
 
-    indptr = _row_bounds(column)
+    indptr = _offsets_from_zero(labels_column)
     # flatten() skips the values of null rows.
-    flat = column.flatten()
+    flat = labels_column.flatten()
     # An array of the null type takes no memory and may be very long. So it is not encoded.
     if pa.types.is_null(flat.type) and len(flat):
-        raise _null_label(indptr, 0)
-    labels, codes = _encode(flat, "labels")
+        raise _null_label_error(indptr, 0)
+    labels, codes = _encode_labels(flat, "labels")
     if len(codes) and codes.min() < 0:
-        raise _null_label(indptr, int(codes.argmin()))
+        raise _null_label_error(indptr, int(codes.argmin()))
 
     codes, indptr = sort_distinct_codes_in_rows(codes, indptr)
-    present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
+    present = None if labels_column.null_count == 0 else labels_column.is_valid().to_numpy(zero_copy_only=False)
     return Targets("multilabel", labels, codes, indptr, present=present)
 
 
-def _null_label(indptr: np.ndarray, at: int) -> InvalidTargets:
+def _null_label_error(indptr: np.ndarray, label_index: int) -> InvalidTargets:
     """Return the error for a null in a row's labels.
 
     indptr: offsets (rows + 1,) of the rows in the labels of all rows.
-    at: index of the null in the labels of all rows.
+    label_index: index of the null in the labels of all rows.
     """
-    row = int(np.searchsorted(indptr, at, side="right")) - 1
+    row = int(np.searchsorted(indptr, label_index, side="right")) - 1
     return InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
 
 
 # numpy warns when it casts a signalling NaN. NaN is refused below.
 @np.errstate(invalid="ignore")
-def _continuous(column: pa.Array) -> Targets:
+def _targets_of_numbers(target_column: pa.Array) -> Targets:
     """Return the Targets of a column with numbers.
 
     Each row has one number, or a list of the same length.
     """
-    k = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 1
-    flat = column.values.slice(column.offset * k, len(column) * k) if k != 1 or _holds_lists(column) else column
+    k = target_column.type.list_size if pa.types.is_fixed_size_list(target_column.type) else 1
+    flat = (
+        target_column.values.slice(target_column.offset * k, len(target_column) * k)
+        if k != 1 or _is_fixed_size_list(target_column)
+        else target_column
+    )
     if k == 0 or not (pa.types.is_floating(flat.type) or pa.types.is_integer(flat.type)):
         raise SchemaMismatch(
-            f"column target is {column.type}; it must be double or fixed_size_list<double>. "
+            f"column target is {target_column.type}; it must be double or fixed_size_list<double>. "
             "Call a column of labels label or labels.",
             column="target",
         )
 
     # A row without a target has zeros, so that the next check does not refuse its null.
-    values = flat.to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(len(column), k)
-    present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
+    values = flat.to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(len(target_column), k)
+    present = None if target_column.null_count == 0 else target_column.is_valid().to_numpy(zero_copy_only=False)
     if present is not None:
         values = np.where(present[:, None], values, 0.0)
 
@@ -206,43 +213,43 @@ def _continuous(column: pa.Array) -> Targets:
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=values, present=present)
 
 
-def _holds_lists(column: pa.Array) -> bool:
+def _is_fixed_size_list(column: pa.Array) -> bool:
     return bool(pa.types.is_fixed_size_list(column.type))
 
 
-def _encode(column: pa.Array, name: str) -> _EncodedLabels:
+def _encode_labels(label_column: pa.Array, column_name: str) -> _EncodedLabels:
     """Return a column's distinct labels and one code per value.
 
-    name: name of the column, for the error message.
+    column_name: name of the column, for the error message.
 
     Raises SchemaMismatch if the values are no strings, integers or bools.
     """
-    if pa.types.is_dictionary(column.type):
-        return _encode_codes(column, name)
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.string())
-    if not _is_label(column.type):
+    if pa.types.is_dictionary(label_column.type):
+        return _reencode_dictionary(label_column, column_name)
+    if pa.types.is_null(label_column.type):
+        label_column = label_column.cast(pa.string())
+    if not _is_label_type(label_column.type):
         raise SchemaMismatch(
-            f"column {name} holds {column.type}; labels are string, integer or bool. "
+            f"column {column_name} holds {label_column.type}; labels are string, integer or bool. "
             "Call a column of numbers to regress on target.",
-            column=name,
+            column=column_name,
         )
 
     # Arrow numbers the labels in order of first appearance.
-    encoded = column.dictionary_encode()
-    indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
+    encoded = label_column.dictionary_encode()
+    indices = encoded.indices.fill_null(-1) if label_column.null_count else encoded.indices
     return _EncodedLabels(tuple(encoded.dictionary.to_pylist()), view_of_numbers(indices))
 
 
-def _encode_codes(column: pa.DictionaryArray, name: str) -> _EncodedLabels:
+def _reencode_dictionary(column: pa.DictionaryArray, column_name: str) -> _EncodedLabels:
     """Return a dictionary column's distinct labels with new codes.
 
     The new codes skip unused labels of the column's dictionary, and join repeated labels. The
     dictionary may have nulls.
 
-    name: name of the column, for the error message.
+    column_name: name of the column, for the error message.
     """
-    labels, code_of = _encode(column.dictionary, name)
+    labels, code_of = _encode_labels(column.dictionary, column_name)
     if not len(column):
         return _EncodedLabels((), np.empty(0, dtype=np.int32))
 
@@ -258,26 +265,26 @@ def _encode_codes(column: pa.DictionaryArray, name: str) -> _EncodedLabels:
     return _EncodedLabels(tuple(labels[i] for i in used.tolist()), codes)
 
 
-def _is_label(kind: pa.DataType) -> bool:
-    return bool(is_string_type(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+def _is_label_type(arrow_type: pa.DataType) -> bool:
+    return bool(is_string_type(arrow_type) or pa.types.is_integer(arrow_type) or pa.types.is_boolean(arrow_type))
 
 
-def _row_bounds(column: pa.Array) -> np.ndarray:
+def _offsets_from_zero(list_column: pa.Array) -> np.ndarray:
     """Return the offsets of a list column, starting at 0.
 
     The offsets are int64 (rows + 1,). The list of row i has the flattened column's values from
     offset i up to offset i + 1. The flattened column has no values of null rows, so the list of a
     null row is empty.
     """
-    if column.null_count == 0:
-        offsets = offsets_of(column)
+    if list_column.null_count == 0:
+        offsets = list_offsets(list_column)
         return np.asarray(offsets.astype(np.int64) - offsets[0])
-    indptr = np.zeros(len(column) + 1, dtype=np.int64)
-    np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(), out=indptr[1:])
+    indptr = np.zeros(len(list_column) + 1, dtype=np.int64)
+    np.cumsum(pc.list_value_length(list_column).fill_null(0).to_numpy(), out=indptr[1:])
     return indptr
 
 
-def _label_array(labels: tuple[Label, ...]) -> pa.Array:
+def _arrow_from_labels(labels: tuple[Label, ...]) -> pa.Array:
     """Return labels as an Arrow array.
 
     The array has strings, bools, int64 or uint64. Raises InvalidTargets if an integer label is

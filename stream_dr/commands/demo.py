@@ -38,7 +38,7 @@ def demo(
     from stream_dr import demo as steps
 
     data = steps.documents()
-    shards = steps.shards_of(dir / "shards", data)
+    shards = steps.ensure_training_shards(dir / "shards", data)
     say(
         f"{len(data.y):,} made-up documents of {data.X.shape[1]:,} words in {len(shards)} shards; "
         f"{len(data.y_held_out):,} others are asked for"
@@ -87,11 +87,11 @@ def _run_client_steps(
     """
     from stream_dr import demo as steps
 
-    answers = list(steps.post_shards(address, shards))
+    answers = list(steps.post_shard_batches(address, shards))
     new = [a for a in answers if not a["duplicate"]]  # a second run posts batches again
     say(f"posted {len(answers)} batches to {address}, {len(new)} of them new; last position {answers[-1]['position']}")
     first = data.X_held_out[:1]
-    projected = steps.ask_one(address, first)
+    projected = steps.project_row_with_lda(address, first)
     say(
         f"GET /transform: version {projected['version']}, position {projected['position']}, "
         f"solution {projected['solution']}"
@@ -100,10 +100,10 @@ def _run_client_steps(
     dense_gb = 8e-9 * len(data.y) * data.X.shape[1]
     _print_score_table(
         "The topic of a document: that of the nearest one learned",
-        steps.score_lines(address, data, replay_rates),
+        steps.score_served_models(address, data, replay_rates),
         f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB",
     )
-    digits = steps.digits_table(dir / "digits")
+    digits = steps.learn_and_score_digits(dir / "digits")
     _print_score_table(
         "A handwritten digit: that of the nearest class mean", digits, "of 359 others, of 64 numbers each"
     )
@@ -111,7 +111,7 @@ def _run_client_steps(
     print_result(f"\nEverything there is to see is in {steps.report(address, dir)}")
     if not exit_at_end:
         print_result(f"\nServing until Ctrl-C. Look at {address}/ or try:\n")
-        for line in steps.curl_lines(address, first):
+        for line in steps.example_curl_commands(address, first):
             print_result(line)
 
 

@@ -137,7 +137,7 @@ def _evaluate_in_process(
     on_point: "Callable[[Point], object] | None",
 ) -> list["Score"]:
     from stream_dr.estimators import make
-    from stream_dr.evaluation.test_then_train import Shuffled, evaluate
+    from stream_dr.evaluation.test_then_train import ShuffledSource, evaluate
     from stream_dr.running.warm_up import warm_up
 
     # If the rows are tables, each model gets a feature map, which encodes columns as numbers.
@@ -157,7 +157,7 @@ def _evaluate_in_process(
     warm_up(models.values(), say, json=False)
     total = getattr(source, "rows", 0)
     with ProgressBar("evaluate", total) as bar:
-        stream = Shuffled(source, settings.seed) if paths.shuffle else source
+        stream = ShuffledSource(source, settings.seed) if paths.shuffle else source
         return evaluate(stream, models, settings, lambda done: bar.show(done, total), test, on_point)
 
 
@@ -169,13 +169,13 @@ def _evaluate_on_workers(
     settings: "EvaluateSettings",
     on_point: "Callable[[Point], object] | None",
 ) -> list["Score"]:
-    from stream_dr.distributed.evaluate import Evaluation, evaluate_on
+    from stream_dr.distributed.evaluate import Evaluation, evaluate_on_cluster
     from stream_dr.models.entry import Spec
 
     shards = read_as.shards(paths.sources, paths.skip_damaged)
     test = read_as.shards(paths.test, paths.skip_damaged) if paths.test else None
     models = {name: Spec(key, params) for name, key, params in specs}
-    return evaluate_on(scheduler, Evaluation(shards, test, paths.shuffle), models, settings, on_point)
+    return evaluate_on_cluster(scheduler, Evaluation(shards, test, paths.shuffle), models, settings, on_point)
 
 
 def _print_scores(scores: list["Score"], as_json: bool) -> None:

@@ -158,7 +158,7 @@ def _choose_default_model(sources: list[Path], files: dict[Path, "FileSource"], 
     files: the opened files among `sources`.
     map_spec: parameters of the feature map that encodes the columns of the files.
     """
-    from stream_dr.evaluation.comparison import default_method
+    from stream_dr.evaluation.comparison import default_estimator_spec
     from stream_dr.feature_maps.column_report import suggest_map_spec
     from stream_dr.shards.dataset import open_dataset
 
@@ -167,7 +167,7 @@ def _choose_default_model(sources: list[Path], files: dict[Path, "FileSource"], 
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
     from_shards = first.table and not files
     map_spec = suggest_map_spec(first.X, map_spec) if from_shards else map_spec
-    key, params = default_method(first, map_spec)
+    key, params = default_estimator_spec(first, map_spec)
     if from_shards:
         # `store_and_learn_files` adds a feature map only if there are files, so add the feature
         # map for shards here.

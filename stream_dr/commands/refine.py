@@ -62,7 +62,7 @@ def refine_and_print(
 
     Raises the errors of `refine_model`.
     """
-    from stream_dr.distributed.distributed_refine import refine_on
+    from stream_dr.distributed.distributed_refine import refine_on_cluster
     from stream_dr.estimators.fitting.refining import not_converged_message
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up
@@ -88,7 +88,7 @@ def refine_and_print(
         if scheduler is None:
             published = refine_model(directory, model, tol, max_passes, show_pass, workers)
         else:
-            published = refine_on(scheduler, directory, model, tol, max_passes, show_pass)
+            published = refine_on_cluster(scheduler, directory, model, tol, max_passes, show_pass)
 
     if not last.get("converged", True):
         say(f"warning (not_converged): {not_converged_message(last['pass'], last['residual'], last['angle'], tol)}")

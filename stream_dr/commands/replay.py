@@ -96,9 +96,9 @@ def _learn_as_files(
 
 
 def _plan_runner(workers: int | None, scheduler: str | None) -> "PlanRunner | None":
-    from stream_dr.distributed.cluster import cluster_runner
-    from stream_dr.distributed.local import thread_runner
+    from stream_dr.distributed.cluster import dask_plan_runner
+    from stream_dr.distributed.local import thread_plan_runner
 
     if scheduler is not None:
-        return cluster_runner(scheduler)
-    return None if workers is None else thread_runner(workers)
+        return dask_plan_runner(scheduler)
+    return None if workers is None else thread_plan_runner(workers)

@@ -62,7 +62,7 @@ def replay_and_report(
         True to refine models that have an approximate solution, if this raises their score.
     """
     from stream_dr.directory.directory import Directory
-    from stream_dr.distributed.distributed_replay import replay_in_parts
+    from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
     from stream_dr.running.replay import Progress
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
@@ -81,7 +81,7 @@ def replay_and_report(
                     p.phase,
                 )
 
-            run_replay = run if plan_runner is None else partial(replay_in_parts, plan_runner)
+            run_replay = run if plan_runner is None else partial(replay_in_parallel_tasks, plan_runner)
             report = run_replay(directory, dataset, settings, show_replay)
 
         _print_replay_report(directory, report)
@@ -120,7 +120,7 @@ def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None
 
 def _print_test_scores(directory: "Directory") -> None:
     """Print each model's score on rows that the model had not learned yet."""
-    tested = directory.records.last_tested()
+    tested = directory.records.last_scores_by_model_id()
     for name, model in directory.models.items():
         scores = tested.get(model.id)
         if scores is None:

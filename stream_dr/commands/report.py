@@ -22,13 +22,13 @@ def report(
         stream-dr report D --out report.html
     """
     from stream_dr.directory.directory import Directory
-    from stream_dr.disk import check_folder
+    from stream_dr.disk import check_parent_folder_exists
     from stream_dr.errors import InvalidParameter
     from stream_dr.plotting.report import write_report
 
     if out.suffix != ".html":
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; a report is a file in .html.")
-    check_folder(out)
+    check_parent_folder_exists(out)
     with Directory(directory, writable=False) as opened, ProgressBar("report", len(opened.models), "models") as bar:
         write_report(opened, out, rows, bar.show)
     print_result(f"report written to {out}")

@@ -171,13 +171,13 @@ def check_model_specs(specs: ModelSpecs) -> None:
 
     Two models must not have the same name, and files of saved estimators must be readable.
     """
-    from stream_dr.directory.model_table import check_name
+    from stream_dr.directory.model_table import check_model_name
     from stream_dr.estimators import make
     from stream_dr.models.saved import load
 
     names = [name for name, _, _ in specs]
     for name, key, params in specs:
-        check_name(name)
+        check_model_name(name)
         if names.count(name) > 1:
             raise typer.BadParameter(
                 f"two models are called {name!r}; give each a name of its own.", param_hint="--model"
@@ -229,11 +229,11 @@ def _ridge_params(
 
     first_block: first batch of the table.
     """
-    from stream_dr.evaluation.comparison import RIDGES, kind_of_rows
+    from stream_dr.evaluation.comparison import RIDGES, ridge_key_for_rows
 
     if key != "lda" or {"gamma", "shrinkage"} & params.keys():
         return {}
-    kind = kind_of_rows(first_block, feature_map)
+    kind = ridge_key_for_rows(first_block, feature_map)
     if "words" not in kind:
         return {}
     say(f"{model_name} learns {kind}, with a ridge: --model {format_spec(model_name, key, params | RIDGES[kind])}.")

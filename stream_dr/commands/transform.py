@@ -47,7 +47,7 @@ def transform(
         stream-dr transform D new.csv --model lda --out projected.parquet
     """
     from stream_dr.directory.directory import Directory
-    from stream_dr.distributed.transform import transform_on
+    from stream_dr.distributed.transform import project_rows_on_cluster
     from stream_dr.models.schema import columns_missing
     from stream_dr.running.projected_file import check_output_path
     from stream_dr.running.query import project
@@ -59,7 +59,7 @@ def transform(
     with Directory(directory, writable=False) as opened, ProgressBar("transform", None) as bar:
         projected_by = opened.model(model)
         if scheduler is not None:
-            rows = transform_on(scheduler, opened, projected_by, read_as.shards([source]), str(out))
+            rows = project_rows_on_cluster(scheduler, opened, projected_by, read_as.shards([source]), str(out))
             print_result(f"{rows} rows written to {out}")
             return
 

@@ -43,7 +43,7 @@ from stream_dr.errors import (
     TargetKindMismatch,
     TooManyFeatures,
     WidthMismatch,
-    without_frames,
+    remove_stack_frames,
 )
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import check_can_learn_table, check_max_table_width, map_reads_tables
@@ -78,7 +78,7 @@ from stream_dr.targets.targets import (
 
 log = logging.getLogger("stream_dr.admit")
 
-ROWS_TRIED = 2
+MAX_TRIAL_ROWS = 2
 """Number of rows that `try_learning` learns.
 
 Two rows are enough, because the trial only shows whether an estimator accepts rows of this kind.
@@ -161,7 +161,7 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
         )
 
 
-def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
+def admit_saved_estimator(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
     """Return the schema, extended by what a saved estimator has learned.
 
     The kind of targets, the labels and the column names of the estimator are added.
@@ -226,13 +226,13 @@ def try_learning(estimator: Estimator, block: Block, initial_state: State | None
 
 
 def first_trial_rows(block: Block) -> Block:
-    """Return the first ROWS_TRIED rows of a block.
+    """Return the first MAX_TRIAL_ROWS rows of a block.
 
     If any row has a target, the first rows with a target are returned.
     """
     if block.y is not None and not no_row_has_target(block.y):
         block = drop_rows_without_target(block)[0]
-    return block.take(np.arange(min(ROWS_TRIED, block.rows)))
+    return block.take(np.arange(min(MAX_TRIAL_ROWS, block.rows)))
 
 
 def _check_target_kind(estimator: Estimator, target_kind: str | None) -> None:
@@ -431,7 +431,7 @@ class DraftGroup:
         The models that will learn the drafts.
     limits : Limits
         Limits past which drafts are refused.
-    removable : callable
+    check_removable : callable
         Function that raises an error if the rows of a removal cannot be unlearned.
 
     Attributes
@@ -483,7 +483,7 @@ class DraftGroup:
         try:
             self.put(draft)
         except StreamDRError as e:
-            self._outcomes.append(without_frames(e))
+            self._outcomes.append(remove_stack_frames(e))
         return not isinstance(self._outcomes[-1], StreamDRError)
 
     def answers(

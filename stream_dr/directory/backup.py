@@ -22,10 +22,17 @@ from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.references import PLACES, SOURCES
 from stream_dr.directory.verify import verify
-from stream_dr.disk import TEMPORARY, DirectoryLock, check_room, fsync_directory, is_full, storage_error
+from stream_dr.disk import (
+    TEMPORARY,
+    DirectoryLock,
+    cannot_write_error,
+    check_free_space,
+    fsync_directory,
+    is_disk_full_error,
+)
 from stream_dr.errors import DirectoryMissing, OutputExists, Overloaded
 from stream_dr.failpoints import failpoint
-from stream_dr.log.copying import LogCopy, Progress
+from stream_dr.log.copying import CopyProgress, LogCopy
 from stream_dr.models.snapshot import FAILED_FILE_NAME, START_FILE_NAME, snapshot_folder, snapshots_newest_first
 
 TRIES = 50
@@ -35,7 +42,7 @@ An attempt fails if snapshots change or rows are erased during the copying.
 """
 
 
-def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> None:
+def backup(path: Path, target: Path, progress: CopyProgress = lambda done, total: None) -> None:
     """Copy a directory as it is at one moment.
 
     Another process may write to the directory during the copying.
@@ -64,7 +71,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
     if not (path / "log").is_dir():
         raise DirectoryMissing(f"{path} holds no log; name a directory that `replay` or `serve` has made.")
     with _new_directory(target) as temporary:
-        check_room(temporary, _total_bytes(path))
+        check_free_space(temporary, _total_bytes(path))
 
         copy = LogCopy(path / "log", temporary / "log", progress)
         copy.copy_bodies()
@@ -82,7 +89,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
             with source.open("rb") as file:
                 _copy_durably(file, temporary / source.relative_to(path))
 
-        for finding in verify(temporary, shards=False):
+        for finding in verify(temporary, include_shards=False):
             if finding.error is not None:
                 raise finding.error
 
@@ -190,8 +197,8 @@ def _new_directory(target: Path) -> Iterator[Path]:
             fsync_directory(target.parent)
         except BaseException as e:
             shutil.rmtree(temporary, ignore_errors=True)
-            if is_full(e):
-                raise storage_error(target, str(e)) from e
+            if is_disk_full_error(e):
+                raise cannot_write_error(target, str(e)) from e
             raise
 
 

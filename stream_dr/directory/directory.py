@@ -27,13 +27,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stream_dr.aliases import JsonDict
-from stream_dr.directory.admit import DraftGroup, admit_saved, check_can_learn_stream
-from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, Recent
+from stream_dr.directory.admit import DraftGroup, admit_saved_estimator, check_can_learn_stream
+from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, RecentDrafts
 from stream_dr.directory.history import History
-from stream_dr.directory.model_table import ModelTable, check_name, create_tables
+from stream_dr.directory.model_table import ModelTable, check_model_name, create_model_tables
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
-from stream_dr.disk import DirectoryLock, Reserve, check_room, remove_unfinished
+from stream_dr.disk import DirectoryLock, ReservedSpace, check_free_space, remove_unfinished_files
 from stream_dr.errors import (
     DamagedFile,
     DirectoryMissing,
@@ -44,7 +44,7 @@ from stream_dr.errors import (
     StreamDRError,
     UnknownModel,
     did_you_mean,
-    without_frames,
+    remove_stack_frames,
 )
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
@@ -58,7 +58,7 @@ from stream_dr.models.snapshot import (
     all_snapshot_folders,
     newest_snapshot_position,
     remove_snapshots,
-    restore_model,
+    restore_model_from_snapshot,
     state_sha256,
     write_published,
     write_start_estimator,
@@ -160,7 +160,7 @@ class Directory(AbstractContextManager["Directory"]):
             self.path.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(self.path) if writable else None
         try:
-            with Reserve(self.path) if writable else nullcontext():
+            with ReservedSpace(self.path) if writable else nullcontext():
                 self._open_with_retries(1 if writable else READ_TRIES)
         except BaseException:
             self._release_lock()
@@ -186,7 +186,7 @@ class Directory(AbstractContextManager["Directory"]):
         """Open the log and the other files, and restore the models."""
         reached = newest_snapshot_position(self.path) if self.writable else -1
         self.log = Log(
-            self.path / "log", writable=self.writable, least_position=reached, create_more_tables=create_tables
+            self.path / "log", writable=self.writable, least_position=reached, create_more_tables=create_model_tables
         )
         self.table = ModelTable(self.path, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
@@ -198,7 +198,7 @@ class Directory(AbstractContextManager["Directory"]):
         # replaced over time.
         self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
         self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
-        self.recent = Recent()
+        self.recent = RecentDrafts()
 
         # True after a failed append. The log may then have events that `schema` does not include.
         self._append_uncertain = False
@@ -212,7 +212,7 @@ class Directory(AbstractContextManager["Directory"]):
 
         if self.writable:
             self._remove_orphan_snapshots()
-            remove_unfinished(self.path)
+            remove_unfinished_files(self.path)
 
     def _remove_orphan_snapshots(self) -> None:
         """Remove snapshots that belong to no model.
@@ -258,7 +258,7 @@ class Directory(AbstractContextManager["Directory"]):
         If a draft is refused, nothing is written and its error is raised.
         """
         with self._append_transaction():
-            check_room(self.path, 0, self.limits.min_free_bytes)
+            check_free_space(self.path, 0, self.limits.min_free_bytes)
             group = self._new_draft_group()
             for draft in drafts:
                 group.put(draft)
@@ -278,7 +278,7 @@ class Directory(AbstractContextManager["Directory"]):
 
         max_bytes: maximum number of bytes of the stored drafts.
         """
-        self.recent = Recent(max_bytes)
+        self.recent = RecentDrafts(max_bytes)
 
     def add_model(
         self,
@@ -317,7 +317,7 @@ class Directory(AbstractContextManager["Directory"]):
         TargetKindMismatch, InvalidWeights
             The model cannot learn from this stream.
         """
-        check_name(name)
+        check_model_name(name)
         spec = fill_spec_defaults(Spec(key, dict(params)))
         estimator = estimator_from_spec(spec)
         with self.retention.lock, self.append_lock:
@@ -361,7 +361,7 @@ class Directory(AbstractContextManager["Directory"]):
         LimitExceeded
             The estimator cannot learn from this stream.
         """
-        check_name(name)
+        check_model_name(name)
         if not isinstance(estimator, Estimator):
             raise InvalidParameter(f"{type(estimator).__name__} is no projection, so no model can begin with it.")
         spec = Spec(**spec_to_json(spec_of_estimator(estimator)))
@@ -379,9 +379,9 @@ class Directory(AbstractContextManager["Directory"]):
             if known is not None:
                 return self._set_policies(policy, None, self._raise_unless_same_spec(known, spec)), False
 
-            admit_saved(estimator, self.schema, self.limits)
+            admit_saved_estimator(estimator, self.schema, self.limits)
             arrays, _ = pack(estimator.state_)
-            check_room(self.path, sum(array.nbytes for array in arrays.values()), self.limits.min_free_bytes)
+            check_free_space(self.path, sum(array.nbytes for array in arrays.values()), self.limits.min_free_bytes)
             write = partial(write_start_estimator, estimator, self.path, name)
             try:
                 entry = self.table.add(name, spec, self.position + 1, policy, write_initial_state=write)
@@ -480,9 +480,9 @@ class Directory(AbstractContextManager["Directory"]):
     def _admit_and_append(self, drafts: Sequence[Draft], stop_at_refusal: bool) -> list[Receipt | StreamDRError]:
         """Do the work of `append`. The caller holds the append lock."""
         try:
-            check_room(self.path, 0, self.limits.min_free_bytes)
+            check_free_space(self.path, 0, self.limits.min_free_bytes)
         except InsufficientStorage as error:
-            return [without_frames(error)] * (1 if stop_at_refusal else len(drafts))
+            return [remove_stack_frames(error)] * (1 if stop_at_refusal else len(drafts))
 
         group = self._new_draft_group()
         for draft in drafts:
@@ -492,7 +492,7 @@ class Directory(AbstractContextManager["Directory"]):
         try:
             positions = self.log.append(group.events)
         except InsufficientStorage as error:
-            answers = group.answers([], without_frames(error))
+            answers = group.answers([], remove_stack_frames(error))
             refused = next(i for i, answer in enumerate(answers) if isinstance(answer, StreamDRError))
             return answers[: refused + 1] if stop_at_refusal else answers
 
@@ -606,7 +606,7 @@ class Directory(AbstractContextManager["Directory"]):
         """
         model = self._new_model(entry)
         try:
-            restore_model(model, entry, self.path, self.log.first, self.position, self.writable)
+            restore_model_from_snapshot(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
             # A writing process may have dropped events after this process read the snapshot. The
             # writing process stores a newer snapshot before it drops events. So try again.
@@ -620,6 +620,6 @@ class Directory(AbstractContextManager["Directory"]):
 
         entry: the model's name, id, spec and policies as the table of models has them.
         """
-        model = Model(entry, self.limits.keep_versions, self.table.set_ceiling)
+        model = Model(entry, self.limits.keep_versions, self.table.set_version_ceiling)
         model.set_log_end(self.position, self.schema.names)
         return model

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
-from stream_dr.arrow.json_rows import check_gaps
+from stream_dr.arrow.json_rows import refuse_too_many_missing
 from stream_dr.arrow.rows import MAX_WIDTH
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.log.event import Body, EventKind, quick_digest, sha256_of
@@ -209,7 +209,7 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
            [3., 1.]])
     """
     if media != "json":
-        return block_from_arrow(read_arrow(body, max_bytes=limits.max_body_bytes if limits else None))
+        return block_from_arrow(read_arrow(body, max_unpacked_bytes=limits.max_body_bytes if limits else None))
     if limits and len(body) > limits.max_json_bytes:
         raise LimitExceeded(
             f"JSON body of {len(body)} bytes; at most {limits.max_json_bytes} are taken. Send Arrow, or fewer rows.",
@@ -221,7 +221,7 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
     except orjson.JSONDecodeError as e:
         raise MalformedInput(f"body is not JSON ({e}); send {{'rows': [[…], …], 'labels': […]}}.") from e
     if limits:
-        check_gaps(obj)
+        refuse_too_many_missing(obj)
     return block_from_json(obj)
 
 
@@ -268,7 +268,7 @@ def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Bl
     return Block(X, width_stated=False)
 
 
-class Recent:
+class RecentDrafts:
     """Drafts in memory that were appended and not learned yet.
 
     Models that learn from these drafts need not read the log.

@@ -137,7 +137,7 @@ class History:
 
     log: the log.
     path: path of the directory.
-    schema: function that returns the stream's current schema.
+    current_schema: function that returns the stream's current schema.
     active_models: function that returns the models that have not failed, or whose failure is
         retried after a restart.
 
@@ -213,7 +213,7 @@ class History:
 
         Returns None if all of these rows were unlearned.
         """
-        stays = ~is_among(row_numbers, self._unlearned_row_numbers(position, unlearn_horizon + 1))
+        stays = ~mask_of_numbers(row_numbers, self._unlearned_row_numbers(position, unlearn_horizon + 1))
         if stays.all():
             return block, row_numbers
         return (block.take(np.flatnonzero(stays)), row_numbers[stays]) if stays.any() else None
@@ -249,7 +249,7 @@ class History:
                     continue
 
                 block, numbers = stored
-                chosen = ~is_among(numbers, removed_before) & is_among(numbers, removal[position])
+                chosen = ~mask_of_numbers(numbers, removed_before) & mask_of_numbers(numbers, removal[position])
                 if chosen.any():
                     yield block.take(np.flatnonzero(chosen))
 
@@ -380,9 +380,9 @@ class History:
         return removal
 
 
-def is_among(numbers: np.ndarray, rows: Sequence[int] | None) -> np.ndarray:
-    """Return a mask of the numbers that are in `rows`, as bool (numbers,).
+def mask_of_numbers(numbers: np.ndarray, chosen_numbers: Sequence[int] | None) -> np.ndarray:
+    """Return a mask of the numbers that are in `chosen_numbers`, as bool (numbers,).
 
-    rows: row numbers. None means all rows, so the mask is all True.
+    chosen_numbers: row numbers. None means all rows, so the mask is all True.
     """
-    return np.ones(len(numbers), dtype=bool) if rows is None else np.isin(numbers, rows)
+    return np.ones(len(numbers), dtype=bool) if chosen_numbers is None else np.isin(numbers, chosen_numbers)

@@ -47,13 +47,13 @@ _FIELDS = {"models": "id, name, spec, start, policy, failure, version_ceiling", 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
-def check_name(name: str) -> None:
+def check_model_name(name: str) -> None:
     """Raise InvalidParameter if a string is no valid name of a model."""
     if not _NAME.fullmatch(name):
         raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
 
 
-def create_tables(connection: sqlite3.Connection) -> None:
+def create_model_tables(connection: sqlite3.Connection) -> None:
     """Create the tables of models and of unfinished replays in a new index."""
     connection.executescript(_TABLES)
 
@@ -77,7 +77,7 @@ class ModelTable:
     def entries(self) -> list[Entry]:
         """Return all models, oldest first."""
         with self._connection() as db:
-            return [_entry_of_row(*row) for row in self._rows(db, "models", "ORDER BY id")]
+            return [_entry_of_row(*row) for row in self._select_checked_rows(db, "models", "ORDER BY id")]
 
     def add(
         self,
@@ -140,18 +140,18 @@ class ModelTable:
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET failure = ? WHERE id = ?", (json.dumps(failure._asdict()), id))
 
-    def set_ceiling(self, id: int, ceiling: int) -> None:
+    def set_version_ceiling(self, id: int, ceiling: int) -> None:
         """Store an upper bound of the version numbers that a model has used."""
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET version_ceiling = ? WHERE id = ?", (ceiling, id))
 
-    def replay_passes(self, dataset: str) -> int:
+    def unfinished_replay_passes(self, dataset: str) -> int:
         """Return the number of passes of an unfinished replay of a data set.
 
         Returns 0 if no replay of the data set is unfinished.
         """
         with self._connection() as db:
-            rows = self._rows(db, "replays", "WHERE dataset = ?", (dataset,))
+            rows = self._select_checked_rows(db, "replays", "WHERE dataset = ?", (dataset,))
         return int(rows[0][1]) if rows else 0
 
     def replaying(self) -> bool:
@@ -176,10 +176,12 @@ class ModelTable:
         """Raise DamagedFile unless SQLite's check and the digest of each row succeed."""
         with self._connection() as db:
             check_integrity(db, self.path)
-            self._rows(db, "replays")
+            self._select_checked_rows(db, "replays")
         self.entries()
 
-    def _rows(self, db: sqlite3.Connection, table: str, condition: str = "", values: tuple[Any, ...] = ()) -> list[Any]:
+    def _select_checked_rows(
+        self, db: sqlite3.Connection, table: str, condition: str = "", values: tuple[Any, ...] = ()
+    ) -> list[Any]:
         """Return rows of a table, after checking their digests.
 
         The returned rows do not include the digests.
@@ -189,7 +191,7 @@ class ModelTable:
         """
         rows = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {condition}", values).fetchall()
         for *fields, digest in rows:
-            if _digest(*fields) != digest:
+            if _crc32_of_fields(*fields) != digest:
                 raise damaged_file(self.path, f"the entry {fields[0]!r} of its table {table} is not what was written")
         return [row[:-1] for row in rows]
 
@@ -202,9 +204,9 @@ class ModelTable:
         self._check_writer()
         which = f"WHERE {column} = ?"
         with self._connection() as db, commit_or_rollback(db):
-            self._rows(db, table, which, (value,))
+            self._select_checked_rows(db, table, which, (value,))
             yield db
-            db.create_function("digest", -1, _digest, deterministic=True)
+            db.create_function("digest", -1, _crc32_of_fields, deterministic=True)
             db.execute(f"UPDATE {table} SET digest = digest({_FIELDS[table]}) {which}", (value,))
 
     @contextmanager
@@ -217,7 +219,7 @@ class ModelTable:
             yield db
 
 
-def _digest(*fields: object) -> int:
+def _crc32_of_fields(*fields: object) -> int:
     """Return the CRC-32 of a row's fields."""
     return zlib.crc32("\x1f".join(map(str, fields)).encode("utf-8", "surrogatepass"))
 

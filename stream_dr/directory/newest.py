@@ -6,13 +6,13 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from stream_dr.directory.directory import Directory
-from stream_dr.projection import Projection, columns_of
+from stream_dr.projection import Projection, rows_for_loadings
 from stream_dr.rows.block import Block
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets
 
 
-class Newest(NamedTuple):
+class NewestRows(NamedTuple):
     """Newest rows of a stream, in batches.
 
     position: position of the log's last event when the rows were read.
@@ -37,11 +37,11 @@ class Newest(NamedTuple):
         """
         scaler = StandardScaler(with_mean=False)
         for block in self.blocks:
-            for rows in columns_of(projection, block.X):
+            for rows in rows_for_loadings(projection, block.X):
                 scaler.partial_fit(rows)
         return np.sqrt(scaler.var_) if self.blocks else np.zeros(0)
 
-    def captured_shares(self, projection: Projection) -> np.ndarray:
+    def captured_variance_shares(self, projection: Projection) -> np.ndarray:
         """Return the cumulative share of the rows' variance, by component.
 
         projection: a linear projection.
@@ -71,10 +71,10 @@ class Newest(NamedTuple):
         if len(kinds) != 1:
             return None
         (kind,) = kinds
-        return _continuous_targets(self.blocks) if kind == "continuous" else _joined_label_targets(self.blocks, kind)
+        return _join_continuous_targets(self.blocks) if kind == "continuous" else _join_label_targets(self.blocks, kind)
 
 
-def newest_rows(directory: Directory, n_rows: int) -> Newest:
+def newest_rows(directory: Directory, n_rows: int) -> NewestRows:
     """Return the last rows of a stream, without unlearned rows.
 
     n_rows: number of rows to read at the end of the log. If some of these rows were unlearned,
@@ -84,7 +84,7 @@ def newest_rows(directory: Directory, n_rows: int) -> Newest:
     """
     position = directory.position
     if position < 0 or n_rows <= 0:
-        return Newest(position)
+        return NewestRows(position)
 
     first = directory.log.position_keeping_newest_rows(n_rows)
     blocks = [block for _, block in directory.history.events(first - 1, position)]
@@ -97,10 +97,10 @@ def newest_rows(directory: Directory, n_rows: int) -> Newest:
         missing -= newest[-1].rows
         if not missing:
             break
-    return Newest(position, tuple(reversed(newest)))
+    return NewestRows(position, tuple(reversed(newest)))
 
 
-def _continuous_targets(blocks: tuple[Block, ...]) -> Targets:
+def _join_continuous_targets(blocks: tuple[Block, ...]) -> Targets:
     """Return the continuous targets of all blocks, joined.
 
     A row without a target is marked as absent.
@@ -113,7 +113,7 @@ def _continuous_targets(blocks: tuple[Block, ...]) -> Targets:
     return Targets("continuous", (), np.empty(0, np.int32), values=np.vstack(values), present=np.concatenate(present))
 
 
-def _joined_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
+def _join_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
     """Return the class or multilabel targets of all blocks, joined.
 
     A label gets one code for all blocks. A row without a target is marked as absent.

@@ -35,7 +35,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.models.model import Model
 from stream_dr.models.versions import Published
 from stream_dr.solve.principal_angles import principal_angles
-from stream_dr.threads import engine_thread
+from stream_dr.threads import new_engine_thread
 
 log = logging.getLogger("stream_dr.records")
 
@@ -75,7 +75,7 @@ class Records:
     All threads and processes may add and read records.
 
     path: path of the file, which need not exist.
-    most: number of records above which every second record of the older half is removed.
+    max_records: number of records above which every second record of the older half is removed.
     """
 
     def __init__(self, path: Path, max_records: int = MOST_RECORDS) -> None:
@@ -123,7 +123,7 @@ class Records:
         rows = self._select_records("id > ? ORDER BY id DESC LIMIT ?", after_id, max_records)
         return [(id, json.loads(text)) for id, text in reversed(rows)]
 
-    def last_tested(self) -> dict[int, JsonDict]:
+    def last_scores_by_model_id(self) -> dict[int, JsonDict]:
         """Return the newest scores of each tested model, by model id."""
         records = [json.loads(text) for _, text in self._select_records("kind = 'tested' ORDER BY id")]
         return {
@@ -186,8 +186,8 @@ class Recorder:
     `stop`.
 
     directory: the directory.
-    scores: function that returns the test-then-train scores of a model, such as its accuracy. They
-        are added to the model's records.
+    scores_of_model: function that returns the test-then-train scores of a model, such as its
+        accuracy. They are added to the model's records.
 
     The attribute `woken` is a threading.Event. Any thread sets it when a model may have changed.
     """
@@ -199,7 +199,7 @@ class Recorder:
         self._scores = scores_of_model
         self.woken = threading.Event()
         self._stopping = threading.Event()
-        self._thread = engine_thread("records", self._run)
+        self._thread = new_engine_thread("records", self._run)
         self._rows_before = {m.id: m.rows for m in directory.models.values()}
         self._published: dict[int, Published | None] = {m.id: m.published for m in directory.models.values()}
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
@@ -244,19 +244,19 @@ class Recorder:
             self._stopping.wait(max(0.0, started + PROGRESS_EVERY - time.monotonic()))
             now = time.monotonic()
             try:
-                active = self._write_progress(now - started)
+                active = self._record_everything_new(now - started)
             except Exception:
                 log.exception("what models did was not recorded")
             started = now
 
-    def _write_progress(self, seconds: float) -> bool:
+    def _record_everything_new(self, seconds: float) -> bool:
         """Record what has changed in the last `seconds` seconds.
 
         Returns True if any model has learned rows.
         """
         models = list(self._directory.models.values())
         for model in models:
-            self._record_changes(model)
+            self._record_publish_or_failure(model)
 
         learned = {m.id: max(0, m.rows - self._rows_before.get(m.id, 0)) for m in models}
         self._rows_before = {m.id: m.rows for m in models}
@@ -266,10 +266,10 @@ class Recorder:
             self._last_progress = progress
 
         if self._stopping.is_set() or time.monotonic() >= self._scored_at + TESTED_EVERY:
-            self._record_scores(models)
+            self._record_changed_scores(models)
         return any(learned.values())
 
-    def _record_scores(self, models: list[Model]) -> None:
+    def _record_changed_scores(self, models: list[Model]) -> None:
         """Record the test-then-train scores of the models whose scores have changed."""
         for model in models:
             scores = self._scores(model)
@@ -299,7 +299,7 @@ class Recorder:
         scores = {name: value for name, value in self._scores(model).items() if name not in _LONG}
         return progress | {"version": model.published_version, **scores}
 
-    def _record_changes(self, model: Model) -> None:
+    def _record_publish_or_failure(self, model: Model) -> None:
         """Add records if a model has published or failed since the last call."""
         now, before = model.published, self._published.get(model.id)
         if now is not None and now is not before:

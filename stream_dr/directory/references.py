@@ -1,9 +1,9 @@
 """References: events that refer to a batch of a shard and do not hold its rows.
 
 A reference event is identified by the shard's sha256, the index of the batch, and the number of
-the pass over the data set. `Batches` finds the batches of a data set that the log does not have
-yet, and returns drafts of these batches, in groups that are committed one by one. So a replay that
-was killed can be repeated, and continues with the first missing batch. While a shard is read,
+the pass over the data set. `MissingBatches` finds the batches of a data set that the log does not
+have yet, and returns drafts of these batches, in groups that are committed one by one. So a replay
+that was killed can be repeated, and continues with the first missing batch. While a shard is read,
 another thread checks the bytes of the next shard and looks up its batches.
 
 An event is never changed if its shard is moved. The file places.json has the new URI of each
@@ -28,7 +28,7 @@ from stream_dr.disk import write_atomically
 from stream_dr.errors import DamagedFile, DamagedShard, SourceMissing, StreamDRError
 from stream_dr.log.log import Log
 from stream_dr.shards.dataset import Dataset, Shard, open_shard
-from stream_dr.threads import thread_pool
+from stream_dr.threads import new_thread_pool
 
 PLACES = "places.json"
 """Name of the file with the new URIs of moved shards."""
@@ -56,20 +56,20 @@ def references(shard: Shard, pass_number: int) -> Iterator[Reference]:
     """Yield a Reference for each batch of a shard that has rows."""
     for batch, rows in enumerate(shard.batch_rows):
         if rows:
-            yield Reference(uri_of(shard), shard.sha256, batch, pass_number, rows)
+            yield Reference(shard_file_uri(shard), shard.sha256, batch, pass_number, rows)
 
 
-def uri_of(shard: Shard) -> str:
+def shard_file_uri(shard: Shard) -> str:
     """Return the URI of a shard's file."""
     return shard.path.absolute().as_uri()
 
 
-class Batches:
+class MissingBatches:
     """Batches of a data set that the log does not have yet.
 
-    passes: number of passes over the data set.
-    shuffle: seed of a random order of the shards, which differs in each pass. None for the order
-        of the data set.
+    n_passes: number of passes over the data set.
+    shuffle_seed: seed of a random order of the shards, which differs in each pass. None for the
+        order of the data set.
     skip_damaged: True to skip damaged shards. False to raise an error.
 
     The attribute `shards` is the number of shards read so far, over all passes. The attribute
@@ -78,11 +78,11 @@ class Batches:
     The methods must be called by one thread. Other threads may read the attributes.
     """
 
-    def __init__(self, log: Log, dataset: Dataset, passes: int, shuffle: int | None, skip_damaged: bool) -> None:
+    def __init__(self, log: Log, dataset: Dataset, n_passes: int, shuffle_seed: int | None, skip_damaged: bool) -> None:
         self._log = log
         self._dataset = dataset
-        self._passes = passes
-        self._shuffle = shuffle
+        self._passes = n_passes
+        self._shuffle = shuffle_seed
         self._skip_damaged = skip_damaged
         self._nothing_logged = log.last < 0
         self.shards = 0
@@ -118,7 +118,7 @@ class Batches:
 
         The batches come in order. Rows are not read. Raises DamagedShard or SourceMissing.
         """
-        for pass_number, shard in self._shards():
+        for pass_number, shard in self._shards_of_all_passes():
             yield from ((shard, reference) for reference in self._missing_batches(pass_number, shard))
             self.shards += 1
 
@@ -128,26 +128,26 @@ class Batches:
         Another thread checks the next shard while the current one is read.
         """
         # Start the look-up of the next shard before the drafts of the current shard are read.
-        order = self._shards()
-        with thread_pool("look-ahead", 1) as thread:
+        order = self._shards_of_all_passes()
+        with new_thread_pool("look-ahead", 1) as thread:
             lookups = (
                 (shard, thread.submit(self._missing_batches, pass_number, shard)) for pass_number, shard in order
             )
             following = next(lookups, None)
             while following is not None:
                 current, following = following, next(lookups, None)
-                yield from self._drafts_of(*current)
+                yield from self._drafts_of_shard(*current)
                 self.shards += 1
 
-    def _drafts_of(self, shard: Shard, missing: "Future[list[Reference]]") -> Iterator[Draft]:
+    def _drafts_of_shard(self, shard: Shard, missing_references: "Future[list[Reference]]") -> Iterator[Draft]:
         """Yield the drafts of a shard's missing batches.
 
-        missing: future of the References of these batches.
+        missing_references: future of the References of these batches.
 
         A damaged shard is skipped if `skip_damaged` is True, else DamagedShard is raised.
         """
         try:
-            for reference in missing.result():
+            for reference in missing_references.result():
                 yield reference_draft(reference, shard.read(reference.batch))
         except DamagedShard as e:
             if not self._skip_damaged:
@@ -167,7 +167,7 @@ class Batches:
             shard.check()
         return missing
 
-    def _shards(self) -> Iterator[tuple[int, Shard]]:
+    def _shards_of_all_passes(self) -> Iterator[tuple[int, Shard]]:
         """Return an iterator over the pairs (pass number, shard) of all passes."""
         return (
             (pass_number, shard)
@@ -199,16 +199,16 @@ def find_shard(path: Path, uri: str, sha256: str) -> Shard:
     Raises SourceMissing or DamagedShard if no place has a shard with this sha256.
     """
     try:
-        return _open_checked(uri, sha256)
+        return _open_verified_shard(uri, sha256)
     except (SourceMissing, DamagedShard):
         own = path.absolute().joinpath(SOURCES, *Path(unquote(urlparse(uri).path)).parts[-2:])
         for place in (_moved_shard_uris(path / PLACES).get(sha256, uri), own.as_uri()):
             if place != uri and (place != own.as_uri() or own.exists()):
-                return _open_checked(place, sha256)
+                return _open_verified_shard(place, sha256)
         raise
 
 
-def remember_places(path: Path, log: Log, dataset: Dataset) -> None:
+def store_current_shard_uris(path: Path, log: Log, dataset: Dataset) -> None:
     """Store the current URIs of a data set's shards in places.json.
 
     path: path of the directory.
@@ -226,14 +226,14 @@ def remember_places(path: Path, log: Log, dataset: Dataset) -> None:
         # A damaged places.json is replaced.
         known = {}
 
-    places = known | {shard.sha256: uri_of(shard) for shard in dataset.shards}
+    places = known | {shard.sha256: shard_file_uri(shard) for shard in dataset.shards}
     if places != known:
         table = {"stream_dr": "places", "format": PLACES_FORMAT, "shards": places}
         text = json.dumps(table, sort_keys=True, indent=1)
         write_atomically(places_file, lambda file: file.write(text.encode()), "places")
 
 
-def _open_checked(uri: str, sha256: str) -> Shard:
+def _open_verified_shard(uri: str, sha256: str) -> Shard:
     """Open the shard at a URI and check its bytes against `sha256`.
 
     Raises SourceMissing or DamagedShard.

@@ -28,7 +28,7 @@ import numpy as np
 
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.directory.draft import parse_removal
-from stream_dr.directory.history import GONE, History, erased_row_numbers, is_among
+from stream_dr.directory.history import GONE, History, erased_row_numbers, mask_of_numbers
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import oldest_snapshot_position
@@ -43,7 +43,7 @@ class Retention:
     history: reader of the directory's past events.
     active_models: function that returns the models that have not failed, or whose failure is
         retried after a restart.
-    appending: lock that a thread holds while it appends to the log.
+    append_lock: lock that a thread holds while it appends to the log.
 
     A thread holds the attribute `lock` while it removes past events, and while it adds a model
     that needs past events. So no event is removed that a new model needs. This lock must be taken
@@ -159,7 +159,7 @@ class Retention:
 
         # Find the rows that stay. Rows that were erased earlier are listed in the payload.
         block, numbers = stored
-        stays = ~is_among(numbers, row_numbers)
+        stays = ~mask_of_numbers(numbers, row_numbers)
         if stays.all():
             return False
 

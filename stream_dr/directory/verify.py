@@ -33,22 +33,22 @@ class Finding(NamedTuple):
     error: StreamDRError | None = None
 
 
-def verify(path: Path, shards: bool = True) -> Iterator[Finding]:
+def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
     """Check a directory and yield a Finding for each part.
 
     The parts are the log, each shard, the table of models and each snapshot. An error in one part
     does not stop the check of the other parts.
 
     path: path of the directory.
-    shards: True to also check the shards to which the log refers.
+    include_shards: True to also check the shards to which the log refers.
 
     Raises DirectoryMissing.
     """
     try:
         with Log(path / "log", writable=False) as log:
             yield _run_check(f"log of {log.last + 1} events", log.verify)
-            if shards:
-                yield from _check_shards(path, log)
+            if include_shards:
+                yield from _check_referenced_shards(path, log)
     except DirectoryMissing:
         raise
     except StreamDRError as e:
@@ -70,31 +70,31 @@ def verify_shards(path: Path) -> Iterator[Finding]:
     Yields a Finding for each shard.
     """
     with Log(path / "log", writable=False) as log:
-        yield from _check_shards(path, log)
+        yield from _check_referenced_shards(path, log)
 
 
-def _check_shards(path: Path, log: Log) -> Iterator[Finding]:
+def _check_referenced_shards(path: Path, log: Log) -> Iterator[Finding]:
     """Yield a Finding for each shard to which the log refers."""
-    for uri, sha256 in _shards_in(log):
-        yield _run_check(f"shard {uri}", partial(_check_shard, path, uri, sha256))
+    for uri, sha256 in _referenced_shards(log):
+        yield _run_check(f"shard {uri}", partial(_read_whole_shard, path, uri, sha256))
 
 
-def _run_check(what: str, check: Callable[[], object]) -> Finding:
+def _run_check(checked_item: str, check: Callable[[], object]) -> Finding:
     """Run a check and return the result as a Finding.
 
-    what: the file or files that are checked, in words.
+    checked_item: the file or files that are checked, in words.
     check: function that raises an error if the file is damaged.
     """
     try:
         check()
     except StreamDRError as e:
-        return Finding(what, e)
+        return Finding(checked_item, e)
     except OSError as e:
-        return Finding(what, DamagedFile(f"{what}: {e}"))
-    return Finding(what)
+        return Finding(checked_item, DamagedFile(f"{checked_item}: {e}"))
+    return Finding(checked_item)
 
 
-def _check_shard(path: Path, uri: str, sha256: str) -> None:
+def _read_whole_shard(path: Path, uri: str, sha256: str) -> None:
     """Read all bytes of a shard and decode each batch.
 
     Raises an error if the shard is missing or damaged.
@@ -108,7 +108,7 @@ def _check_shard(path: Path, uri: str, sha256: str) -> None:
         shard.read(batch)
 
 
-def _shards_in(log: Log) -> list[tuple[str, str]]:
+def _referenced_shards(log: Log) -> list[tuple[str, str]]:
     """Return (uri, sha256) of each shard to which an event refers.
 
     The shards are in the order of the events.

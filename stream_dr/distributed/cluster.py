@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from stream_dr import __version__
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn, merge
+from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn_task, merge
 from stream_dr.distributed.task_plan import Node, Task, TaskPlan
 from stream_dr.errors import ClusterError, SourceMissing, StreamDRError
 from stream_dr.models.entry import Spec
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 # In a merge, a worker has two states of a model and their merged state in memory.
-STATES_HELD = 3
+STATES_IN_MEMORY = 3
 """Number of states of each model that a worker must have memory for."""
 
 CONNECT_SECONDS = 10
@@ -56,27 +56,27 @@ fields: fields of the batch's Reference. None if the task has ended.
 """
 
 
-def cluster_runner(address: str) -> PlanRunner:
+def dask_plan_runner(scheduler_address: str) -> PlanRunner:
     """Return a function to run task plans on Dask.
 
     The returned function raises ClusterError if the cluster cannot be used.
 
-    address: address of the Dask scheduler, tcp://host:port.
+    scheduler_address: address of the Dask scheduler, tcp://host:port.
     """
 
     def run_on_cluster(plan: TaskPlan, on_batch: BatchCallback) -> Sequence[PartialResult]:
-        with connect(address) as client:
-            check_workers(client, STATES_HELD * _state_bytes(plan))
-            return _ClusterRun(client, plan, on_batch).result()
+        with connect_to_scheduler(scheduler_address) as client:
+            check_workers(client, STATES_IN_MEMORY * _total_state_bytes(plan))
+            return _ClusterRun(client, plan, on_batch).run_and_gather()
 
     return run_on_cluster
 
 
 @contextmanager
-def connect(address: str) -> Iterator["Client"]:
+def connect_to_scheduler(scheduler_address: str) -> Iterator["Client"]:
     """Connect to a Dask scheduler during a with-block.
 
-    address: address of the scheduler, tcp://host:port.
+    scheduler_address: address of the scheduler, tcp://host:port.
 
     Raises ClusterError if no scheduler answers, or if the scheduler is lost in the with-block.
     """
@@ -86,10 +86,10 @@ def connect(address: str) -> Iterator["Client"]:
         raise ClusterError("Dask is not installed; install stream-dr[distributed].") from e
 
     try:
-        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        client = Client(scheduler_address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as e:
         raise ClusterError(
-            f"no Dask scheduler answers at {address} ({type(e).__name__}). "
+            f"no Dask scheduler answers at {scheduler_address} ({type(e).__name__}). "
             "Start one with `dask scheduler`, or give its address."
         ) from e
 
@@ -105,7 +105,7 @@ def connect(address: str) -> Iterator["Client"]:
             raise
 
 
-def versions() -> dict[str, str]:
+def software_versions() -> dict[str, str]:
     """Return this process's versions of stream_dr, numpy and Python.
 
     The last bits of a model's state may differ between processes with different versions.
@@ -113,48 +113,50 @@ def versions() -> dict[str, str]:
     return {"stream_dr": __version__, "numpy": np.__version__, "Python": platform.python_version()}
 
 
-def check_workers(client: "Client", needed: int = 0) -> None:
+def check_workers(client: "Client", min_memory_bytes: int = 0) -> None:
     """Raise ClusterError if the workers cannot be used.
 
     There must be at least one worker. All workers must have this process's software versions and
     enough memory.
 
-    needed: number of bytes of memory that each worker must have.
+    min_memory_bytes: number of bytes of memory that each worker must have.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     if not workers:
         raise ClusterError("the cluster has no workers; start some with `dask worker`.")
 
-    here = versions()
-    for address, there in client.run(versions, on_error="return").items():
+    here = software_versions()
+    for address, there in client.run(software_versions, on_error="return").items():
         # For a worker that was just lost, Dask returns an exception in place of the versions.
         if not isinstance(there, dict):
             continue
-        _check_versions(address, there, here)
+        _refuse_other_versions(address, there, here)
 
     for address, info in workers.items():
         limit = info["memory_limit"]
-        if limit and limit < needed:
+        if limit and limit < min_memory_bytes:
             raise ClusterError(
-                f"worker {address} may take {limit} bytes of memory; these models need {needed} (three states). "
+                f"worker {address} may take {limit} bytes of memory; these models need {min_memory_bytes} (three states). "
                 "Give it more, or make the models with fewer targets or features."
             )
 
 
-def _check_versions(address: str, there: dict[str, str], here: dict[str, str]) -> None:
+def _refuse_other_versions(
+    worker_address: str, worker_versions: dict[str, str], client_versions: dict[str, str]
+) -> None:
     """Raise ClusterError if worker and client versions differ.
 
-    address: address of the worker.
-    there: versions on the worker.
-    here: versions in the client process.
+    worker_address: address of the worker.
+    worker_versions: versions on the worker.
+    client_versions: versions in the client process.
     """
-    other = [f"{name} {version}" for name, version in there.items() if version != here[name]]
+    other = [f"{name} {version}" for name, version in worker_versions.items() if version != client_versions[name]]
     if other:
-        mine = ", ".join(f"{name} {here[name]}" for name in here)
-        raise ClusterError(f"worker {address} has {', '.join(other)}; the client has {mine}. Install the same.")
+        mine = ", ".join(f"{name} {client_versions[name]}" for name in client_versions)
+        raise ClusterError(f"worker {worker_address} has {', '.join(other)}; the client has {mine}. Install the same.")
 
 
-def _state_bytes(plan: TaskPlan) -> int:
+def _total_state_bytes(plan: TaskPlan) -> int:
     """Return the number of bytes of all models' states.
 
     Each model of the plan counts with one state.
@@ -179,24 +181,24 @@ def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:
         ) from e
 
 
-def submit(client: "Client", act: Callable[..., Any], *arguments: Any, key: str | None = None) -> "Future":
+def submit(client: "Client", function: Callable[..., Any], *arguments: Any, key: str | None = None) -> "Future":
     """Start a function call on a worker.
 
     Returns a Dask future of the function's result. The future raises ClusterError if the worker's
     software versions differ from this process's.
 
-    act: function to call.
+    function: function to call.
     arguments: arguments of the function. Dask replaces a future by the future's result.
     key: Dask key of the future. None means a new key.
     """
-    return client.submit(_on_worker, versions(), act, *arguments, key=key, pure=False)
+    return client.submit(_check_and_call_on_worker, software_versions(), function, *arguments, key=key, pure=False)
 
 
-def _on_worker(client_versions: dict[str, str], act: Callable[..., Any], *arguments: Any) -> Any:
+def _check_and_call_on_worker(client_versions: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in this worker process.
 
     client_versions: software versions of the client process.
-    act: function to call.
+    function: function to call.
     arguments: arguments of the function.
 
     Raises ClusterError if the worker's versions differ from `client_versions`. If the function
@@ -206,11 +208,11 @@ def _on_worker(client_versions: dict[str, str], act: Callable[..., Any], *argume
 
     # `check_workers` did not see workers that joined the cluster after the start of the run.
     address = get_worker().address
-    _check_versions(address, versions(), client_versions)
+    _refuse_other_versions(address, software_versions(), client_versions)
     # With more threads, BLAS would sum in another order and give other bits.
     threadpool_limits(1)
     try:
-        return act(*arguments)
+        return function(*arguments)
     except SourceMissing as e:
         raise SourceMissing(f"worker {address}: {e} Every worker must see it under that path.") from e
 
@@ -243,7 +245,7 @@ class _ClusterRun:
         # The last batch of each running task, by (address of the worker, key of the task).
         self._last_batch: dict[tuple[str, str], Reference] = {}
 
-    def result(self) -> Sequence[PartialResult]:
+    def run_and_gather(self) -> Sequence[PartialResult]:
         """Run all tasks of the plan and return their results.
 
         The results are, in this order:
@@ -255,11 +257,11 @@ class _ClusterRun:
         """
         from distributed import KilledWorker
 
-        self._client.subscribe_topic(self._context.topic, self._on_report)
+        self._client.subscribe_topic(self._context.topic, self._handle_worker_report)
         futures: list[Future] = []
         try:
             if self._plan.specs:
-                futures.append(self._submit_node(self._plan.root))
+                futures.append(self._submit_subtree(self._plan.root))
             futures += [self._submit_recurrence(number) for number in range(len(self._plan.recurrences))]
             return list(self._client.gather(futures))
         except KilledWorker as e:
@@ -270,7 +272,7 @@ class _ClusterRun:
                 future.cancel()
             self._client.unsubscribe_topic(self._context.topic)
 
-    def _submit_node(self, node: Node) -> "Future":
+    def _submit_subtree(self, node: Node) -> "Future":
         """Submit a node of the merge tree and its descendants.
 
         Returns a Dask future of the node's result. A node of level 0 learns the batches of a task.
@@ -280,33 +282,37 @@ class _ClusterRun:
         level, number = node
         key = f"{self._context.topic}-{level}-{number}"
         if level == 0:
-            return submit(self._client, _learn, plan.tasks[number], plan.specs, self._context, [], True, key=key)
+            return submit(
+                self._client, _learn_and_report, plan.tasks[number], plan.specs, self._context, [], True, key=key
+            )
 
         first_child = Node(level - 1, 2 * number)
-        older = self._submit_node(first_child)
-        if plan.has_no_neighbour(first_child):
+        older = self._submit_subtree(first_child)
+        if plan.is_only_child(first_child):
             return older
-        newer = self._submit_node(Node(level - 1, 2 * number + 1))
+        newer = self._submit_subtree(Node(level - 1, 2 * number + 1))
         return submit(self._client, merge, older, newer, key=key)
 
-    def _submit_recurrence(self, number: int) -> "Future":
+    def _submit_recurrence(self, recurrence_index: int) -> "Future":
         """Submit the task that learns all batches with one recurrence.
 
         A recurrence is a model whose states cannot be merged. Returns a Dask future of the task's
         result.
 
-        number: index of the recurrence in the plan's `recurrences`.
+        recurrence_index: index of the recurrence in the plan's `recurrences`.
         """
         plan = self._plan
-        spec, state = plan.recurrences[number]
+        spec, state = plan.recurrences[recurrence_index]
         states = [] if state is None else [self._client.scatter(state)]
         # The rows of each batch count once as progress. If the plan has models whose states can be
         # merged, their tasks count all batches. If not, the first recurrence counts all batches.
-        counts_as_progress = not plan.specs and number == 0
-        key = f"{self._context.topic}-recurrence-{number}"
-        return submit(self._client, _learn, plan.whole, (spec,), self._context, states, counts_as_progress, key=key)
+        counts_as_progress = not plan.specs and recurrence_index == 0
+        key = f"{self._context.topic}-recurrence-{recurrence_index}"
+        return submit(
+            self._client, _learn_and_report, plan.whole, (spec,), self._context, states, counts_as_progress, key=key
+        )
 
-    def _on_report(self, event: _ReportEvent) -> None:
+    def _handle_worker_report(self, event: _ReportEvent) -> None:
         """Handle a worker's report.
 
         The report says that a batch is started or that a task has ended.
@@ -335,17 +341,17 @@ class _ClusterRun:
         )
 
 
-def _learn(
-    task: Task, specs: Sequence[Spec], context: _RunContext, states: Sequence[State], counts: bool
+def _learn_and_report(
+    task: Task, specs: Sequence[Spec], context: _RunContext, initial_states: Sequence[State], counts_as_progress: bool
 ) -> PartialResult:
     """Learn the batches of a task and report each batch.
 
     This function runs on a worker. The reports go to the client.
 
     specs: models that learn the batches.
-    states: state of each model to continue from. Empty to start without learned rows.
-    counts: True if the client shall add the rows of these batches to its progress. False if
-        another task already counts the rows of these batches.
+    initial_states: state of each model to continue from. Empty to start without learned rows.
+    counts_as_progress: True if the client shall add the rows of these batches to its progress.
+        False if another task already counts the rows of these batches.
     """
     from distributed import get_worker
 
@@ -354,9 +360,9 @@ def _learn(
 
     def report_batch_or_end(reference: Reference | None) -> None:
         fields = None if reference is None else tuple(reference)
-        worker.log_event(context.topic, (worker.address, key, counts, fields))
+        worker.log_event(context.topic, (worker.address, key, counts_as_progress, fields))
 
     try:
-        return learn(task, specs, context.schema, context.limits, states, report_batch_or_end)
+        return learn_task(task, specs, context.schema, context.limits, initial_states, report_batch_or_end)
     finally:
         report_batch_or_end(None)

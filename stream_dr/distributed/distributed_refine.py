@@ -21,9 +21,9 @@ import numpy as np
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
-from stream_dr.directory.references import find_shard, uri_of
-from stream_dr.distributed.cluster import STATES_HELD, check_workers, connect, gather_results, submit
-from stream_dr.distributed.task_plan import Task, tasks_of
+from stream_dr.directory.references import find_shard, shard_file_uri
+from stream_dr.distributed.cluster import STATES_IN_MEMORY, check_workers, connect_to_scheduler, gather_results, submit
+from stream_dr.distributed.task_plan import Task, divide_into_tasks
 from stream_dr.errors import CannotMerge, CannotRefine
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.replayed import RowReplay, Sums, strip_feature_map
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-def refine_on(
-    address: str,
+def refine_on_cluster(
+    scheduler_address: str,
     directory: Directory,
     model: Model,
     tol: float,
@@ -54,7 +54,7 @@ def refine_on(
 
     Returns the published version of the model.
 
-    address: address of the Dask scheduler, tcp://host:port.
+    scheduler_address: address of the Dask scheduler, tcp://host:port.
     tol, max_passes, on_progress: as in `refine_model`.
 
     In addition to the errors of `refine_model`, these errors are raised:
@@ -64,8 +64,8 @@ def refine_on(
       a row's part of the sums depends on earlier rows. So tasks cannot sum at the same time.
     - ClusterError if the cluster cannot be used.
     """
-    check_splits(model.estimator)
-    with connect(address) as client:
+    check_can_split_refine(model.estimator)
+    with connect_to_scheduler(scheduler_address) as client:
         check_workers(client)
 
         def new_cluster_sums(frozen: FrozenState) -> _ClusterSums:
@@ -74,7 +74,7 @@ def refine_on(
         return refine_model(directory, model, tol, max_passes, on_progress, make_compute_sums=new_cluster_sums)
 
 
-def check_splits(estimator: Estimator) -> None:
+def check_can_split_refine(estimator: Estimator) -> None:
     """Raise an error if workers cannot share a refine.
 
     Raises CannotMerge if the estimator's states cannot be merged. Raises CannotRefine if the
@@ -126,25 +126,29 @@ class _ClusterSums:
         # shards.
         references = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
         logged = frozenset(position for position, reference in references if reference is None)
-        self._logged = _LoggedRows(directory, model.estimator, logged, frozen)
+        self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
 
         # Divide the batches in shards into tasks for the workers.
-        sized = [_locate(directory, reference) for _, reference in references if reference is not None]
+        sized = [_locate_and_size(directory, reference) for _, reference in references if reference is not None]
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
-        check_workers(client, STATES_HELD * state_bytes)
-        self._tasks = tasks_of([r for r, _ in sized], [size for _, size in sized], state_bytes)
+        check_workers(client, STATES_IN_MEMORY * state_bytes)
+        self._tasks = divide_into_tasks([r for r, _ in sized], [size for _, size in sized], state_bytes)
         self._sent_context = client.scatter(self._context, broadcast=True)
 
-    def __call__(self, columns: np.ndarray, check: bool, on_rows: Callable[[int], None] | None) -> Sums:
+    def __call__(
+        self, columns_to_multiply: np.ndarray, is_first_pass: bool, on_rows: Callable[[int], None] | None
+    ) -> Sums:
         """Return the sums of a pass over the model's rows.
 
-        columns: (features, r), columns to multiply the scatter matrix by.
-        check: True for the first pass, in which a new accumulator learns the rows again.
+        columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
+        is_first_pass: True for the first pass, in which a new accumulator learns the rows again.
         on_rows: function that is called with the number of rows after the pass, or None.
         """
         client = self._client
-        sent_columns = client.scatter(columns, broadcast=True)
-        parts = [submit(client, _sum_task, task, self._sent_context, sent_columns, check) for task in self._tasks]
+        sent_columns = client.scatter(columns_to_multiply, broadcast=True)
+        parts = [
+            submit(client, _sums_of_task, task, self._sent_context, sent_columns, is_first_pass) for task in self._tasks
+        ]
 
         # Merge the sums of neighbouring tasks on the workers until one sum remains.
         while len(parts) > 1:
@@ -152,7 +156,11 @@ class _ClusterSums:
             parts = pairs + parts[2 * len(pairs) :]
 
         # Add the sums of rows that are not in shards, which this process computes.
-        here = [_sum_source(self._context, self._logged, columns, check)] if self._logged.positions else []
+        here = (
+            [_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass)]
+            if self._logged.positions
+            else []
+        )
         total: Sums = reduce(Sums.merge, [*gather_results(client, parts), *here])
         if on_rows is not None:
             on_rows(total.rows)
@@ -170,7 +178,7 @@ class _SizedReference(NamedTuple):
     n_bytes: float
 
 
-def _locate(directory: Directory, reference: Reference) -> _SizedReference:
+def _locate_and_size(directory: Directory, reference: Reference) -> _SizedReference:
     """Find the shard and the size of a batch.
 
     The URI of the returned reference is the current place of the shard.
@@ -178,10 +186,10 @@ def _locate(directory: Directory, reference: Reference) -> _SizedReference:
     reference: reference to the batch, as the log has it.
     """
     shard = find_shard(directory.path, reference.uri, reference.sha256)
-    return _SizedReference(reference._replace(uri=uri_of(shard)), shard.bytes / shard.rows * reference.rows)
+    return _SizedReference(reference._replace(uri=shard_file_uri(shard)), shard.bytes / shard.rows * reference.rows)
 
 
-class _LoggedRows:
+class _RowsAtPositions:
     """Source of the events that workers cannot read from shards.
 
     Workers cannot read an event if its rows are in the log and not in a shard, or if some of its
@@ -192,11 +200,11 @@ class _LoggedRows:
     """
 
     def __init__(
-        self, directory: Directory, estimator: Estimator, positions: frozenset[int], frozen: FrozenState
+        self, directory: Directory, estimator: Estimator, event_positions: frozenset[int], frozen: FrozenState
     ) -> None:
         self._directory = directory
         self._estimator = estimator
-        self.positions = positions
+        self.positions = event_positions
         self._frozen = frozen
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
@@ -231,22 +239,24 @@ class _ShardRows:
             yield number, drop_unneeded_targets(estimator, reorder_columns(block, self._context.schema))
 
 
-def _sum_task(task: Task, context: _TaskContext, columns: np.ndarray, check: bool) -> Sums:
+def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:
     """Return the sums of a pass over a task's batches.
 
-    columns: (features, r), columns to multiply the scatter matrix by.
-    check: True for the first pass, in which a new accumulator learns the rows again.
+    columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
+    is_first_pass: True for the first pass, in which a new accumulator learns the rows again.
     """
-    return _sum_source(context, _ShardRows(task, context), columns, check)
+    return _sums_of_source(context, _ShardRows(task, context), columns_to_multiply, is_first_pass)
 
 
-def _sum_source(context: _TaskContext, source: Source, columns: np.ndarray, check: bool) -> Sums:
+def _sums_of_source(
+    context: _TaskContext, source: Source, columns_to_multiply: np.ndarray, is_first_pass: bool
+) -> Sums:
     """Return the sums of a pass over a source's rows.
 
-    columns: (features, r), columns to multiply the scatter matrix by.
-    check: True for the first pass, in which a new accumulator learns the rows again.
+    columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
+    is_first_pass: True for the first pass, in which a new accumulator learns the rows again.
     """
     estimator = estimator_from_spec(context.spec)
     moments = estimator.moments(context.state)
     estimator, state, source, names = strip_feature_map(estimator, context.state, source, context.schema.names)
-    return RowReplay(estimator, state, moments, names).sums(source, columns, check)
+    return RowReplay(estimator, state, moments, names).sums(source, columns_to_multiply, is_first_pass)

@@ -19,7 +19,7 @@ from stream_dr.directory.admit import admit_block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.distributed.parts import PlanRunner
-from stream_dr.distributed.task_plan import Recurrence, Task, TaskPlan, tasks_of
+from stream_dr.distributed.task_plan import Recurrence, Task, TaskPlan, divide_into_tasks
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import can_merge_parts
 from stream_dr.models.model import Model
@@ -29,8 +29,8 @@ from stream_dr.shards.dataset import Dataset, Shard
 from stream_dr.statistics.protocol import AdditiveState
 
 
-def replay_in_parts(
-    run: PlanRunner,
+def replay_in_parallel_tasks(
+    plan_runner: PlanRunner,
     directory: Directory,
     dataset: Dataset,
     settings: ReplaySettings,
@@ -38,31 +38,31 @@ def replay_in_parts(
 ) -> ReplayReport:
     """Replay a data set into a directory in parallel tasks.
 
-    run: function that runs the tasks, in threads or on Dask.
+    plan_runner: function that runs the tasks, in threads or on Dask.
     on_progress: function that receives the progress, as in `running.replay.replay`.
 
-    Raises the errors of `run` and the errors of `running.replay.replay`.
+    Raises the errors of `plan_runner` and the errors of `running.replay.replay`.
     """
     replay = Replay(directory, dataset, settings, on_progress)
-    return replay.run(_PartedReplay(replay, run).append_and_learn_all)
+    return replay.run(_ParallelReplay(replay, plan_runner).append_and_learn_missing)
 
 
-class _PartedReplay:
+class _ParallelReplay:
     """One replay whose batches are learned in tasks.
 
-    run: function that runs the tasks, in threads or on Dask.
+    plan_runner: function that runs the tasks, in threads or on Dask.
     """
 
-    def __init__(self, replay: Replay, run: PlanRunner) -> None:
+    def __init__(self, replay: Replay, plan_runner: PlanRunner) -> None:
         self._replay = replay
-        self._run = run
+        self._run = plan_runner
         self._directory = replay.directory
         self._dataset = replay.dataset
         self._models = replay.models
         # Keys of the batches whose rows are already counted in the progress.
         self._counted_keys: set[str] = set()
 
-    def append_and_learn_all(self) -> None:
+    def append_and_learn_missing(self) -> None:
         """Learn the missing batches, then append their events.
 
         Missing batches are batches that the log does not have yet. If a batch cannot be learned,
@@ -76,13 +76,13 @@ class _PartedReplay:
         merging = [m for m in self._models if can_merge_parts(m.estimator)]
         others = [m for m in self._models if not can_merge_parts(m.estimator)]
         plan = TaskPlan(
-            self._tasks(missing, merging),
+            self._divide_into_tasks(missing, merging),
             tuple(m.spec for m in merging),
             tuple(Recurrence(m.spec, m.accumulator.freeze() if m.rows else None) for m in others),
-            self._schema(*missing[0]),
+            self._schema_with_batch(*missing[0]),
             self._directory.limits,
         )
-        results = self._run(plan, self._count_batch)
+        results = self._run(plan, self._count_batch_and_report)
         for result in results:
             if result.refusal is not None:
                 raise result.refusal
@@ -96,39 +96,41 @@ class _PartedReplay:
         # Update the models with the states that the tasks have learned.
         states = [state for result in results for state in result.states]
         for model, state in zip(merging + others, states, strict=True):
-            _merge_into_model(model, state, self._directory.position)
+            _merge_or_replace_state(model, state, self._directory.position)
 
-    def _schema(self, shard: Shard, reference: Reference) -> Schema:
+    def _schema_with_batch(self, shard: Shard, batch_reference: Reference) -> Schema:
         """Return the schema, extended by the columns of a batch.
 
         All tasks put the columns of their batches in the order of this schema. If the stream
         cannot accept the batch, an error names the batch and the reason.
 
         shard: shard of the first batch that the log does not have yet.
-        reference: reference to that batch.
+        batch_reference: reference to that batch.
         """
         try:
             return admit_block(
-                shard.read(reference.batch), self._directory.schema, self._models, self._directory.limits
+                shard.read(batch_reference.batch), self._directory.schema, self._models, self._directory.limits
             )
         except StreamDRError as e:
-            raise type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details) from e
+            raise type(e)(f"{batch_reference.uri}, batch {batch_reference.batch}: {e}", **e.details) from e
 
-    def _tasks(self, missing: Sequence[tuple[Shard, Reference]], models: Sequence[Model]) -> tuple[Task, ...]:
+    def _divide_into_tasks(
+        self, missing_batches: Sequence[tuple[Shard, Reference]], mergeable_models: Sequence[Model]
+    ) -> tuple[Task, ...]:
         """Divide the missing batches into tasks.
 
-        missing: shard and reference of each batch that the log does not have yet.
-        models: the models whose states can be merged. Larger states make longer tasks.
+        missing_batches: shard and reference of each batch that the log does not have yet.
+        mergeable_models: the models whose states can be merged. Larger states make longer tasks.
         """
         # The size of states depends on the number of features and labels. If the data set declares
         # no number of features, tasks are divided by their number of rows only.
         width = self._dataset.n_features or 0
         labels = max(1, len(self._dataset.labels))
-        state_bytes = sum(m.estimator.state_bytes(width, labels) for m in models) if width else 0
-        row_bytes = [shard.bytes / max(shard.rows, 1) * reference.rows for shard, reference in missing]
-        return tasks_of([reference for _, reference in missing], row_bytes, state_bytes)
+        state_bytes = sum(m.estimator.state_bytes(width, labels) for m in mergeable_models) if width else 0
+        row_bytes = [shard.bytes / max(shard.rows, 1) * reference.rows for shard, reference in missing_batches]
+        return divide_into_tasks([reference for _, reference in missing_batches], row_bytes, state_bytes)
 
-    def _count_batch(self, reference: Reference) -> None:
+    def _count_batch_and_report(self, reference: Reference) -> None:
         """Count the rows of a batch and report progress."""
         # If a worker is lost, another worker learns its batches again. This check prevents that
         # the rows of a batch are counted twice.
@@ -138,17 +140,18 @@ class _PartedReplay:
         self._replay.report_progress("learning")
 
 
-def _merge_into_model(model: Model, state: AdditiveState, position: int) -> None:
+def _merge_or_replace_state(model: Model, learned_state: AdditiveState, last_event_position: int) -> None:
     """Merge a state that tasks have learned into a model.
 
-    If the model's states cannot be merged, or if the model has learned no rows, `state` replaces
-    the model's state.
+    If the model's states cannot be merged, or if the model has learned no rows, `learned_state`
+    replaces the model's state.
 
-    state: state that has learned the batches of the replay. If the model's states cannot be
-        merged, it has also learned all rows of the model.
-    position: position of the last event that the model's state includes after the merge.
+    learned_state: state that has learned the batches of the replay. If the model's states cannot
+        be merged, it has also learned all rows of the model.
+    last_event_position: position of the last event that the model's state includes after the
+        merge.
     """
     current = model.freeze().state
     if can_merge_parts(model.estimator) and current.rows + current.rows_skipped:
-        state = cast(AdditiveState, current).merge(state)
-    model.resume(state, position)
+        learned_state = cast(AdditiveState, current).merge(learned_state)
+    model.resume(learned_state, last_event_position)

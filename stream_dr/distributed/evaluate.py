@@ -7,9 +7,9 @@ the model learns the batch, so the evaluation of one model cannot be divided.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from stream_dr.distributed.cluster import check_workers, connect, gather_results, submit
+from stream_dr.distributed.cluster import check_workers, connect_to_scheduler, gather_results, submit
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score, Shuffled, evaluate
+from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score, ShuffledSource, evaluate
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_from_spec
 from stream_dr.shards.dataset import Dataset
@@ -28,28 +28,28 @@ class Evaluation(NamedTuple):
     shuffle: bool = False
 
 
-def evaluate_on(
-    address: str,
+def evaluate_on_cluster(
+    scheduler_address: str,
     evaluation: Evaluation,
-    models: Mapping[str, Spec],
+    specs_by_name: Mapping[str, Spec],
     settings: EvaluateSettings,
-    curve: Callable[[Point], object] | None = None,
+    on_curve_point: Callable[[Point], object] | None = None,
 ) -> list[Score]:
     """Evaluate models on the workers of a Dask cluster.
 
     The scores are the same as the scores that `evaluate` returns.
 
-    address: address of the Dask scheduler, tcp://host:port.
-    models: spec of each model, by name.
+    scheduler_address: address of the Dask scheduler, tcp://host:port.
+    specs_by_name: spec of each model, by name.
     settings: settings of the evaluation, as in `evaluate`.
-    curve: function that receives the points of each learning curve, model by model. The function
-        is called after all tasks have ended.
+    on_curve_point: function that receives the points of each learning curve, model by model. The
+        function is called after all tasks have ended.
 
     Raises ClusterError and the errors of `evaluate`.
     """
     # One task for each model. The baseline `full` needs no model, so it is one more task.
     jobs: list[tuple[dict[str, Spec], EvaluateSettings]] = [
-        ({name: spec}, settings._replace(full=False)) for name, spec in models.items()
+        ({name: spec}, settings._replace(full=False)) for name, spec in specs_by_name.items()
     ]
     if settings.full:
         jobs.append(({}, settings))
@@ -57,26 +57,26 @@ def evaluate_on(
     # The baseline is the same for all models, so only the last task computes the baseline.
     without_baseline = [(specs, own._replace(baseline=False)) for specs, own in jobs[:-1]]
 
-    with connect(address) as client:
+    with connect_to_scheduler(scheduler_address) as client:
         check_workers(client)
-        futures = [submit(client, _evaluate, evaluation, *job) for job in (*without_baseline, *jobs[-1:])]
+        futures = [submit(client, _evaluate_on_worker, evaluation, *job) for job in (*without_baseline, *jobs[-1:])]
         results = gather_results(client, futures)
 
     for point in (point for _, points in results for point in points):
-        (curve or (lambda point: None))(point)
+        (on_curve_point or (lambda point: None))(point)
     return [score for scores, _ in results for score in scores]
 
 
-def _evaluate(
-    evaluation: Evaluation, specs: dict[str, Spec], settings: EvaluateSettings
+def _evaluate_on_worker(
+    evaluation: Evaluation, specs_by_name: dict[str, Spec], settings: EvaluateSettings
 ) -> tuple[list[Score], list[Point]]:
     """Evaluate models in a task on a worker.
 
     Returns the scores and the points of the learning curves.
 
-    specs: spec of each model, by name.
+    specs_by_name: spec of each model, by name.
     """
     points: list[Point] = []
-    estimators: dict[str, Estimator] = {name: estimator_from_spec(spec) for name, spec in specs.items()}
-    rows = Shuffled(evaluation.source, settings.seed) if evaluation.shuffle else evaluation.source
+    estimators: dict[str, Estimator] = {name: estimator_from_spec(spec) for name, spec in specs_by_name.items()}
+    rows = ShuffledSource(evaluation.source, settings.seed) if evaluation.shuffle else evaluation.source
     return evaluate(rows, estimators, settings, None, evaluation.test, points.append), points

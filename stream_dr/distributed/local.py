@@ -12,11 +12,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn, merge
+from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn_task, merge
 from stream_dr.distributed.task_plan import Node, TaskPlan
 
 
-class Stopped(Exception):
+class OtherTaskFailed(Exception):
     """Raised to end a task after another task has failed."""
 
 
@@ -36,40 +36,42 @@ class _PlanRun:
         self._unmerged: dict[Node, PartialResult] = {}
         self._lock = threading.Lock()
 
-    def run_task(self, number: int) -> PartialResult | None:
+    def learn_task_and_merge(self, task_index: int) -> PartialResult | None:
         """Learn the batches of a task, then merge results.
 
         Returns the merged result of all tasks if all other tasks have ended. If not, the task's
         result is stored and None is returned. If a batch cannot be learned, the error is stored in
         `refusals` and None is returned. If an earlier task has such an error, nothing is done.
 
-        number: index of the task in the plan's `tasks`.
+        task_index: index of the task in the plan's `tasks`.
         """
         plan = self.plan
-        if number > min(self.refusals, default=number):
+        if task_index > min(self.refusals, default=task_index):
             return None
 
-        result = learn(plan.tasks[number], plan.specs, plan.schema, plan.limits, on_batch=self._begin_batch)
+        result = learn_task(
+            plan.tasks[task_index], plan.specs, plan.schema, plan.limits, on_batch=self._report_batch_if_running
+        )
         if result.refusal is not None:
-            self.refusals[number] = result
+            self.refusals[task_index] = result
             return None
-        return self._merge_up(result, Node(0, number))
+        return self._merge_up_tree(result, Node(0, task_index))
 
-    def run_recurrence(self, number: int) -> PartialResult:
+    def learn_recurrence(self, recurrence_index: int) -> PartialResult:
         """Learn all batches with one recurrence.
 
         A recurrence is a model whose states cannot be merged.
 
-        number: index of the model in the plan's `recurrences`.
+        recurrence_index: index of the model in the plan's `recurrences`.
         """
         plan = self.plan
-        spec, state = plan.recurrences[number]
+        spec, state = plan.recurrences[recurrence_index]
         # Each batch is reported once. If the plan has models whose states can be merged, their
         # tasks report all batches. If not, the first recurrence reports all batches.
-        on_batch = self._raise_if_stopped if plan.specs or number else self._begin_batch
-        return learn(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
+        on_batch = self._raise_if_stopped if plan.specs or recurrence_index else self._report_batch_if_running
+        return learn_task(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 
-    def _merge_up(self, result: PartialResult, node: Node) -> PartialResult | None:
+    def _merge_up_tree(self, result: PartialResult, node: Node) -> PartialResult | None:
         """Merge a result with its neighbours up the tree.
 
         Returns the result of the root, which is the merged result of all tasks. If a neighbouring
@@ -80,7 +82,7 @@ class _PlanRun:
         """
         while node != self.plan.root:
             level, number = node
-            if not self.plan.has_no_neighbour(node):
+            if not self.plan.is_only_child(node):
                 with self._lock:
                     other = self._unmerged.pop(Node(level, number ^ 1), None)
                     if other is None:
@@ -91,7 +93,7 @@ class _PlanRun:
             node = Node(level + 1, number // 2)
         return result
 
-    def _begin_batch(self, reference: Reference) -> None:
+    def _report_batch_if_running(self, reference: Reference) -> None:
         """Report a batch before the batch is learned.
 
         Raises Stopped if another task of the plan has failed.
@@ -103,25 +105,27 @@ class _PlanRun:
     def _raise_if_stopped(self, reference: Reference) -> None:
         """Raise Stopped if another task of the plan has failed."""
         if self.stopped:
-            raise Stopped
+            raise OtherTaskFailed
 
 
-def thread_runner(count: int) -> PlanRunner:
+def thread_plan_runner(n_threads: int) -> PlanRunner:
     """Return a function that runs task plans in threads.
 
-    count: number of threads in this process that run tasks.
+    n_threads: number of threads in this process that run tasks.
     """
 
     def run_in_threads(plan: TaskPlan, on_batch: BatchCallback) -> tuple[PartialResult, ...]:
-        return run(plan, count, on_batch)
+        return run_plan_in_threads(plan, n_threads, on_batch)
 
     return run_in_threads
 
 
-def run(plan: TaskPlan, threads: int, on_batch: BatchCallback = lambda reference: None) -> tuple[PartialResult, ...]:
+def run_plan_in_threads(
+    plan: TaskPlan, n_threads: int, on_batch: BatchCallback = lambda reference: None
+) -> tuple[PartialResult, ...]:
     """Run a task plan in threads of this process.
 
-    threads: number of threads that run tasks.
+    n_threads: number of threads that run tasks.
     on_batch: function that receives each batch before the batch is learned.
 
     The results are, in this order:
@@ -135,10 +139,10 @@ def run(plan: TaskPlan, threads: int, on_batch: BatchCallback = lambda reference
     # Without models whose states can be merged, only recurrences are run.
     plan_run = _PlanRun(plan, on_batch)
     numbers = range(len(plan.tasks)) if plan.specs else ()
-    with ThreadPoolExecutor(threads, thread_name_prefix="stream_dr-part") as pool:
+    with ThreadPoolExecutor(n_threads, thread_name_prefix="stream_dr-part") as pool:
         try:
-            recurrences = [pool.submit(plan_run.run_recurrence, n) for n in range(len(plan.recurrences))]
-            tasks = [pool.submit(plan_run.run_task, number) for number in numbers]
+            recurrences = [pool.submit(plan_run.learn_recurrence, n) for n in range(len(plan.recurrences))]
+            tasks = [pool.submit(plan_run.learn_task_and_merge, number) for number in numbers]
 
             # Only the task that ends last returns the merged result. The other tasks return None.
             results = [result for task in tasks if (result := task.result()) is not None]

@@ -69,12 +69,12 @@ class _Learner(NamedTuple):
     initial_state: None = None
 
 
-def learn(
+def learn_task(
     task: Task,
     specs: Sequence[Spec],
     schema: Schema,
     limits: Limits,
-    states: Sequence[State | None] = (),
+    initial_states: Sequence[State | None] = (),
     on_batch: BatchCallback | None = None,
 ) -> PartialResult:
     """Learn the batches of a task, one after the other.
@@ -85,14 +85,14 @@ def learn(
     specs: models that learn the batches.
     schema: the stream's schema, which includes the columns of the stream's first batch.
     limits: limits above which a batch is refused.
-    states: state of each model to continue from. Empty to start without learned rows.
+    initial_states: state of each model to continue from. Empty to start without learned rows.
     on_batch: function that receives each batch before the batch is learned.
 
     Raises SourceMissing or DamagedShard if a shard cannot be read.
     """
     learners = [_Learner(estimator_from_spec(spec)) for spec in specs]
     estimators = [learner.estimator for learner in learners]
-    accumulators = [e.accumulator(s) for e, s in zip(estimators, states or [None] * len(specs), strict=True)]
+    accumulators = [e.accumulator(s) for e, s in zip(estimators, initial_states or [None] * len(specs), strict=True)]
     outlines = []
 
     for reference in task.references:
@@ -100,7 +100,7 @@ def learn(
             on_batch(reference)
 
         # Learn the batch, and add its outline to the result.
-        block = _checked_shard(reference.uri, reference.sha256).read(reference.batch)
+        block = _cached_shard(reference.uri, reference.sha256).read(reference.batch)
         try:
             schema = admit_block(block, schema, learners, limits)
             block = reorder_columns(block, schema)
@@ -108,7 +108,7 @@ def learn(
                 accumulator.add(drop_unneeded_targets(estimator, block))
         except StreamDRError as e:
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
-        outlines.append(one_row_of(block))
+        outlines.append(row_with_target_or_first(block))
 
     # If a model's states cannot be merged, its state is no AdditiveState. No caller merges it.
     learned = tuple(cast(AdditiveState, accumulator.freeze()) for accumulator in accumulators)
@@ -131,7 +131,7 @@ def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
     return PartialResult(states, older.outlines + newer.outlines)
 
 
-def one_row_of(block: Block) -> Block:
+def row_with_target_or_first(block: Block) -> Block:
     """Return a Block with one row of a batch.
 
     The Block has the batch's number of features and its list of labels. The row is the first row
@@ -143,7 +143,7 @@ def one_row_of(block: Block) -> Block:
 
 
 @lru_cache(maxsize=256)
-def _checked_shard(uri: str, sha256: str) -> Shard:
+def _cached_shard(uri: str, sha256: str) -> Shard:
     """Return the shard at `uri`, from a cache if possible.
 
     At its first read, a shard compares the checksum of its bytes with `sha256`. With the cache, a

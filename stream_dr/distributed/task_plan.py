@@ -22,10 +22,10 @@ from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits, Schema
 from stream_dr.statistics.protocol import State
 
-LEAST_ROWS = 50_000
+MIN_TASK_ROWS = 50_000
 """Minimum number of rows of a task."""
 
-ROW_BYTES_RATIO = 4
+ROW_TO_STATE_BYTES = 4
 """Minimum bytes of a task's rows, as a multiple of the bytes of its models' states."""
 
 
@@ -104,7 +104,7 @@ class TaskPlan(NamedTuple):
         """
         return Node(max(len(self.tasks) - 1, 0).bit_length(), 0)
 
-    def has_no_neighbour(self, node: Node) -> bool:
+    def is_only_child(self, node: Node) -> bool:
         """Return True if a node is its parent's only child.
 
         The result of the parent is then the result of the node.
@@ -113,26 +113,28 @@ class TaskPlan(NamedTuple):
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
 
 
-def tasks_of(references: Iterable[Reference], row_bytes: Sequence[float], state_bytes: int) -> tuple[Task, ...]:
+def divide_into_tasks(
+    references: Iterable[Reference], bytes_per_batch: Sequence[float], total_state_bytes: int
+) -> tuple[Task, ...]:
     """Divide batches into tasks of consecutive batches.
 
-    A task ends when it has LEAST_ROWS rows, and ROW_BYTES_RATIO times as many bytes of rows as
-    `state_bytes`. The last task may be smaller.
+    A task ends when it has MIN_TASK_ROWS rows, and ROW_TO_STATE_BYTES times as many bytes of rows
+    as `total_state_bytes`. The last task may be smaller.
 
     references: the batches, in order.
-    row_bytes: number of bytes of all rows of each batch.
-    state_bytes: number of bytes of one state of each model.
+    bytes_per_batch: number of bytes of all rows of each batch.
+    total_state_bytes: number of bytes of one state of each model.
     """
     tasks: list[Task] = []
     run: list[Reference] = []
     rows = 0
     run_bytes = 0.0
 
-    for reference, size in zip(references, row_bytes, strict=True):
+    for reference, size in zip(references, bytes_per_batch, strict=True):
         run.append(reference)
         rows += reference.rows
         run_bytes += size
-        if rows >= LEAST_ROWS and run_bytes >= ROW_BYTES_RATIO * state_bytes:
+        if rows >= MIN_TASK_ROWS and run_bytes >= ROW_TO_STATE_BYTES * total_state_bytes:
             tasks.append(Task(tuple(run)))
             run = []
             rows = 0

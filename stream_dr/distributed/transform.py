@@ -16,8 +16,8 @@ from pyarrow import fs
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import references
-from stream_dr.distributed.cluster import check_workers, connect, gather_results, submit
-from stream_dr.distributed.task_plan import Task, tasks_of
+from stream_dr.distributed.cluster import check_workers, connect_to_scheduler, gather_results, submit
+from stream_dr.distributed.task_plan import Task, divide_into_tasks
 from stream_dr.errors import InvalidParameter, OutputExists
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
@@ -29,48 +29,54 @@ from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, Shard
 from stream_dr.shards.uri import open_filesystem, write_file_atomically
 
 
-def transform_on(address: str, directory: Directory, model: Model, dataset: Dataset, out: str) -> int:
+def project_rows_on_cluster(
+    scheduler_address: str, directory: Directory, model: Model, dataset: Dataset, output_folder: str
+) -> int:
     """Write the projected rows of a data set on Dask.
 
     The rows become a new data set, with one file for each task.
 
     Returns the number of rows of the new data set.
 
-    address: address of the Dask scheduler, tcp://host:port.
+    scheduler_address: address of the Dask scheduler, tcp://host:port.
     model: model whose published projection is applied.
     dataset: rows to project.
-    out: folder or URI of the new data set.
+    output_folder: folder or URI of the new data set.
 
     In addition to the errors of `running.query.project`, these errors are raised:
 
-    - OutputExists if `out` already has a manifest.
+    - OutputExists if `output_folder` already has a manifest.
     - InvalidParameter if the data set has no rows.
     - ClusterError if the cluster cannot be used.
     """
     if not dataset.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
-    out = out if "://" in out else str(Path(out).absolute())
-    system, folder = open_filesystem(out)
+    output_folder = output_folder if "://" in output_folder else str(Path(output_folder).absolute())
+    system, folder = open_filesystem(output_folder)
     if system.get_file_info(f"{folder}/{MANIFEST_NAME}").type != fs.FileType.NotFound:
-        raise OutputExists(f"{out} holds a data set already; name a new folder, or delete that one.")
+        raise OutputExists(f"{output_folder} holds a data set already; name a new folder, or delete that one.")
 
     # Divide the data set into tasks. No states are merged, so only the number of rows decides.
     projection = published_or_raise(model).projection
     schema = directory.schema
     sized = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
-    tasks = tasks_of([r for r, _ in sized], [size * r.rows for r, size in sized], 0)
+    tasks = divide_into_tasks([r for r, _ in sized], [size * r.rows for r, size in sized], 0)
 
     # Let the workers write the files. The file UNFINISHED marks the folder until the manifest is
     # written.
-    write_file_atomically(out, UNFINISHED, b"")
-    with connect(address) as client:
+    write_file_atomically(output_folder, UNFINISHED, b"")
+    with connect_to_scheduler(scheduler_address) as client:
         check_workers(client)
-        context = client.scatter(_TaskContext(projection, schema, id_and_target_types(dataset), out), broadcast=True)
-        entries = gather_results(client, [submit(client, _write_file, t, n, context) for n, t in enumerate(tasks)])
+        context = client.scatter(
+            _TaskContext(projection, schema, id_and_target_types(dataset), output_folder), broadcast=True
+        )
+        entries = gather_results(
+            client, [submit(client, _write_projected_file, t, n, context) for n, t in enumerate(tasks)]
+        )
 
     rows: int = sum(entry.rows for entry in entries)
     manifest = Manifest(rows, projection.n_components, schema.target_kind, schema.labels, tuple(entries))
-    write_file_atomically(out, MANIFEST_NAME, encode_manifest(manifest))
+    write_file_atomically(output_folder, MANIFEST_NAME, encode_manifest(manifest))
     system.delete_file(f"{folder}/{UNFINISHED}")
     return rows
 
@@ -90,18 +96,18 @@ class _TaskContext(NamedTuple):
     out: str
 
 
-def _write_file(task: Task, number: int, context: _TaskContext) -> ShardEntry:
+def _write_projected_file(task: Task, file_number: int, context: _TaskContext) -> ShardEntry:
     """Write the projected rows of a task as a file.
 
     The file is a Parquet file with one row group for each batch. Returns the manifest's entry for
     the file.
 
-    number: index of the task, which is part of the file's name.
+    file_number: index of the task, which is part of the file's name.
     """
-    name = f"part-{number:05d}.parquet"
+    name = f"part-{file_number:05d}.parquet"
     sink = pa.BufferOutputStream()
     batches = (
-        batch_of_projected_rows(_read_batch(r), context.projection, context.schema, context.fields)
+        batch_of_projected_rows(_read_referenced_batch(r), context.projection, context.schema, context.fields)
         for r in task.references
     )
 
@@ -117,5 +123,5 @@ def _write_file(task: Task, number: int, context: _TaskContext) -> ShardEntry:
     return ShardEntry(name, sum(rows), rows, len(content), hashlib.sha256(content).hexdigest())
 
 
-def _read_batch(reference: Reference) -> Block:
+def _read_referenced_batch(reference: Reference) -> Block:
     return open_shard(reference.uri, reference.sha256).read(reference.batch)

@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import Tags
 
 from stream_dr.aliases import FileName
-from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, unknown_parameter
+from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, first_unknown_error
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
@@ -17,7 +17,7 @@ from stream_dr.estimators.fitting.named_columns import reorder_columns_by_name
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters, check_positive_int
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
-from stream_dr.feature_maps.draws import check_seed
+from stream_dr.feature_maps.draws import check_seed_or_none
 from stream_dr.rows.block import Block
 from stream_dr.rows.frames import RowsAndNames
 from stream_dr.rows.number_rows import as_rows
@@ -90,14 +90,14 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """Raise InvalidParameter when a parameter is outside its range."""
         check_positive_int("n_neighbors", self.n_neighbors)
         check_positive_int("reservoir", self.reservoir)
-        check_seed(self.random_state)
+        check_seed_or_none(self.random_state)
 
     def set_params(self, **params: object) -> Self:
         """Set parameters by name.
 
         Raises InvalidParameter for an unknown name.
         """
-        if error := unknown_parameter(type(self).__name__, params, self.get_params()):
+        if error := first_unknown_error(type(self).__name__, params, self.get_params()):
             raise error
         return super().set_params(**params)
 

@@ -147,7 +147,7 @@ class LDA(LinearClassifier, TwoStage):
         indicators of each class are divided by the square root of the class's weight. The norm of
         the divided indicators decides which part of the product is only rounding error.
         """
-        return RightHandSide(_between_scatter_root(moments), len(moments.label_weights) ** 0.5)
+        return RightHandSide(_between_scatter_factor(moments), len(moments.label_weights) ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
         """Return the factors (classes, classes) of the classes' indicators.
@@ -227,7 +227,7 @@ class LDA(LinearClassifier, TwoStage):
 
     def shrunk_trace(self, moments: Moments) -> float:
         """Return the trace of the within-class scatter, which is summed over rows."""
-        return max(super().shrunk_trace(moments) - float((_between_scatter_root(moments) ** 2).sum()), 0.0)
+        return max(super().shrunk_trace(moments) - float((_between_scatter_factor(moments) ** 2).sum()), 0.0)
 
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return the within-class scatter (p,) along each component.
@@ -237,7 +237,7 @@ class LDA(LinearClassifier, TwoStage):
 
         loadings: (features, p), the components.
         """
-        total, xh = super().component_variances(loadings, moments, solution), _between_scatter_root(moments)
+        total, xh = super().component_variances(loadings, moments, solution), _between_scatter_factor(moments)
         if moments.scatter is None and solution != "refined":
             within = np.maximum(moments.diagonal - (xh**2).sum(axis=1), 0.0) @ loadings**2
         else:
@@ -329,7 +329,7 @@ class LDA(LinearClassifier, TwoStage):
         return _MeansAndPriors(means[order], self._class_priors(moments)[order])
 
 
-def _between_scatter_root(moments: Moments) -> np.ndarray:
+def _between_scatter_factor(moments: Moments) -> np.ndarray:
     """Return a root (features, classes) of the between-class scatter.
 
     The root times its own transpose is the between-class scatter, summed over rows.

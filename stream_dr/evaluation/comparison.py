@@ -30,7 +30,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from stream_dr.aliases import JsonDict
-from stream_dr.checks import EXACT_WIDTH
+from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import Pipeline
 
-SAMPLE_ROWS = 20_000
+MAX_SAMPLE_ROWS = 20_000
 """Maximum number of rows in a sample."""
 
-SAMPLE_BYTES = 64 << 20
+MAX_SAMPLE_BYTES = 64 << 20
 """Maximum number of bytes in a sample.
 
-If rows are wide, the sample therefore has fewer than SAMPLE_ROWS rows.
+If rows are wide, the sample therefore has fewer than MAX_SAMPLE_ROWS rows.
 """
 
 SECONDS = 60.0
@@ -76,8 +76,8 @@ WARM_UP_ROWS = 32
 This first fit compiles numba functions, so that measured times do not include compilation.
 """
 
-MANY_NUMBERS = 100
-"""Minimum number of numeric columns for which `default_method` sets a ridge (a regularisation)."""
+RIDGE_MIN_COLUMNS = 100
+"""Minimum number of numeric columns for which `default_estimator_spec` sets a ridge (a regularisation)."""
 
 MAX_DENSE_COLUMNS = 4096
 """Maximum number of columns of sparse rows that are converted to dense rows for scikit-learn."""
@@ -100,7 +100,7 @@ RIDGES: dict[str, dict[str, Any]] = {
 }
 """Parameters that set the default ridge (regularisation), by the kind of the rows."""
 
-Progress = Callable[[str, int, int], object]
+StageProgress = Callable[[str, int, int], object]
 """Function called to report progress.
 
 Its arguments are the stage ("read" or "learn"), the number of rows done so far, and the total
@@ -157,7 +157,7 @@ class _DrawnSample(NamedTuple):
     read: int
 
 
-class Compared(NamedTuple):
+class MethodResult(NamedTuple):
     """Result of one method in a comparison.
 
     Attributes
@@ -202,7 +202,7 @@ class _FoldScores(NamedTuple):
     folds: number of folds on which all methods were scored.
     """
 
-    outcomes: list[list[Compared]]
+    outcomes: list[list[MethodResult]]
     folds: int
 
 
@@ -227,10 +227,10 @@ class Comparison(NamedTuple):
     rows: int
     read: int
     folds: int
-    lines: tuple[Compared, ...]
+    lines: tuple[MethodResult, ...]
 
     @property
-    def best(self) -> Compared:
+    def best(self) -> MethodResult:
         """Result of the method with the highest score. Baselines do not count."""
         return self.lines[0]
 
@@ -252,7 +252,7 @@ def suggest(
     target: str = "auto",
     time: bool = False,
     feature_map: JsonDict | None = None,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> Comparison:
     """Compare methods on a sample of the rows, by cross-validation.
 
@@ -291,42 +291,42 @@ def suggest(
     """
     progress = progress or (lambda stage, done, total: None)
     blocks = X.events() if isinstance(X, Source) else RepeatableBatches([as_block(X, y)]).events()
-    sample, read = _sample_rows((block for _, block in blocks), target, progress)
+    sample, read = _sample_rows_with_target((block for _, block in blocks), target, progress)
     if target == "auto":
-        _check_labels(sample)
+        _refuse_labels_like_numbers(sample)
 
     table = feature_map or (suggest_map_spec(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
-    methods = [*_fitting_methods(sample, table), *_baselines(sample.y.kind)]
-    outcomes, folds = _learn_folds(sample, methods, map_params, _make_folds(sample, time), progress)
+    methods = [*_methods_to_compare(sample, table), *_baselines(sample.y.kind)]
+    outcomes, folds = _score_all_folds(sample, methods, map_params, _make_folds(sample, time), progress)
 
-    lines = [_mean_over_folds(method, measured[:folds]) for method, measured in zip(methods, outcomes, strict=True)]
+    lines = [_average_over_folds(method, measured[:folds]) for method, measured in zip(methods, outcomes, strict=True)]
     lines.sort(key=lambda line: (not line.key, -np.nan_to_num(line.score, nan=-np.inf)))
     if np.isnan(lines[0].score):
         raise InvalidParameter(f"no method could learn these rows: {lines[0].cannot}")
     return Comparison("accuracy" if sample.y.kind == "class" else "R2", sample.rows, read, folds, tuple(lines))
 
 
-def _learn_folds(
+def _score_all_folds(
     sample: Block,
     methods: Sequence[_Method],
-    map_params: JsonDict,
+    extra_params: JsonDict,
     folds: Sequence[_Fold],
-    progress: Progress,
+    progress: StageProgress,
 ) -> _FoldScores:
     """Score every method on every fold, until the time limit SECONDS is over.
 
-    map_params: parameters that every method gets in addition to its own. They set the feature map
-        of a table. Empty if the rows are not a table.
+    extra_params: parameters that every method gets in addition to its own. They set the feature
+        map of a table. Empty if the rows are not a table.
     """
     done = 0
     total = len(methods) * len(folds) * sample.rows
-    outcomes: list[list[Compared]] = [[] for _ in methods]
+    outcomes: list[list[MethodResult]] = [[] for _ in methods]
 
     with warnings.catch_warnings():
         # Hide the warnings of these fits, because only the scores are returned to the caller.
         warnings.simplefilter("ignore")
-        _compile_kernels(sample, methods, map_params)
+        _compile_kernels(sample, methods, extra_params)
         progress("learn", 0, total)
 
         deadline = perf_counter() + SECONDS
@@ -337,48 +337,48 @@ def _learn_folds(
                 if perf_counter() > deadline:
                     break
                 progress("learn", done := done + sample.rows, total)
-                measured.append(_learn_and_score(method, map_params, learned, held_out))
+                measured.append(_fit_and_score_method(method, extra_params, learned, held_out))
 
     return _FoldScores(outcomes, max(1, min(map(len, outcomes))))
 
 
-def default_method(first: Block, table: JsonDict) -> tuple[str, JsonDict]:
+def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str, JsonDict]:
     """Return the key and parameters of the default estimator for a data set.
 
     The estimator is "lda" if each row has one label, "opls" for other targets, and "pca" if rows
     have no targets.
 
-    first: first batch of the data set.
-    table: parameters of the feature map that encodes a table's columns. Empty if the rows are not
-        a table.
+    first_batch: first batch of the data set.
+    map_spec: parameters of the feature map that encodes a table's columns. Empty if the rows are
+        not a table.
     """
-    kind = kind_of_rows(first, table)
+    kind = ridge_key_for_rows(first_batch, map_spec)
     words = "words" in kind
-    if first.y is None:
+    if first_batch.y is None:
         # Rows of words and wide rows need `refine`, which needs a number of components.
-        return "pca", {"n_components": 10} if words or first.features > EXACT_WIDTH else {}
-    if first.y.kind == "class":
+        return "pca", {"n_components": 10} if words or first_batch.features > MAX_EXACT_WIDTH else {}
+    if first_batch.y.kind == "class":
         return "lda", RIDGES[kind]
     return "opls", RIDGES[kind] if words else {}
 
 
-def kind_of_rows(rows: Block, spec: JsonDict | None) -> str:
+def ridge_key_for_rows(batch: Block, map_spec: JsonDict | None) -> str:
     """Return the kind of a batch's rows, such as "words" or "numbers".
 
     The kinds are the keys of RIDGES. Sparse rows count as "words".
 
-    spec: parameters of the feature map that encodes a table's columns. None if the rows are not a
-        table.
+    map_spec: parameters of the feature map that encodes a table's columns. None if the rows are
+        not a table.
     """
-    map_name = spec["map"] if rows.table and spec else ""
-    if rows.sparse or map_name == "text":
+    map_name = map_spec["map"] if batch.table and map_spec else ""
+    if batch.sparse or map_name == "text":
         return "words"
-    if map_name == "table" and any(column.taken_for == "text" for column in describe(rows.X, spec).columns):
+    if map_name == "table" and any(column.taken_for == "text" for column in describe(batch.X, map_spec).columns):
         return "words beside columns"
-    return "many numbers" if rows.features >= MANY_NUMBERS else "numbers"
+    return "many numbers" if batch.features >= RIDGE_MIN_COLUMNS else "numbers"
 
 
-def _check_labels(sample: Block) -> None:
+def _refuse_labels_like_numbers(sample: Block) -> None:
     """Raise InvalidTargets if the labels of the sample look like numbers or ids."""
     if look_like_numbers(sample.y):
         raise InvalidTargets(
@@ -387,28 +387,28 @@ def _check_labels(sample: Block) -> None:
         )
 
 
-def _compile_kernels(sample: Block, methods: Iterable[_Method], map_params: JsonDict) -> None:
+def _compile_kernels(sample: Block, methods: Iterable[_Method], extra_params: JsonDict) -> None:
     """Fit every method on a few rows, to compile numba functions.
 
     The times that are measured later then do not include compilation.
 
-    map_params: parameters that every method gets in addition to its own.
+    extra_params: parameters that every method gets in addition to its own.
     """
     few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
     for method in methods:
-        _learn_and_score(method, map_params, few, few)
+        _fit_and_score_method(method, extra_params, few, few)
 
 
-def _fitting_methods(sample: Block, table: JsonDict) -> list[_Method]:
+def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     """Return the methods to compare on a sample, without the baselines.
 
-    table: parameters of the feature map that encodes a table's columns. Empty if the rows are not
-        a table.
+    map_spec: parameters of the feature map that encodes a table's columns. Empty if the rows are
+        not a table.
     """
     kind = sample.y.kind
-    key, params = default_method(sample, table)
+    key, params = default_estimator_spec(sample, map_spec)
     # Rows of words are not standardised. Their values are weights with a common scale.
-    words = "words" in kind_of_rows(sample, table)
+    words = "words" in ridge_key_for_rows(sample, map_spec)
     scaling: JsonDict = {} if words else {"standardize": True}
 
     # The default method, without and with shrinkage, and methods of other kinds.
@@ -437,30 +437,30 @@ def _method_text(key: str, params: JsonDict) -> str:
     return " ".join([key, *(f"{k}={v['map'] if isinstance(v, dict) else v}" for k, v in params.items())])
 
 
-def _baselines(kind: str) -> list[_Method]:
+def _baselines(target_kind: str) -> list[_Method]:
     """Return the three baselines for a kind of targets.
 
-    kind: "class" (one label for each row) or "continuous" (numbers).
+    target_kind: "class" (one label for each row) or "continuous" (numbers).
     """
-    constant = _MOST_FREQUENT if kind == "class" else _MEAN
+    constant = _MOST_FREQUENT if target_kind == "class" else _MEAN
     return [_Method(constant, "", {}), _Method("pca", "", {"n_components": 10}), _Method(_ALL_FEATURES, "", {})]
 
 
-def _mean_over_folds(method: _Method, measured: list[Compared]) -> Compared:
+def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> MethodResult:
     """Return a method's mean score and time over the folds, as one result.
 
-    measured: the method's result on each fold. If the list is empty, the returned result says that
-        there was no time for the method.
+    fold_results: the method's result on each fold. If the list is empty, the returned result says
+        that there was no time for the method.
 
     If the fit failed on a fold, the result's score is NaN, and its field `cannot` is the error's
     message.
     """
-    if not measured:
-        return Compared(*method, float("nan"), cannot=f"learn a fold within {SECONDS:g} s")
+    if not fold_results:
+        return MethodResult(*method, float("nan"), cannot=f"learn a fold within {SECONDS:g} s")
 
-    scores = [fold.score for fold in measured]
-    seconds = [fold.seconds for fold in measured]
-    last = next((fold for fold in measured if np.isnan(fold.score)), measured[-1])
+    scores = [fold.score for fold in fold_results]
+    seconds = [fold.seconds for fold in fold_results]
+    last = next((fold for fold in fold_results if np.isnan(fold.score)), fold_results[-1])
     return last._replace(
         params=method.params,
         score=float(np.mean(scores)),
@@ -469,26 +469,26 @@ def _mean_over_folds(method: _Method, measured: list[Compared]) -> Compared:
     )
 
 
-def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: Block) -> Compared:
+def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block, test: Block) -> MethodResult:
     """Fit a method or baseline and score it on held-out rows.
 
-    map_params: parameters that the method gets in addition to its own. They set the feature map of
-        a table.
+    extra_params: parameters that the method gets in addition to its own. They set the feature map
+        of a table.
     train: rows to learn.
     test: held-out rows.
 
     If the fit fails, the result's score is NaN, and its field `cannot` is the error's message.
     """
     name, key = method.name, method.key
-    params = method.params | map_params
+    params = method.params | extra_params
     start = perf_counter()
     try:
         # A baseline is scored by scikit-learn, and an estimator by its own predictions.
         if name in (_MOST_FREQUENT, _MEAN):
-            return _score_constant(name, train, test)
+            return _score_constant_baseline(name, train, test)
         estimator = make(key or "pca", params).fit(train)
         if name == _ALL_FEATURES:
-            return _score_all_features(estimator, train, test)
+            return _score_linear_baseline(estimator, train, test)
         if estimator.solution_ == "diagonal":
             estimator.refine([train], tol=1e-3)
         seconds = perf_counter() - start
@@ -497,40 +497,42 @@ def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: 
         if isinstance(estimator, _Predictor):
             predicted = estimator.predict(test)
         else:
-            linear = _linear_pipeline(train).fit(estimator.transform(train), _sklearn_targets(train))
+            linear = _new_linear_model(train).fit(estimator.transform(train), _targets_for_sklearn(train))
             predicted = linear.predict(estimator.transform(test))
     # Errors of stream_dr are ValueErrors.
     # scikit-learn raises a ValueError if, for example, all learned rows have the same label.
     except ValueError as e:
-        return Compared(name, key, params, float("nan"), cannot=str(e))
+        return MethodResult(name, key, params, float("nan"), cannot=str(e))
 
     size = estimator.state_bytes(estimator.n_features_in_, len(train.y.labels) or train.y.values.shape[1])
-    score = _score(_sklearn_targets(test), predicted)
-    return Compared(
+    score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
+    return MethodResult(
         name, key, params, score, estimator.rank_, seconds, size, _missing_abilities(estimator, train.y.kind)
     )
 
 
-def _score_constant(name: str, train: Block, test: Block) -> Compared:
+def _score_constant_baseline(baseline: str, train: Block, test: Block) -> MethodResult:
     """Score the baseline that predicts the same value for every row.
 
-    name: name of the baseline. It decides whether the value is the most frequent label of `train`
-        or the mean of the targets of `train`.
+    baseline: name of the baseline. It decides whether the value is the most frequent label of
+        `train` or the mean of the targets of `train`.
     train: rows to learn.
     test: held-out rows.
     """
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
-    model = DummyClassifier(strategy="most_frequent") if name == _MOST_FREQUENT else DummyRegressor()
-    predicted = model.fit(np.zeros((train.rows, 1)), _sklearn_targets(train)).predict(np.zeros((test.rows, 1)))
-    return Compared(name, "", {}, _score(_sklearn_targets(test), predicted), cannot="tell rows apart")
+    model = DummyClassifier(strategy="most_frequent") if baseline == _MOST_FREQUENT else DummyRegressor()
+    predicted = model.fit(np.zeros((train.rows, 1)), _targets_for_sklearn(train)).predict(np.zeros((test.rows, 1)))
+    return MethodResult(
+        baseline, "", {}, _accuracy_or_r2(_targets_for_sklearn(test), predicted), cannot="tell rows apart"
+    )
 
 
-def _score_all_features(estimator: Estimator, train: Block, test: Block) -> Compared:
+def _score_linear_baseline(fitted_estimator: Estimator, train: Block, test: Block) -> MethodResult:
     """Score scikit-learn's linear classifier or regression on all features.
 
-    estimator: fitted estimator. If the rows are a table, the estimator's feature map encodes the
-        columns as numbers.
+    fitted_estimator: fitted estimator. If the rows are a table, the estimator's feature map
+        encodes the columns as numbers.
     train: rows to learn.
     test: held-out rows.
     """
@@ -538,29 +540,29 @@ def _score_all_features(estimator: Estimator, train: Block, test: Block) -> Comp
     start = perf_counter()
 
     # Give scikit-learn a matrix: encode a table's columns, and make narrow sparse rows dense.
-    state = estimator.state_
+    state = fitted_estimator.state_
     if isinstance(state, MappedState) and state.table is not None:
         table_map = feature_map_of(state.feature_map)
         X, Z = (map_table_rows(table_map, state.table, rows) for rows in (X, Z))
     if sp.issparse(X) and X.shape[1] <= MAX_DENSE_COLUMNS:
         X, Z = X.toarray(), Z.toarray()
 
-    predicted = _linear_pipeline(train, scaled=not sp.issparse(X)).fit(X, _sklearn_targets(train)).predict(Z)
-    score = _score(_sklearn_targets(test), predicted)
+    predicted = _new_linear_model(train, standardize=not sp.issparse(X)).fit(X, _targets_for_sklearn(train)).predict(Z)
+    score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
     seconds = perf_counter() - start
     cannot = "reduce, merge, unlearn, learn row by row"
-    return Compared(_ALL_FEATURES, "", {}, score, X.shape[1], seconds, X.data.nbytes, cannot)
+    return MethodResult(_ALL_FEATURES, "", {}, score, X.shape[1], seconds, X.data.nbytes, cannot)
 
 
-def _missing_abilities(estimator: Estimator, kind: str) -> str:
+def _missing_abilities(estimator: Estimator, target_kind: str) -> str:
     """Return the abilities that an estimator lacks, such as "predict, merge".
 
-    kind: "class" if the targets are labels, "continuous" if the targets are numbers. For numbers,
-        an estimator without probabilities lacks nothing.
+    target_kind: "class" if the targets are labels, "continuous" if the targets are numbers. For
+        numbers, an estimator without probabilities lacks nothing.
     """
     abilities = {
         "predict": isinstance(estimator, _Predictor),
-        "give probabilities": isinstance(estimator, _ProbabilityPredictor) or kind != "class",
+        "give probabilities": isinstance(estimator, _ProbabilityPredictor) or target_kind != "class",
         "merge": estimator.merges,
         "unlearn": estimator.additive,
         "use targets": bool(estimator.target_kinds),
@@ -568,22 +570,22 @@ def _missing_abilities(estimator: Estimator, kind: str) -> str:
     return ", ".join(ability for ability, present in abilities.items() if not present)
 
 
-def _linear_pipeline(train: Block, scaled: bool = True) -> "Pipeline | LogisticRegression | Ridge":
+def _new_linear_model(train: Block, standardize: bool = True) -> "Pipeline | LogisticRegression | Ridge":
     """Return an unfitted linear model of scikit-learn.
 
     train: rows to learn. If their targets are labels, the model is a LogisticRegression. If their
         targets are numbers, the model is a Ridge.
-    scaled: True to standardise the columns first.
+    standardize: True to standardise the columns first.
     """
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     model = LogisticRegression(max_iter=1_000) if train.y.kind == "class" else Ridge()
-    return make_pipeline(StandardScaler(), model) if scaled else model
+    return make_pipeline(StandardScaler(), model) if standardize else model
 
 
-def _sklearn_targets(rows: Block) -> np.ndarray:
+def _targets_for_sklearn(rows: Block) -> np.ndarray:
     """Return the targets of rows as an array for scikit-learn.
 
     Labels are returned as an array (rows,). Numbers are returned as (rows,), or as (rows, target
@@ -594,7 +596,7 @@ def _sklearn_targets(rows: Block) -> np.ndarray:
     return rows.y.values if rows.y.values.shape[1] > 1 else rows.y.values[:, 0]
 
 
-def _score(truth: np.ndarray, predicted: np.ndarray) -> float:
+def _accuracy_or_r2(truth: np.ndarray, predicted: np.ndarray) -> float:
     """Return the accuracy or R² of predicted targets.
 
     The score is the accuracy if the targets are labels. If the targets are floats, the score is
@@ -609,11 +611,11 @@ def _score(truth: np.ndarray, predicted: np.ndarray) -> float:
         return float(np.mean(1.0 - ((truth - predicted) ** 2).sum(0) / ((truth - truth.mean(0)) ** 2).sum(0)))
 
 
-def _make_folds(sample: Block, time: bool) -> list[_Fold]:
+def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
     """Split the sampled rows into folds for cross-validation.
 
-    time: True to hold out rows that come after the learned rows. False to hold out random rows, so
-        that each label has about the same share of the rows in every fold.
+    in_time_order: True to hold out rows that come after the learned rows. False to hold out random
+        rows, so that each label has about the same share of the rows in every fold.
 
     Raises InvalidTargets if there are too few rows or labels.
     """
@@ -632,79 +634,87 @@ def _make_folds(sample: Block, time: bool) -> list[_Fold]:
             "labels, one of which has two rows."
         )
 
-    if time:
+    if in_time_order:
         return [_Fold(*split) for split in TimeSeriesSplit(n_folds).split(np.zeros(sample.rows))]
     splitter = StratifiedKFold if labelled else KFold
     with warnings.catch_warnings():
         # scikit-learn warns if a label has fewer rows than there are folds. These labels are
         # valid.
         warnings.simplefilter("ignore")
-        splits = splitter(n_folds, shuffle=True, random_state=0).split(np.zeros(sample.rows), _sklearn_targets(sample))
+        splits = splitter(n_folds, shuffle=True, random_state=0).split(
+            np.zeros(sample.rows), _targets_for_sklearn(sample)
+        )
         return [_Fold(*split) for split in splits]
 
 
-def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> _DrawnSample:
+def _sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress: StageProgress) -> _DrawnSample:
     """Draw a uniform random sample of the rows that have a target.
 
-    target: kind of the targets, "class" or "continuous". "auto": decide by the values.
+    target_kind: kind of the targets, "class" or "continuous". "auto": decide by the values.
 
     Raises InvalidTargets if no row has a target.
     """
     rng = np.random.default_rng(0)
     # Each row gets a random number, its key. The rows with the smallest keys are the sample.
     parts: list[tuple[Block, np.ndarray]] = []
-    capacity = SAMPLE_ROWS
+    capacity = MAX_SAMPLE_ROWS
     read = 0
     size = 0
     for block in blocks:
         kind = parts[0][0].y.kind if parts else None
-        labelled = drop_rows_without_target(_parse_block(block, target, kind))[0]
+        labelled = drop_rows_without_target(_parse_block(block, target_kind, kind))[0]
         if not labelled.rows:
             continue
 
-        # If rows are wide, the capacity shrinks, so that the sample has at most SAMPLE_BYTES.
+        # If rows are wide, the capacity shrinks, so that the sample has at most MAX_SAMPLE_BYTES.
         parts.append((labelled, rng.random(labelled.rows)))
         read += labelled.rows
         size += labelled.nbytes
-        capacity = min(capacity, max(1, SAMPLE_BYTES * read // max(size, 1)))
+        capacity = min(capacity, max(1, MAX_SAMPLE_BYTES * read // max(size, 1)))
         if sum(part.rows for part, _ in parts) > 2 * capacity:
-            parts = _with_smallest_keys(parts, capacity)
+            parts = _select_smallest_keys(parts, capacity)
         progress("read", read, read)
 
     if not parts:
         raise InvalidTargets("no row has a target, by which methods are compared. Pass y, or name their column.")
-    return _DrawnSample(_concatenate([block for block, _ in _with_smallest_keys(parts, capacity)]), read)
+    return _DrawnSample(_concatenate_blocks([block for block, _ in _select_smallest_keys(parts, capacity)]), read)
 
 
-def _parse_block(block: Block, target: str, kind: str | None) -> Block:
+def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Block:
     """Return a batch whose rows and targets are parsed.
 
     The rows become an array of numbers if possible. Rows that are not numeric become a table.
 
-    target: kind of the targets, "class" or "continuous". "auto": decide by the values.
-    kind: kind of the targets of the earlier batches. None for the first batch.
+    target_kind: kind of the targets, "class" or "continuous". "auto": decide by the values.
+    earlier_kind: kind of the targets of the earlier batches. None for the first batch.
     """
     try:
         X, names = read_rows_and_names(block, any_column_names=False, as_table=False)
     except StreamDRError:
         X, names = read_rows_and_names(block, any_column_names=True, as_table=True)
-    y = None if block.y is None else parse_targets(block.y, X.shape[0], ("class", "continuous"), target, kind)
+    y = (
+        None
+        if block.y is None
+        else parse_targets(block.y, X.shape[0], ("class", "continuous"), target_kind, earlier_kind)
+    )
     return block._replace(X=X, y=y, ids=None, names=names, checked=True)
 
 
-def _with_smallest_keys(parts: list[tuple[Block, np.ndarray]], capacity: int) -> list[tuple[Block, np.ndarray]]:
+def _select_smallest_keys(
+    rows_and_keys: list[tuple[Block, np.ndarray]], max_rows: int
+) -> list[tuple[Block, np.ndarray]]:
     """Return the rows with the smallest keys.
 
-    parts: for each batch a pair (rows, random keys of these rows).
-    capacity: maximum number of rows to return.
+    rows_and_keys: for each batch a pair (rows, random keys of these rows).
+    max_rows: maximum number of rows to return.
     """
-    all_keys = np.concatenate([keys for _, keys in parts])
-    cutoff = np.partition(all_keys, capacity)[capacity] if len(all_keys) > capacity else np.inf
-    chosen = ((block, keys, np.flatnonzero(keys < cutoff)) for block, keys in parts)
+    all_keys = np.concatenate([keys for _, keys in rows_and_keys])
+    cutoff = np.partition(all_keys, max_rows)[max_rows] if len(all_keys) > max_rows else np.inf
+    chosen = ((block, keys, np.flatnonzero(keys < cutoff)) for block, keys in rows_and_keys)
     return [(block.take(rows), keys[rows]) for block, keys, rows in chosen if len(rows)]
 
 
-def _concatenate(blocks: list[Block]) -> Block:
+def _concatenate_blocks(blocks: list[Block]) -> Block:
     """Return one Block with the rows of all blocks.
 
     If the rows are tables, the result has every column that occurs in some block. Rows of a block

@@ -43,7 +43,7 @@ class RefineScores(NamedTuple):
     after: float
 
 
-class _SplitSource:
+class _HeldOutSplit:
     """Source that yields one part of another source's rows.
 
     The part is either the held-out rows or the rows to learn. Rows without a target are skipped.
@@ -76,7 +76,7 @@ class _SplitSource:
                 yield position, block.take(chosen)
 
 
-def scores_of_refining(estimator: Estimator, source: Source, tol: float, max_passes: int) -> RefineScores:
+def score_before_after_refine(estimator: Estimator, source: Source, tol: float, max_passes: int) -> RefineScores:
     """Return an estimator's scores on held-out rows before and after refine.
 
     A score is the accuracy if targets are labels, and R² if targets are numbers. Both scores are
@@ -93,21 +93,21 @@ def scores_of_refining(estimator: Estimator, source: Source, tol: float, max_pas
     max_passes : int
         Maximum number of passes over the rows, as in `Estimator.refine`.
     """
-    learned = _SplitSource(source, held_out=False)
-    held_out = _SplitSource(source, held_out=True)
+    learned = _HeldOutSplit(source, held_out=False)
+    held_out = _HeldOutSplit(source, held_out=True)
 
     with warnings.catch_warnings():
         # Hide the warnings of this fit, because only the scores are returned to the caller.
         warnings.simplefilter("ignore")
         for _, block in learned.events():
             estimator.partial_fit(block)
-        before = _score(estimator, held_out)
+        before = _score_on_source(estimator, held_out)
 
         estimator.refine(learned, tol=tol, max_passes=max_passes)
-        return RefineScores(before, _score(estimator, held_out))
+        return RefineScores(before, _score_on_source(estimator, held_out))
 
 
-def _score(estimator: Estimator, source: Source) -> float:
+def _score_on_source(estimator: Estimator, source: Source) -> float:
     """Return an estimator's score on the rows of a source.
 
     The score is the accuracy if targets are labels, R² if targets are numbers, and NaN if there

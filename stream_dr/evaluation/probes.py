@@ -32,7 +32,7 @@ from stream_dr.rows.block import Rows
 from stream_dr.solve.nearest_mean import means_by_class, nearest_mean, squared_distances
 
 
-class Sample(NamedTuple):
+class ProbeSample(NamedTuple):
     """Projected rows on which probes (small classifiers) are fitted.
 
     Attributes
@@ -92,12 +92,12 @@ class NearestMean:
     the first mean is nearer.
     """
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: ProbeSample) -> None:
         self._multilabel = sample.y.ndim == 2
         if sample.means is not None:
             self._means, self._others = sample.means, sample.others
         else:
-            self._means, self._others = sample_means(sample)
+            self._means, self._others = label_means_of_sample(sample)
 
     def predict(self, Z: Rows) -> np.ndarray:
         """Classify projected rows, as `Probe.predict` describes."""
@@ -112,7 +112,7 @@ class NearestMean:
         return np.where(np.isfinite(scores), scores, -1.0)
 
 
-class Neighbours:
+class NearestNeighbours:
     """Classifier that predicts from the k nearest sampled rows (the neighbours).
 
     If rows have one label, the most frequent label of the neighbours is predicted. If two labels
@@ -122,9 +122,9 @@ class Neighbours:
     label, scaled to [−1, 1].
     """
 
-    def __init__(self, sample: Sample, k: int) -> None:
+    def __init__(self, sample: ProbeSample, n_neighbours: int) -> None:
         self._sample = sample
-        self._k = min(k, len(sample.y))
+        self._k = min(n_neighbours, len(sample.y))
 
     def predict(self, Z: Rows) -> np.ndarray:
         """Classify projected rows, as `Probe.predict` describes."""
@@ -152,8 +152,8 @@ class LinearProbe:
     the label) and −1 (the row does not).
     """
 
-    def __init__(self, sample: Sample) -> None:
-        deviation = _root_mean_square(sample.Z)
+    def __init__(self, sample: ProbeSample) -> None:
+        deviation = _column_scales(sample.Z)
         self._scale = 1.0 / np.where(deviation > 0, deviation, 1.0)
         self._multilabel = sample.y.ndim == 2
         self._labels = sample.labels
@@ -162,7 +162,7 @@ class LinearProbe:
         self._constant: int | None = None
 
         self._model: LogisticRegression | Ridge
-        Z = self._scaled(sample.Z)
+        Z = self._scale_columns(sample.Z)
         if self._multilabel and Z.shape[1]:
             self._model = Ridge(alpha=1.0).fit(Z, 2.0 * sample.y - 1.0)
         elif self._multilabel:
@@ -177,26 +177,26 @@ class LinearProbe:
         if self._constant is not None:
             return np.full((Z.shape[0], self._labels) if self._multilabel else Z.shape[0], self._constant)
 
-        predicted = np.asarray(self._model.predict(self._scaled(Z)))
+        predicted = np.asarray(self._model.predict(self._scale_columns(Z)))
         return np.clip(predicted.reshape(Z.shape[0], -1), -1.0, 1.0) if self._multilabel else predicted
 
-    def _scaled(self, Z: Rows) -> Rows:
+    def _scale_columns(self, Z: Rows) -> Rows:
         """Divide each coordinate of projected rows by its scale."""
         return Z @ sp.diags(self._scale) if sp.issparse(Z) else Z * self._scale
 
 
-def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
+def fit_probe(name: str, sample: ProbeSample, n_neighbours: int) -> Probe:
     """Return a classifier of projected rows, fitted on a sample.
 
     name: "mean" (nearest class mean), "knn" (nearest neighbours) or "linear".
-    neighbours: number of neighbours for "knn". The other classifiers ignore this parameter.
+    n_neighbours: number of neighbours for "knn". The other classifiers ignore this parameter.
     """
     if name == "mean":
         return NearestMean(sample)
-    return Neighbours(sample, neighbours) if name == "knn" else LinearProbe(sample)
+    return NearestNeighbours(sample, n_neighbours) if name == "knn" else LinearProbe(sample)
 
 
-def sample_means(sample: Sample) -> LabelMeans:
+def label_means_of_sample(sample: ProbeSample) -> LabelMeans:
     """Return the means of the sampled rows with and without each label."""
     if sample.y.ndim == 1:
         return LabelMeans(means_by_class(sample.Z, sample.y, sample.labels), None)
@@ -209,7 +209,7 @@ def sample_means(sample: Sample) -> LabelMeans:
         return LabelMeans(sums / counts, (total - sums) / (rows - counts))
 
 
-def _root_mean_square(Z: Rows) -> np.ndarray:
+def _column_scales(Z: Rows) -> np.ndarray:
     """Return the scale of each coordinate of projected rows, (components,).
 
     The scale of dense rows is the standard deviation. The scale of sparse rows is the root mean

@@ -12,7 +12,7 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.reservoir import ReservoirAccumulator
 
 
-class RowMap(Protocol):
+class RowProjector(Protocol):
     """Object that projects rows, such as a Projection."""
 
     def apply(self, X: Rows) -> Rows:
@@ -34,8 +34,8 @@ class RowSample:
         Seed of the random numbers.
     """
 
-    def __init__(self, capacity: int, seed: int) -> None:
-        self._reservoir = ReservoirAccumulator(capacity, seed)
+    def __init__(self, max_rows: int, seed: int) -> None:
+        self._reservoir = ReservoirAccumulator(max_rows, seed)
 
         # Sampled rows of tables: (row numbers, rows) for each batch that has some.
         self._tables: list[tuple[np.ndarray, Rows]] = []
@@ -71,7 +71,7 @@ class RowSample:
         """
         return self._reservoir.freeze().numbers
 
-    def projected(self, projection: RowMap) -> Rows:
+    def projected(self, projection: RowProjector) -> Rows:
         """Project the sampled rows, and return them as (sampled rows, components).
 
         The rows have the same order as in the stream.

@@ -32,16 +32,16 @@ class ClassScores:
         # (labels, labels) number of rows, by true label code and predicted label code.
         self._confusion = np.zeros((0, 0), np.int64)
 
-    def add(self, truth: np.ndarray, predicted: np.ndarray, labels: int) -> None:
+    def add(self, true_codes: np.ndarray, predicted_codes: np.ndarray, n_labels: int) -> None:
         """Count the predictions for a batch of rows.
 
-        truth: (rows,) true label codes.
-        predicted: (rows,) predicted label codes.
-        labels: number of different labels so far. All label codes are below this number.
+        true_codes: (rows,) true label codes.
+        predicted_codes: (rows,) predicted label codes.
+        n_labels: number of different labels so far. All label codes are below this number.
         """
-        self._grow(labels)
+        self._grow_to_labels(n_labels)
         size = len(self._confusion)
-        self._confusion += np.bincount(truth * size + predicted, minlength=size * size).reshape(size, size)
+        self._confusion += np.bincount(true_codes * size + predicted_codes, minlength=size * size).reshape(size, size)
 
     def figures(self) -> dict[str, float]:
         """Return the scores of all predictions so far.
@@ -58,15 +58,15 @@ class ClassScores:
         return {
             "accuracy": accuracy,
             "micro_f1": accuracy,
-            "macro_f1": _mean(2 * correct[seen] / occurrences[seen]),
+            "macro_f1": _mean_or_nan(2 * correct[seen] / occurrences[seen]),
             "rows": rows,
         }
 
-    def _grow(self, labels: int) -> None:
-        """Enlarge the confusion matrix for new labels, up to `labels` labels."""
+    def _grow_to_labels(self, n_labels: int) -> None:
+        """Enlarge the confusion matrix for new labels, up to `n_labels` labels."""
         known = len(self._confusion)
-        if labels > known:
-            grown = np.zeros((labels, labels), np.int64)
+        if n_labels > known:
+            grown = np.zeros((n_labels, n_labels), np.int64)
             grown[:known, :known] = self._confusion
             self._confusion = grown
 
@@ -84,30 +84,30 @@ class LabelScores:
         self._exact_matches = 0
         self._rows = 0
 
-    def add(self, truth: np.ndarray, predicted: np.ndarray, scores: np.ndarray) -> None:
+    def add(self, true_labels: np.ndarray, predicted_labels: np.ndarray, label_scores: np.ndarray) -> None:
         """Count the predictions for a batch of rows.
 
         Parameters
         ----------
-        truth : ndarray (rows, labels), bool
+        true_labels : ndarray (rows, labels), bool
             True if the row has the label.
-        predicted : ndarray (rows, labels), bool
+        predicted_labels : ndarray (rows, labels), bool
             True if the row is predicted to have the label.
-        scores : ndarray (rows, labels), float
+        label_scores : ndarray (rows, labels), float
             Predicted scores in [−1, 1]. A likelier label has a larger score.
         """
-        self._grow(truth.shape[1])
-        true_positives = (truth & predicted).sum(0)
-        false_positives = (predicted & ~truth).sum(0)
-        false_negatives = (truth & ~predicted).sum(0)
+        self._grow_to_labels(true_labels.shape[1])
+        true_positives = (true_labels & predicted_labels).sum(0)
+        false_positives = (predicted_labels & ~true_labels).sum(0)
+        false_negatives = (true_labels & ~predicted_labels).sum(0)
         self._counts += np.column_stack([true_positives, false_positives, false_negatives])
-        self._exact_matches += int((truth == predicted).all(1).sum())
-        self._rows += len(truth)
+        self._exact_matches += int((true_labels == predicted_labels).all(1).sum())
+        self._rows += len(true_labels)
 
         # Number the bins of all labels consecutively, so that one bincount fills all histograms.
-        labels = np.arange(truth.shape[1])
-        bins = labels * BINS + np.clip(((scores + 1.0) * (BINS / 2)).astype(np.int64), 0, BINS - 1)
-        for side, mask in enumerate((truth, ~truth)):
+        labels = np.arange(true_labels.shape[1])
+        bins = labels * BINS + np.clip(((label_scores + 1.0) * (BINS / 2)).astype(np.int64), 0, BINS - 1)
+        for side, mask in enumerate((true_labels, ~true_labels)):
             counts = np.bincount(bins[mask], minlength=len(labels) * BINS)
             self._histograms[side] += counts.reshape(len(labels), BINS)
 
@@ -126,12 +126,12 @@ class LabelScores:
         return {
             "accuracy": self._exact_matches / self._rows if self._rows else float("nan"),
             "micro_f1": float(2 * total[0] / micro) if micro else float("nan"),
-            "macro_f1": _mean(f1),
-            "auc": self._auc(),
+            "macro_f1": _mean_or_nan(f1),
+            "auc": self._mean_auc_over_labels(),
             "rows": self._rows,
         }
 
-    def _auc(self) -> float:
+    def _mean_auc_over_labels(self) -> float:
         """Return the area under the ROC curve, averaged over labels.
 
         For one label, draw at random one row with the label and one row without the label. The
@@ -148,19 +148,19 @@ class LabelScores:
         # Count the pairs of rows in which the row without the label has the smaller score.
         below = np.cumsum(absent, axis=1) - absent
         areas = (present * (below + absent / 2)).sum(1) / np.maximum(present.sum(1) * absent.sum(1), 1)
-        return _mean(areas)
+        return _mean_or_nan(areas)
 
-    def _grow(self, labels: int) -> None:
-        """Add zero counts for new labels, up to `labels` labels."""
+    def _grow_to_labels(self, n_labels: int) -> None:
+        """Add zero counts for new labels, up to `n_labels` labels."""
         known = len(self._counts)
-        if labels > known:
-            self._counts = np.vstack([self._counts, np.zeros((labels - known, 3), np.int64)])
-            new = np.zeros((2, labels - known, BINS), np.int64)
+        if n_labels > known:
+            self._counts = np.vstack([self._counts, np.zeros((n_labels - known, 3), np.int64)])
+            new = np.zeros((2, n_labels - known, BINS), np.int64)
             # No earlier row had the new label. Its score for each earlier row counts as −1.
             new[1, :, 0] = self._rows
             self._histograms = np.concatenate([self._histograms, new], axis=1)
 
 
-def _mean(values: np.ndarray) -> float:
+def _mean_or_nan(values: np.ndarray) -> float:
     """Return the mean of the values, or NaN if there are none."""
     return float(values.mean()) if len(values) else float("nan")

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.evaluation.probes import Probe, Sample, make_probe
+from stream_dr.evaluation.probes import Probe, ProbeSample, fit_probe
 from stream_dr.evaluation.row_sample import RowSample
 from stream_dr.evaluation.scores import ClassScores, LabelScores
 from stream_dr.projection import Projection
@@ -41,7 +41,7 @@ PROBES = ("mean", "knn", "linear")
 "mean" is the nearest class mean, "knn" the nearest neighbours, "linear" a linear classifier.
 """
 
-FULL = "full"
+FULL_BASELINE = "full"
 """Name of the baseline that classifies rows without a projection."""
 
 NO_CHANGE = "no change"
@@ -144,8 +144,8 @@ def evaluate(
     models: Mapping[str, Estimator | None],
     settings: EvaluateSettings = EvaluateSettings(),
     progress: Callable[[int], None] | None = None,
-    test: Source | None = None,
-    curve: Callable[[Point], object] | None = None,
+    test_source: Source | None = None,
+    on_point: Callable[[Point], object] | None = None,
 ) -> list[Score]:
     """Evaluate models by classifying each batch before it is learned.
 
@@ -166,35 +166,35 @@ def evaluate(
         Classifiers, baselines and size of the sample.
     progress : callable or None
         Function called after each batch with the number of rows learned so far.
-    test : Source or None
+    test_source : Source or None
         Separate test rows, which are classified after all of `source` was learned. None: the rows
         of `source` are classified before they are learned.
-    curve : callable or None
+    on_point : callable or None
         Function that receives a Point for each batch, model and classifier.
     """
     if settings.full:
-        models = {**models, FULL: None}
+        models = {**models, FULL_BASELINE: None}
     settings.check()
     if not models:
         raise InvalidParameter("at least one model is needed; none was given.")
 
     # Learn all batches. Without separate test rows, classify each batch before it is learned.
-    evaluation = _Evaluation(models, settings, curve or (lambda point: None))
+    evaluation = _Evaluation(models, settings, on_point or (lambda point: None))
     for block in _labelled_batches(source):
-        evaluation.admit(block)
-        if test is None:
-            evaluation.test(block)
-        evaluation.train(block)
+        evaluation.check_and_code_labels(block)
+        if test_source is None:
+            evaluation.classify_and_count(block)
+        evaluation.learn_and_sample(block)
         if progress is not None:
             progress(evaluation.rows)
     if evaluation.rows == 0:
         raise TargetsRequired("no row of the source has a target; test-then-train needs labelled rows.")
 
-    if test is not None:
+    if test_source is not None:
         evaluation.solve()
-        for block in _labelled_batches(test):
-            evaluation.admit(block)
-            evaluation.test(block)
+        for block in _labelled_batches(test_source):
+            evaluation.check_and_code_labels(block)
+            evaluation.classify_and_count(block)
     return evaluation.scores()
 
 
@@ -207,7 +207,7 @@ def _labelled_batches(source: Source) -> Iterator[Block]:
     return (block for block in blocks if block.rows)
 
 
-class Shuffled:
+class ShuffledSource:
     """Source that yields the rows of another source in random order.
 
     Each yielded batch has rows from only one batch of the other source. All rows are held in
@@ -241,7 +241,7 @@ class Shuffled:
 class _Evaluation:
     """State of one evaluation, updated batch by batch.
 
-    Call `admit` for each batch before `test` and `train`.
+    Call `check_and_code_labels` for each batch before `classify_and_count` and `learn_and_sample`.
 
     Labels are numbered from 0 in the order in which they first appear. A label's number is its
     code. The parameter `truth` of the methods is a list with each row's list of label codes.
@@ -251,11 +251,11 @@ class _Evaluation:
         self,
         models: Mapping[str, Estimator | None],
         settings: EvaluateSettings,
-        curve: Callable[[Point], object],
+        on_point: Callable[[Point], object],
     ) -> None:
         self._models = models
         self._settings = settings
-        self._curve = curve
+        self._on_point = on_point
         self._accumulators = {name: e.accumulator() for name, e in models.items() if e is not None}
 
         self.rows = 0
@@ -267,7 +267,7 @@ class _Evaluation:
         self._next_solve = settings.first
 
         self._probes: dict[tuple[str, str], Probe] = {}
-        self._projections: dict[str, Projection | _Identity] = {}
+        self._projections: dict[str, Projection | _IdentityProjection] = {}
         self._class_scores: dict[tuple[str, str], ClassScores] = {}
         self._label_scores: dict[tuple[str, str], LabelScores] = {}
 
@@ -275,7 +275,7 @@ class _Evaluation:
         self._last_codes: list[int] = []
         self._all_codes: list[np.ndarray] = []
 
-    def test(self, block: Block) -> None:
+    def classify_and_count(self, block: Block) -> None:
         """Classify a batch and count the correct predictions.
 
         Every model projects the rows, and every classifier predicts their labels. If enough rows
@@ -284,13 +284,13 @@ class _Evaluation:
         if self.rows >= self._next_solve:
             self.solve()
 
-        truth = self._codes(block)
+        truth = self._label_codes_by_row(block)
         for name, projection in self._projections.items():
             Z = projection.apply(block.X)
             for probe in self._settings.probes:
                 self._count_predictions((name, probe), truth, self._probes[name, probe].predict(Z))
         if self._settings.baseline and self._projections:
-            self._count_no_change(truth)
+            self._count_no_change_baseline(truth)
 
     def solve(self) -> None:
         """Solve every model and fit the classifiers of its projected rows.
@@ -300,24 +300,24 @@ class _Evaluation:
         self._solve_and_fit_probes()
         self._next_solve = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
 
-    def _count_no_change(self, truth: list[list[int]]) -> None:
+    def _count_no_change_baseline(self, codes_by_row: list[list[int]]) -> None:
         """Count the predictions of the baseline NO_CHANGE for a batch.
 
         The baseline predicts the previous row's labels for each row.
 
-        truth: list of label codes for each row of the batch.
+        codes_by_row: list of label codes for each row of the batch.
         """
-        previous = [self._last_codes, *truth[:-1]]
-        self._last_codes = truth[-1]
+        previous = [self._last_codes, *codes_by_row[:-1]]
+        self._last_codes = codes_by_row[-1]
         if self._kind == "class":
             predicted = np.array([codes[0] if codes else 0 for codes in previous], np.int64)
         else:
-            predicted = np.where(self._target_array(previous), 1.0, -1.0)
-        self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
+            predicted = np.where(self._labels_as_array(previous), 1.0, -1.0)
+        self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), codes_by_row, predicted)
 
-    def train(self, block: Block) -> None:
+    def learn_and_sample(self, block: Block) -> None:
         """Let every model learn a batch, and sample the batch's rows."""
-        truth = self._codes(block)
+        truth = self._label_codes_by_row(block)
         self._sample_truth.update(enumerate(truth, self.rows))
         if self._kind == "class" and self._settings.baseline:
             self._all_codes.append(np.array([codes[0] for codes in truth], np.int32))
@@ -332,27 +332,27 @@ class _Evaluation:
     def scores(self) -> list[Score]:
         """Return a Score for each pair of a model and a classifier."""
         scores = [
-            Score(name, probe, self._component_count(name), self._figures((name, probe)))
+            Score(name, probe, self._last_n_components(name), self._scores_of_pair((name, probe)))
             for name in self._models
             for probe in self._settings.probes
         ]
         if self._settings.baseline:
-            figures = self._figures((NO_CHANGE, _NO_CHANGE_PROBE)) | self._order_figures()
+            figures = self._scores_of_pair((NO_CHANGE, _NO_CHANGE_PROBE)) | self._label_repeat_shares()
             scores.append(Score(NO_CHANGE, _NO_CHANGE_PROBE, 0, figures))
         return scores
 
-    def _figures(self, key: tuple[str, str]) -> dict[str, float]:
+    def _scores_of_pair(self, model_and_probe: tuple[str, str]) -> dict[str, float]:
         """Return the scores so far of one model with one classifier.
 
-        key: pair (name of the model, name of the classifier).
+        model_and_probe: pair (name of the model, name of the classifier).
 
         The scores are NaN if no row was tested.
         """
         if self._kind == "multilabel":
-            return self._label_scores.get(key, LabelScores()).figures()
-        return self._class_scores.get(key, ClassScores()).figures()
+            return self._label_scores.get(model_and_probe, LabelScores()).figures()
+        return self._class_scores.get(model_and_probe, ClassScores()).figures()
 
-    def _order_figures(self) -> dict[str, float]:
+    def _label_repeat_shares(self) -> dict[str, float]:
         """Return how often a learned row has the same label as the previous row.
 
         The dict has two entries, and is empty if rows have several labels:
@@ -366,7 +366,7 @@ class _Evaluation:
         shares = np.bincount(codes) / len(codes)
         return {"unchanged": float((codes[1:] == codes[:-1]).mean()), "by_chance": float(shares @ shares)}
 
-    def admit(self, block: Block) -> None:
+    def check_and_code_labels(self, block: Block) -> None:
         """Check the targets of a batch and assign codes to new labels.
 
         Raises TargetKindMismatch in these cases:
@@ -392,7 +392,7 @@ class _Evaluation:
         for label in block.y.labels:
             self._labels.setdefault(label, len(self._labels))
 
-    def _codes(self, block: Block) -> list[list[int]]:
+    def _label_codes_by_row(self, block: Block) -> list[list[int]]:
         """Return a list with each row's list of label codes.
 
         The label codes of the batch are translated to the label codes of this evaluation.
@@ -408,13 +408,13 @@ class _Evaluation:
         """Solve every model and fit its classifiers on the projected sample."""
         # Forget the label codes of rows that are no longer in the sample.
         self._sample_truth = {number: self._sample_truth[number] for number in self._sample.numbers().tolist()}
-        y = self._target_array(list(self._sample_truth.values()))
-        means, others = self._class_means()
+        y = self._labels_as_array(list(self._sample_truth.values()))
+        means, others = self._means_with_and_without()
 
         for name, estimator in self._models.items():
-            projection: Projection | _Identity
+            projection: Projection | _IdentityProjection
             if estimator is None:
-                projection = _Identity(self._sample.n_features)
+                projection = _IdentityProjection(self._sample.n_features)
             else:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
@@ -423,7 +423,7 @@ class _Evaluation:
             # projected rows. A nonlinear projection does not. So no means are passed for a
             # nonlinear projection, and the probes use the class means of the projected sample.
             linear = projection.kind in ("linear", "columns")
-            sample = Sample(
+            sample = ProbeSample(
                 self._sample.projected(projection),
                 y,
                 projection.apply(means) if linear else None,
@@ -431,9 +431,9 @@ class _Evaluation:
                 len(self._labels),
             )
             for probe in self._settings.probes:
-                self._probes[name, probe] = make_probe(probe, sample, self._settings.neighbours)
+                self._probes[name, probe] = fit_probe(probe, sample, self._settings.neighbours)
 
-    def _class_means(self) -> tuple[np.ndarray, np.ndarray]:
+    def _means_with_and_without(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the class means of all learned rows.
 
         Returns two arrays (labels, features) in the order of the label codes. The first has the
@@ -451,53 +451,55 @@ class _Evaluation:
         order = np.argsort([self._labels[label] for label in moments.labels])
         return means[order], others[order]
 
-    def _target_array(self, truth: list[list[int]]) -> np.ndarray:
+    def _labels_as_array(self, codes_by_row: list[list[int]]) -> np.ndarray:
         """Return the labels of rows as an array.
 
         If rows have one label, returns label codes (rows,). If rows have several labels, returns
         (rows, labels) bool, True if the row has the label.
 
-        truth: list of label codes for each row.
+        codes_by_row: list of label codes for each row.
         """
         if self._kind == "class":
-            return np.array([codes[0] for codes in truth], np.int64)
-        Y = np.zeros((len(truth), len(self._labels)), bool)
-        for row, codes in enumerate(truth):
+            return np.array([codes[0] for codes in codes_by_row], np.int64)
+        Y = np.zeros((len(codes_by_row), len(self._labels)), bool)
+        for row, codes in enumerate(codes_by_row):
             Y[row, codes] = True
         return Y
 
-    def _count_predictions(self, key: tuple[str, str], truth: list[list[int]], predicted: np.ndarray) -> None:
+    def _count_predictions(
+        self, model_and_probe: tuple[str, str], codes_by_row: list[list[int]], predicted: np.ndarray
+    ) -> None:
         """Count the predictions for a batch and add a point to the learning curve.
 
-        key: pair (name of the model, name of the classifier).
-        truth: list of label codes for each row.
+        model_and_probe: pair (name of the model, name of the classifier).
+        codes_by_row: list of label codes for each row.
         predicted: predicted label codes (rows,) if rows have one label. If rows have several
             labels, scores (rows, labels) for the labels that were known when the classifier was
             fitted.
         """
-        y = self._target_array(truth)
+        y = self._labels_as_array(codes_by_row)
         if self._kind == "class":
             correct = y == predicted
-            self._class_scores.setdefault(key, ClassScores()).add(y, predicted, len(self._labels))
+            self._class_scores.setdefault(model_and_probe, ClassScores()).add(y, predicted, len(self._labels))
         else:
             # Labels that the classifier does not know get the lowest score.
             scores = np.full(y.shape, -1.0)
             scores[:, : predicted.shape[1]] = predicted
             correct = (y == (scores > 0)).all(1)
-            self._label_scores.setdefault(key, LabelScores()).add(y, scores > 0, scores)
+            self._label_scores.setdefault(model_and_probe, LabelScores()).add(y, scores > 0, scores)
 
-        self._curve(Point(self.rows, *key, len(y), float(correct.mean())))
+        self._on_point(Point(self.rows, *model_and_probe, len(y), float(correct.mean())))
 
-    def _component_count(self, name: str) -> int:
+    def _last_n_components(self, model_name: str) -> int:
         """Return the number of components of a model's last projection.
 
         0 if the model was not solved yet.
         """
-        projection = self._projections.get(name)
+        projection = self._projections.get(model_name)
         return 0 if projection is None else projection.n_components
 
 
-class _Identity(NamedTuple):
+class _IdentityProjection(NamedTuple):
     """Projection of the baseline FULL, which returns rows unchanged.
 
     n_features: number of features to return. Sparse rows with more features are cut.

@@ -77,7 +77,7 @@ def is_finite_number(value: Any) -> bool:
         return False
 
 
-def check_seed(seed: object) -> None:
+def check_seed_or_none(seed: object) -> None:
     """Raise InvalidParameter unless a seed is valid.
 
     A valid seed is an integer from 0 to 2⁶³ − 1, or None. None stands for 0, so that results can

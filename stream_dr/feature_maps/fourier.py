@@ -30,7 +30,7 @@ import scipy.sparse as sp
 from scipy.special import gammaincinv
 
 from stream_dr.errors import InvalidParameter, NarrowKernel
-from stream_dr.feature_maps.draws import check_seed, draw_cauchys, draw_normals, draw_uniforms, is_finite_number
+from stream_dr.feature_maps.draws import check_seed_or_none, draw_cauchys, draw_normals, draw_uniforms, is_finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.matern import check_nu, matern
 from stream_dr.rows.block import Block, Rows
@@ -175,7 +175,7 @@ class RandomFourier(FeatureMap):
             raise InvalidParameter(
                 f"orthogonal={self.orthogonal!r}; it must be a bool, and 'rbf' the kernel where true."
             )
-        check_seed(self.seed)
+        check_seed_or_none(self.seed)
 
     def apply(self, X: Rows, n_stream_features: int, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Return the features φ (rows, D) float64 of rows.

@@ -30,16 +30,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.checks import (
-    MOST_ROWS,
-    check_array_shapes,
-    check_csr_arrays,
-    check_equal,
+    ROW_COUNT_LIMIT,
+    check_csr_or_dense_rows,
+    check_dtype_and_shapes,
+    check_field_equals,
     check_finite_arrays,
     check_within,
     field_error,
 )
 from stream_dr.errors import InvalidParameter, StreamDRError, width_mismatch
-from stream_dr.feature_maps.draws import check_seed, draw_uniforms, is_finite_number
+from stream_dr.feature_maps.draws import check_seed_or_none, draw_uniforms, is_finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.matern import check_nu, matern
 from stream_dr.rows.block import Block, Rows, check_finite
@@ -108,14 +108,14 @@ class Landmarks(NamedTuple):
         n_features: number of features.
         max_landmarks: largest number of landmarks.
         """
-        check_equal(self, "n_features", n_features)
-        check_within(self, 0, MOST_ROWS, "seen", "picked")
+        check_field_equals(self, "n_features", n_features)
+        check_within(self, 0, ROW_COUNT_LIMIT, "seen", "picked")
         m = min(len(self.factor), max_landmarks)
-        check_array_shapes(self, np.float64, factor=(m, m))
+        check_dtype_and_shapes(self, np.float64, factor=(m, m))
         check_finite_arrays(self, "factor")
         if not (np.diagonal(self.factor) > 0.0).all():
             raise field_error(self, "factor", "not above 0 on the diagonal", "a Cholesky factor")
-        check_csr_arrays(self, m, n_features)
+        check_csr_or_dense_rows(self, m, n_features)
 
     @property
     def rows(self) -> Rows:
@@ -223,7 +223,7 @@ class Nystroem(FeatureMap):
             raise InvalidParameter(f"first={first!r} of nystroem; it must be an integer ≥ {self.most}, the landmarks.")
         if first is not None and not self.draws_landmarks:
             raise InvalidParameter(f"first={first!r} of nystroem; landmarks that are given are not drawn.")
-        check_seed(self.seed)
+        check_seed_or_none(self.seed)
         if not self.draws_landmarks:
             parse_landmark_rows(self.landmarks)
 

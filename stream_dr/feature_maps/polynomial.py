@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.feature_maps.draws import check_seed, draw_uniforms
+from stream_dr.feature_maps.draws import check_seed_or_none, draw_uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.nystroem import check_kernel_parameters
 from stream_dr.rows.block import Rows, check_finite
@@ -84,7 +84,7 @@ class Polynomial(FeatureMap):
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= 2**24:
             raise InvalidParameter(f"n_features={n!r} of polynomial; it must be an integer from 1 to 2²⁴.")
         check_kernel_parameters("polynomial", self.gamma, self.degree, self.coef0)
-        check_seed(self.seed)
+        check_seed_or_none(self.seed)
 
     def apply(self, X: Rows, n_stream_features: int, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Return the products of the features of rows.

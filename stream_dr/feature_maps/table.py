@@ -31,7 +31,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import MOST_ROWS, WIDEST, check_within, field_error
+from stream_dr.checks import FEATURE_COUNT_LIMIT, ROW_COUNT_LIMIT, check_within, field_error
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps.draws import is_finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
@@ -87,8 +87,8 @@ class TableState(NamedTuple):
 
         table_map: the map.
         """
-        check_within(self, 0, MOST_ROWS, "rows")
-        check_within(self, 0, WIDEST, "width")
+        check_within(self, 0, ROW_COUNT_LIMIT, "rows")
+        check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
         if len(set(self.names)) != len(self.names) or (isinstance(table_map, Text) and len(self.names) != 1):
             raise field_error(
                 self, "columns", f"{len(self.names)} columns", "of distinct names, and one of a map of texts"

@@ -23,7 +23,14 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import MOST_ROWS, WIDEST, check_array_shapes, check_one_of, check_within, field_error
+from stream_dr.checks import (
+    FEATURE_COUNT_LIMIT,
+    ROW_COUNT_LIMIT,
+    check_dtype_and_shapes,
+    check_one_of,
+    check_within,
+    field_error,
+)
 from stream_dr.errors import CannotMerge, CannotUnlearn
 from stream_dr.feature_maps.words import Words, count_hashed_words, weight_word_counts
 from stream_dr.rows.raw_rows import RawColumn, column_of_missing_values, convert_column
@@ -139,8 +146,8 @@ class TableColumn(NamedTuple):
         kinds: kinds that the column may have. None for any kind.
         """
         check_one_of(self, "kind", kinds or ("", *SIZES, "category", "text", *LEFT_OUT))
-        check_within(self, 0, MOST_ROWS, "present")
-        check_within(self, -1, WIDEST, "missing", "hashed")
+        check_within(self, 0, ROW_COUNT_LIMIT, "present")
+        check_within(self, -1, FEATURE_COUNT_LIMIT, "missing", "hashed")
         if len(set(self.categories)) != len(self.categories) or (self.categories and self.kind != "category"):
             raise field_error(
                 self, "categories", f"{len(self.categories)} categories", "distinct, of a column of categories"
@@ -152,8 +159,8 @@ class TableColumn(NamedTuple):
                 self, "places", f"{texts} words", f"from 1 to {encoding.words.n_features or WORDS_IN_ALL}"
             )
         size = SIZES.get(self.kind, texts or len(self.categories))
-        check_array_shapes(self, np.int64, counts=(texts or len(self.categories),), places=(size,))
-        check_within(self, 0, MOST_ROWS, "counts")
+        check_dtype_and_shapes(self, np.int64, counts=(texts or len(self.categories),), places=(size,))
+        check_within(self, 0, ROW_COUNT_LIMIT, "counts")
         if (self.hashed >= 0 and self.kind != "category") or (self.missing >= 0 and not self.is_encoded):
             raise field_error(
                 self, "hashed", f"{self.hashed}, and missing {self.missing}", f"-1 where kind is {self.kind!r}"

@@ -5,7 +5,7 @@ Encoding turns each column of a table into one or more numeric columns. Cost: O(
 
 from collections.abc import Sequence
 
-from stream_dr.checks import EXACT_WIDTH
+from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import TooManyFeatures
 from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, WORDS_IN_ALL, EncodingSpec, TableColumn
 from stream_dr.feature_maps.taken_for import ColumnOverrides
@@ -48,7 +48,7 @@ def _max_numeric_columns_of(column: TableColumn, kind: str, encoding: EncodingSp
     )
 
 
-def check_max_numeric_columns(
+def check_max_encoded_columns(
     encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str], max_width: int
 ) -> None:
     """Raise TooManyFeatures if a table may get too many columns.
@@ -77,8 +77,8 @@ def reason_for_diagonal_scatter(encoding: EncodingSpec, columns: Sequence[TableC
     total = sum(most.values())
     return (
         ""
-        if total <= EXACT_WIDTH
-        else f"{table_too_wide_message(total, most, EXACT_WIDTH)}, else only its diagonal is stored."
+        if total <= MAX_EXACT_WIDTH
+        else f"{table_too_wide_message(total, most, MAX_EXACT_WIDTH)}, else only its diagonal is stored."
     )
 
 

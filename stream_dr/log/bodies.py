@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from stream_dr.disk import fsync_directory, is_broken, storage_error
+from stream_dr.disk import cannot_write_error, fsync_directory, is_input_output_error
 from stream_dr.errors import DamagedFile, ForeignFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log.event import Body
@@ -59,7 +59,7 @@ class BodyFile(NamedTuple):
             try:
                 failpoint("log.bodies_write")
                 for body in bodies:
-                    starts.append(_write(file, body, starts[-1]))
+                    starts.append(_write_whole_body(file, body, starts[-1]))
                 failpoint("log.bodies_sync")
                 os.fdatasync(file)
 
@@ -71,8 +71,8 @@ class BodyFile(NamedTuple):
             except BaseException as e:
                 with suppress(OSError):
                     os.ftruncate(file, offset)
-                if is_broken(e):
-                    raise storage_error(self.path, str(e)) from e
+                if is_input_output_error(e):
+                    raise cannot_write_error(self.path, str(e)) from e
                 raise
         return starts[:-1]
 
@@ -99,7 +99,7 @@ class BodyFile(NamedTuple):
         """
         with self.opened(os.O_RDWR) as file:
             for at in range(start, start + size, _ZEROS):
-                _write(file, bytes(min(_ZEROS, start + size - at)), at)
+                _write_whole_body(file, bytes(min(_ZEROS, start + size - at)), at)
             os.fdatasync(file)
 
     @contextmanager
@@ -202,14 +202,14 @@ def create_body_file(path: Path) -> BodyFile:
     return body_file
 
 
-def _write(file: int, body: Body, at: int) -> int:
-    """Write the whole body at offset `at`, and return its end.
+def _write_whole_body(file: int, body: Body, offset: int) -> int:
+    """Write the whole body at offset `offset`, and return its end.
 
     file: descriptor of the file.
     """
     rest = memoryview(body)
     while len(rest):
-        written = os.pwrite(file, rest, at)
+        written = os.pwrite(file, rest, offset)
         rest = rest[written:]
-        at += written
-    return at
+        offset += written
+    return offset

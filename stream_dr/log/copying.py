@@ -30,13 +30,13 @@ from stream_dr.errors import DamagedFile
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import BEGIN
 from stream_dr.log.head import HeadFile
-from stream_dr.log.index import Current, Index
+from stream_dr.log.index import BodyFileEntry, Index
 from stream_dr.log.sqlite_file import read_transaction, translate_errors
 
 PIECE = 1 << 20
 """Number of bytes read at a time."""
 
-Progress = Callable[[int, int], object]
+CopyProgress = Callable[[int, int], object]
 """Function called with the number of bytes copied so far and the total number of bytes."""
 
 
@@ -48,7 +48,7 @@ class LogCopy:
     ForeignFile, UnknownFormat, InsufficientStorage.
     """
 
-    def __init__(self, source: Path, target: Path, progress: Progress = lambda done, total: None) -> None:
+    def __init__(self, source: Path, target: Path, progress: CopyProgress = lambda done, total: None) -> None:
         self._source = source
         self._target = target
         self._progress = progress
@@ -111,7 +111,7 @@ class LogCopy:
         with self.view() as now:
             return any(copied.get(listed.first, set()) - set(now.places(listed.first)) for listed in now.files())
 
-    def _copy_body_files(self, files: Sequence[Current], skip_dropped_files: bool = False) -> None:
+    def _copy_body_files(self, files: Sequence[BodyFileEntry], skip_dropped_files: bool = False) -> None:
         """Copy files of event payloads.
 
         files: the files, with the end of the last payload in each file.
@@ -127,7 +127,7 @@ class LogCopy:
                     raise
             done += listed.end
 
-    def _append_missing_bytes(self, listed: Current, bytes_before: int, bytes_in_all: int) -> None:
+    def _append_missing_bytes(self, listed: BodyFileEntry, bytes_before: int, bytes_in_all: int) -> None:
         """Append the missing bytes of a payload file to its copy.
 
         listed: the payload file, and the end of its last payload.
@@ -148,7 +148,7 @@ class LogCopy:
             copy.flush()
             os.fsync(copy.fileno())
 
-    def _zero_bytes_between_bodies(self, listed: Current, places: Sequence[tuple[int, int]]) -> None:
+    def _zero_bytes_between_bodies(self, listed: BodyFileEntry, places: Sequence[tuple[int, int]]) -> None:
         """Overwrite the bytes that belong to no event payload with zeros.
 
         listed: the file.

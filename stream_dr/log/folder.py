@@ -14,7 +14,7 @@ from stream_dr.disk import fsync_directory
 from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
 from stream_dr.log.head import HeadFile, truncated_error
-from stream_dr.log.index import INDEX_NAME, Current, Index
+from stream_dr.log.index import INDEX_NAME, BodyFileEntry, Index
 from stream_dr.log.sqlite_file import damaged_file
 
 
@@ -62,7 +62,7 @@ def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
         raise truncated_error(folder / INDEX_NAME, last, acknowledged_position)
 
 
-def remove_unlisted_body_files(folder: Path, listed_files: Sequence[Current]) -> None:
+def remove_unlisted_body_files(folder: Path, listed_files: Sequence[BodyFileEntry]) -> None:
     """Remove files of event payloads that are not in the index.
 
     An unfinished index is removed, too.

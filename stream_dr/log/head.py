@@ -18,7 +18,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from stream_dr.disk import lock_holder
+from stream_dr.disk import read_lock_holder_pid
 from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone
 from stream_dr.log.event import row_digest
 
@@ -111,7 +111,7 @@ def moved_error(path: Path) -> DirectoryInUse:
 
     path: path of the log's folder.
     """
-    pid = lock_holder(path.parent)
+    pid = read_lock_holder_pid(path.parent)
     return DirectoryInUse(
         f"{path} was moved or replaced since process {os.getpid()} opened it to write; the directory's lock names "
         f"process {pid}. This one writes no more to it. Let one process write, and start it again.",

@@ -56,14 +56,14 @@ def id_hashes(ids: Iterable[str | int]) -> np.ndarray:
     return np.array([xxhash.xxh32_intdigest(str(id).encode()) for id in ids], dtype=np.uint32)
 
 
-def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarray]) -> None:
+def insert_id_hashes(connection: sqlite3.Connection, path: Path, id_hashes_by_position: dict[int, np.ndarray]) -> None:
     """Add hashes of row ids to the index at `path`.
 
-    ids: hashes of the ids (`id_hashes`), by position of the rows' event.
+    id_hashes_by_position: hashes of the ids (`id_hashes`), by position of the rows' event.
     """
     # Extend the newest table row, if it is not full.
-    hashes = np.concatenate([*ids.values()])
-    positions = np.repeat(np.array(list(ids)), [len(of) for of in ids.values()])
+    hashes = np.concatenate([*id_hashes_by_position.values()])
+    positions = np.repeat(np.array(list(id_hashes_by_position)), [len(of) for of in id_hashes_by_position.values()])
     for newest in select_entries(connection, path, "ORDER BY last DESC LIMIT 1"):
         if len(newest.hashes) < FULL:
             connection.execute("DELETE FROM ids WHERE last=?", (newest.last,))
@@ -73,7 +73,7 @@ def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarr
     ends = np.flatnonzero(np.diff(positions, append=-1)) + 1
     # Store positions run-length encoded: each position, and the number of successive rows with it.
     runs = np.array([positions[ends - 1], np.diff(ends, prepend=0)])
-    row = (max(ids), hashes.tobytes(), runs.tobytes())
+    row = (max(id_hashes_by_position), hashes.tobytes(), runs.tobytes())
     connection.execute("INSERT INTO ids VALUES (?,?,?,?)", (*row, _digest(*row)))
 
 
@@ -88,12 +88,12 @@ def candidate_positions(connection: sqlite3.Connection, path: Path, hashes: np.n
     return positions
 
 
-def select_entries(connection: sqlite3.Connection, path: Path, which: str = "") -> Iterator[IdEntry]:
+def select_entries(connection: sqlite3.Connection, path: Path, order_and_limit: str = "") -> Iterator[IdEntry]:
     """Yield entries of the index at `path`. Raises DamagedFile.
 
-    which: SQL that is appended to the query, such as "ORDER BY last DESC LIMIT 1".
+    order_and_limit: SQL that is appended to the query, such as "ORDER BY last DESC LIMIT 1".
     """
-    for last, hashes, positions, digest in connection.execute(f"SELECT * FROM ids {which}").fetchall():
+    for last, hashes, positions, digest in connection.execute(f"SELECT * FROM ids {order_and_limit}").fetchall():
         are_blobs = isinstance(hashes, bytes) and isinstance(positions, bytes)
         if not are_blobs or _digest(last, hashes, positions) != digest:
             raise damaged_file(path, f"the ids of events up to {last} are not what was written")

@@ -95,7 +95,7 @@ Hashes = dict[int, np.ndarray]
 """Hashes of row ids, uint32 (rows,), by position of their event."""
 
 
-class Known(NamedTuple):
+class KnownEvent(NamedTuple):
     """Entry of an event in the table of idempotency keys.
 
     position: position of the event.
@@ -132,7 +132,7 @@ class LogBounds(NamedTuple):
     rows: int
 
 
-class Current(NamedTuple):
+class BodyFileEntry(NamedTuple):
     """File of bodies (event payloads), and the end of its last body.
 
     first: position of the first event in the file, which is part of the file's name.
@@ -173,8 +173,8 @@ def has_body_in_file(event: Event) -> bool:
 
 
 def append_bodies_to_file(
-    folder: Path, events: Sequence[Event], current_file: Current | None, max_file_bytes: int, next_position: int
-) -> tuple[list[Place], Current | None]:
+    folder: Path, events: Sequence[Event], current_file: BodyFileEntry | None, max_file_bytes: int, next_position: int
+) -> tuple[list[Place], BodyFileEntry | None]:
     """Write bodies (event payloads) to a file, and return each event's place.
 
     Also returns the file that was written, or None if no body belongs in a file.
@@ -188,7 +188,7 @@ def append_bodies_to_file(
         return [Place()] * len(events), None
 
     if current_file is None or (current_file.end >= max_file_bytes and current_file.first < next_position):
-        current_file = Current(next_position, create_body_file(body_file_path(folder, next_position)))
+        current_file = BodyFileEntry(next_position, create_body_file(body_file_path(folder, next_position)))
     starts = current_file.file.write(bodies, current_file.end)
     remaining = iter(starts)
     places = [Place(current_file.first, next(remaining)) if has_body_in_file(e) else Place() for e in events]
@@ -211,7 +211,7 @@ def append(
     folder: Path,
     events: Sequence[Event],
     event_rows: Iterable[Row],
-    written_file: Current | None,
+    written_file: BodyFileEntry | None,
     max_keys: int,
     id_hashes_by_position: Hashes,
 ) -> None:
@@ -226,11 +226,13 @@ def append(
     """
     insert_events(connection, event_rows)
     insert_newest_keys(
-        connection, ((e.key, Known(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None), max_keys
+        connection,
+        ((e.key, KnownEvent(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None),
+        max_keys,
     )
     insert_schema_changes(connection, ((e.position, e.schema) for e in events if e.schema is not None))
     if id_hashes_by_position:
-        ids.note_ids(connection, folder / INDEX_NAME, id_hashes_by_position)
+        ids.insert_id_hashes(connection, folder / INDEX_NAME, id_hashes_by_position)
     if written_file is not None:
         store_file_end(connection, written_file)
     failpoint("log.before_commit")
@@ -241,7 +243,9 @@ def insert_events(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
     connection.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
 
 
-def insert_newest_keys(connection: sqlite3.Connection, new_keys: Iterable[tuple[str, Known]], max_keys: int) -> None:
+def insert_newest_keys(
+    connection: sqlite3.Connection, new_keys: Iterable[tuple[str, KnownEvent]], max_keys: int
+) -> None:
     """Add idempotency keys, and remove the oldest keys above the number `max_keys`.
 
     A key that is in the index already does not change. Keys of references are not counted and not
@@ -267,25 +271,25 @@ def insert_schema_changes(connection: sqlite3.Connection, changes: Iterable[tupl
     )
 
 
-def store_file_end(connection: sqlite3.Connection, current: Current) -> None:
+def store_file_end(connection: sqlite3.Connection, current: BodyFileEntry) -> None:
     """Store the end of the last body (payload) in a file of bodies."""
     row = _with_digest(current.first, current.file.identity, current.end)
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
 
 
-def insert_pending_erasure(connection: sqlite3.Connection, file: int, start: int, size: int) -> None:
+def insert_pending_erasure(connection: sqlite3.Connection, file_number: int, start: int, size: int) -> None:
     """Store that a range of bytes in a file of bodies must be overwritten.
 
-    file: number of the file.
+    file_number: number of the file.
     start: offset of the range.
     size: number of bytes.
     """
     id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
-    connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file, start, size))
+    connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file_number, start, size))
 
 
 def replace(
-    connection: sqlite3.Connection, folder: Path, event: Event, new_place: Place, written_file: Current | None
+    connection: sqlite3.Connection, folder: Path, event: Event, new_place: Place, written_file: BodyFileEntry | None
 ) -> None:
     """Replace an event, and store that its old body must be erased.
 
@@ -397,7 +401,7 @@ class Index:
                     )
                 yield Event(position, kind, key, fingerprint, rows, body, schema, checksum)
 
-    def find_key(self, key: str) -> Known | None:
+    def find_key(self, key: str) -> KnownEvent | None:
         """Return the event that was appended with an idempotency key, or None."""
         # If the stored key is damaged, SQLite does not find `key`, and its search may end next to
         # the damaged entry. So read the nearest entry in both directions. `_rows` raises an error
@@ -405,7 +409,7 @@ class Index:
         for query in ("key >= ? ORDER BY key", "key <= ? ORDER BY key DESC"):
             for nearest, *known, _ in self._rows(f"SELECT * FROM keys WHERE {query} LIMIT 1", (key,)):
                 if nearest == key:
-                    return Known(*known)
+                    return KnownEvent(*known)
         return None
 
     def candidate_positions(self, id_hashes: np.ndarray) -> list[int]:
@@ -419,32 +423,32 @@ class Index:
         """Return all changes of the stream's schema as JSON, oldest first."""
         return [text for _, text in self._rows("SELECT * FROM schemas ORDER BY position")]
 
-    def files(self) -> list[Current]:
+    def files(self) -> list[BodyFileEntry]:
         """Return the files of bodies (event payloads), oldest first."""
         return [self._file(*row) for row in self._rows("SELECT * FROM files ORDER BY first")]
 
-    def current(self) -> Current | None:
+    def current(self) -> BodyFileEntry | None:
         """Return the newest file of bodies (event payloads), or None."""
         newest = self._rows("SELECT * FROM files ORDER BY first DESC LIMIT 1")
         return self._file(*newest[0]) if newest else None
 
-    def file(self, first: int) -> BodyFile:
+    def file(self, file_number: int) -> BodyFile:
         """Return the file of bodies (event payloads) with this number."""
-        for row in self._rows("SELECT * FROM files WHERE first=?", (first,)):
+        for row in self._rows("SELECT * FROM files WHERE first=?", (file_number,)):
             return self._file(*row).file
-        raise damaged_file(self._path, f"the file of bodies {first} is not listed")
+        raise damaged_file(self._path, f"the file of bodies {file_number} is not listed")
 
     def pending_erasures(self) -> list[Row]:
         """Return (id, file number, offset, size) of byte ranges that must be overwritten."""
         return self._rows("SELECT * FROM erasures")
 
-    def places(self, file: int) -> list[tuple[int, int]]:
+    def places(self, file_number: int) -> list[tuple[int, int]]:
         """Return (offset, size) of each body (event payload) in a file, in order.
 
-        file: number of the file.
+        file_number: number of the file.
         """
         query = "SELECT start, size FROM events WHERE file=? ORDER BY start"
-        return self._connection.execute(query, (file,)).fetchall()
+        return self._connection.execute(query, (file_number,)).fetchall()
 
     def copy_to(self, folder: Path) -> None:
         """Copy the index to another folder, as this connection sees the index."""
@@ -494,9 +498,9 @@ class Index:
         for _ in ids.select_entries(self._connection, self._path):
             pass
 
-    def _file(self, first: int, identity: bytes, end: int) -> Current:
+    def _file(self, first: int, identity: bytes, end: int) -> BodyFileEntry:
         """Return the file of bodies (event payloads) that a table row describes."""
-        return Current(first, BodyFile(body_file_path(self._folder, first), identity), end)
+        return BodyFileEntry(first, BodyFile(body_file_path(self._folder, first), identity), end)
 
     def _rows(self, query: str, values: Row = ()) -> list[Row]:
         """Return the table rows of a query, without their digests.

@@ -27,17 +27,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone, StreamDRError, without_frames
+from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone, StreamDRError, remove_stack_frames
 from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import BodyReader
 from stream_dr.log.event import Event, EventDraft, EventKind, draft, event_of_draft, sha256_of
 from stream_dr.log.folder import prepare_log, remove_unlisted_body_files
 from stream_dr.log.head import HeadFile, device_and_inode, history_gone, moved_error, truncated_error
-from stream_dr.log.index import Current, Index, Known, LogBounds, event_table_row
+from stream_dr.log.index import BodyFileEntry, Index, KnownEvent, LogBounds, event_table_row
 from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file, read_transaction
 
-__all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
+__all__ = ["Event", "EventDraft", "KnownEvent", "Log", "Verified", "draft"]
 
 
 # No position and no number of bytes reaches this limit.
@@ -255,7 +255,7 @@ class LogReader:
         with self._index_view() as index:
             return index.ends()
 
-    def _files(self) -> list[Current]:
+    def _files(self) -> list[BodyFileEntry]:
         """Return the files of bodies (event payloads), oldest first."""
         with self._index_view() as index:
             return index.files()
@@ -336,7 +336,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         self._lock = threading.RLock()
 
         self._index = device_and_inode(self._database.path)
-        self._current: Current | None = None
+        self._current: BodyFileEntry | None = None
 
         # True if the last write may or may not be committed, because it raised an error.
         # A writable log begins with True, because an earlier process may have crashed in a write.
@@ -349,7 +349,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 if not self._head.stores_numbers_of(self._database.path):
                     with self._index_view() as index:
                         index.check(self._keys)
-                self._reconcile(opening=True)
+                self._recover_if_uncertain(check_all_files=True)
                 self._head.write_position(self._ends.last)
                 self._head.store_numbers_of(self._database.path)
                 self._overwrite_pending()
@@ -373,7 +373,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 return []
 
             # Give each draft its position, and the number of rows of all events up to it.
-            self._reconcile()
+            self._recover_if_uncertain()
             events = [event_of_draft(position, d) for position, d in enumerate(drafts, self._ends.last + 1)]
             counts = (0 if e.kind == "unlearn" else e.rows for e in events)
             totals = list(accumulate(counts, initial=self._ends.rows))[1:]
@@ -394,10 +394,10 @@ class Log(LogReader, AbstractContextManager["Log"]):
             failpoint("log.after_commit")
         return [e.position for e in events]
 
-    def find_key(self, key: str) -> Known | None:
+    def find_key(self, key: str) -> KnownEvent | None:
         """Return the entry of the event with an idempotency key, or None."""
         with self._lock:
-            self._reconcile()
+            self._recover_if_uncertain()
         with self._index_view() as index:
             return index.find_key(key)
 
@@ -426,7 +426,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         Returns the position of the first event that can be read now.
         """
         with self._lock:
-            self._reconcile()
+            self._recover_if_uncertain()
             self._ends = self._ends._replace(first=max(self._ends.first, min(position, self._ends.last)))
             return self._ends.first
 
@@ -465,7 +465,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         if self.displaced is None and device_and_inode(self._database.path) != self._index:
             self.displaced = moved_error(self.path)
         if self.displaced is not None:
-            raise without_frames(self.displaced)
+            raise remove_stack_frames(self.displaced)
 
     def close(self) -> None:
         """Close all connections. Reads in progress finish."""
@@ -482,11 +482,11 @@ class Log(LogReader, AbstractContextManager["Log"]):
         """Open a transaction that changes the index, for the time of the with-block.
 
         After an error in the with-block, it is unknown whether the transaction was committed. The
-        next write then begins with a recovery (`_reconcile`).
+        next write then begins with a recovery (`_recover_if_uncertain`).
 
         Raises DirectoryInUse if the log's folder was moved or replaced.
         """
-        self._reconcile()
+        self._recover_if_uncertain()
         self.check_writer()
         try:
             with self._database.connection() as connection, commit_or_rollback(connection):
@@ -495,13 +495,14 @@ class Log(LogReader, AbstractContextManager["Log"]):
             self._commit_uncertain = True
             raise
 
-    def _reconcile(self, opening: bool = False) -> None:
+    def _recover_if_uncertain(self, check_all_files: bool = False) -> None:
         """Recover the log, if the last write may or may not be committed.
 
         The end of the log is read from the index. Bytes of event payloads after the end are
         removed.
 
-        opening: True to check all files of event payloads. False to check only the newest file.
+        check_all_files: True to check all files of event payloads. False to check only the newest
+            file.
         """
         if not self._commit_uncertain:
             return
@@ -515,7 +516,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
             self._ends = ends._replace(first=max(ends.first, self._ends.first))
             self._current = files[-1] if files else None
-            for listed in files if opening else files[-1:]:
+            for listed in files if check_all_files else files[-1:]:
                 listed.file.check(listed.end, cut_past_end=listed is self._current)
             remove_unlisted_body_files(self.path, files)
 

@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from stream_dr.disk import TEMPORARY, fsync_directory, is_full, storage_error
+from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_error
 from stream_dr.errors import DamagedFile, ForeignFile, Overloaded, StreamDRError, UnknownFormat
 
 JOURNAL_BYTES = 16 << 20
@@ -79,14 +79,14 @@ class Database:
 
     path: path of the file.
     writable: True if the connections may write.
-    application: the file's application_id.
-    version: the file's user_version, which is the version of the format.
+    application_id: the file's application_id.
+    user_version: the file's user_version, which is the version of the format.
     """
 
-    def __init__(self, path: Path, writable: bool, application: int, version: int) -> None:
+    def __init__(self, path: Path, writable: bool, application_id: int, user_version: int) -> None:
         self.path = path
         self.writable = writable
-        self._owner = (application, version)
+        self._owner = (application_id, user_version)
 
         # Connections are not bound to threads, because threads of a service start and end.
         self._idle: list[sqlite3.Connection] = []
@@ -130,22 +130,29 @@ class Database:
 
 
 @contextmanager
-def create_sqlite_file(path: Path, application: int, version: int, *settings: str) -> Iterator[sqlite3.Connection]:
+def create_sqlite_file(
+    path: Path, application_id: int, user_version: int, *first_pragmas: str
+) -> Iterator[sqlite3.Connection]:
     """Create a SQLite file that the with-block fills.
 
     The file has a temporary name during the with-block, and is then moved to `path`. It is durable
     after the with-block. After an error in the with-block, an older file at `path` is unchanged.
 
-    application: the file's application_id.
-    version: the file's user_version.
-    settings: pragmas that must come before all other pragmas.
+    application_id: the file's application_id.
+    user_version: the file's user_version.
+    first_pragmas: pragmas that must come before all other pragmas.
     """
     temporary = path.with_name(path.name + TEMPORARY)
     for leftover in path.parent.glob(f"{temporary.name}*"):
         leftover.unlink()
 
     with translate_errors(path), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-        for setting in (*settings, "synchronous=FULL", f"application_id={application}", f"user_version={version}"):
+        for setting in (
+            *first_pragmas,
+            "synchronous=FULL",
+            f"application_id={application_id}",
+            f"user_version={user_version}",
+        ):
             connection.execute(f"PRAGMA {setting}")
         yield connection
 
@@ -156,7 +163,7 @@ def create_sqlite_file(path: Path, application: int, version: int, *settings: st
     fsync_directory(path.parent)
 
 
-def open_connection(path: Path, writable: bool, application: int, version: int) -> sqlite3.Connection:
+def open_connection(path: Path, writable: bool, application_id: int, user_version: int) -> sqlite3.Connection:
     """Return a connection to a SQLite file of this library.
 
     Raises ForeignFile, UnknownFormat or DamagedFile.
@@ -171,9 +178,9 @@ def open_connection(path: Path, writable: bool, application: int, version: int) 
     # Check the owner and the version before anything else is read.
     uri = f"file:{quote(str(path.absolute()))}?mode={'rw' if writable else 'ro'}"
     try:
-        connection = _open(uri, path, writable)
+        connection = _open_maybe_immutable(uri, path, writable)
         try:
-            _check_owner(connection, path, application, version)
+            _check_owner(connection, path, application_id, user_version)
             for setting in _SETTINGS:
                 connection.execute(f"PRAGMA {setting}").fetchall()
         except BaseException:
@@ -186,17 +193,17 @@ def open_connection(path: Path, writable: bool, application: int, version: int) 
     return connection
 
 
-def _check_owner(connection: sqlite3.Connection, path: Path, application: int, version: int) -> None:
+def _check_owner(connection: sqlite3.Connection, path: Path, application_id: int, user_version: int) -> None:
     """Raise an error unless a file has the right owner and version.
 
     The error is ForeignFile or UnknownFormat.
     """
     file_application = connection.execute("PRAGMA application_id").fetchone()[0]
-    if file_application != application:
+    if file_application != application_id:
         raise ForeignFile(f"{path} is a SQLite file that stream_dr did not write; move it away.", path=str(path))
     file_version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if file_version != version:
-        raise unknown_format(path, file_version, version)
+    if file_version != user_version:
+        raise unknown_format(path, file_version, user_version)
 
 
 def unknown_format(path: Path, file_version: int, version: int) -> UnknownFormat:
@@ -212,7 +219,7 @@ def unknown_format(path: Path, file_version: int, version: int) -> UnknownFormat
     )
 
 
-def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
+def _open_maybe_immutable(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
     """Open a file and return the connection.
 
     uri: URI of the file, whose query says whether the connection may write.
@@ -250,13 +257,14 @@ def _check_is_sqlite(path: Path) -> None:
         raise ForeignFile(f"{path} was not written by stream_dr (not a SQLite file); move it away.", path=str(path))
 
 
-def damaged_file(path: Path, why: str) -> DamagedFile:
+def damaged_file(path: Path, reason: str) -> DamagedFile:
     """Return the error for a file whose content is not what was written.
 
-    why: reason in words, such as "it is missing".
+    reason: reason in words, such as "it is missing".
     """
     return DamagedFile(
-        f"{path} is damaged ({why}). Restore it from a copy; models keep serving from their snapshots.", path=str(path)
+        f"{path} is damaged ({reason}). Restore it from a copy; models keep serving from their snapshots.",
+        path=str(path),
     )
 
 
@@ -338,7 +346,7 @@ def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamD
             f"{path} is locked by another program ({error}); try again when that has ended.", retry_after=5
         )
     if extended in _NOT_WRITTEN or code == sqlite3.SQLITE_READONLY:
-        return storage_error(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
+        return cannot_write_error(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
     if code in _DAMAGE or any(words in str(error) for words in _BROKEN):
         return damaged_file(path, str(error))
     return None
@@ -363,8 +371,8 @@ def _translate_system_error(error: OSError, path: Path) -> StreamDRError | None:
 
     Returns None if no error of this library fits.
     """
-    if is_full(error):
-        return storage_error(path, str(error))
+    if is_disk_full_error(error):
+        return cannot_write_error(path, str(error))
     if error.errno in (errno.EISDIR, errno.ENOTDIR):
         return damaged_file(path, str(error.strerror))
     if error.errno in (errno.EMFILE, errno.ENFILE):

@@ -31,7 +31,7 @@ from stream_dr.errors import (
     NotFitted,
     StreamDRError,
     UnknownVersion,
-    without_frames,
+    remove_stack_frames,
 )
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -40,7 +40,7 @@ from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePol
 from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults
 from stream_dr.models.schema import class_rows, drop_unneeded_targets
 from stream_dr.models.versions import Published, VersionNumbers, Versions, projection_change
-from stream_dr.projection import Linear, Projection, linear_part
+from stream_dr.projection import Linear, Projection, linear_part_or_none
 from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import orient_components
 from stream_dr.statistics.protocol import Accumulator, State
@@ -81,7 +81,7 @@ class FrozenState(NamedTuple):
 class SolveAttempt:
     """Most recent attempt to compute a model's projection from its state.
 
-    attempted: log position of the last event that the state includes.
+    attempted_position: log position of the last event that the state includes.
     error: error that the solver raised, or None.
     is_running: True while a projection is being computed and published.
     ended_at: time (time.monotonic) at which the attempt ended.
@@ -145,9 +145,9 @@ class Model:
     ----------
     entry : Entry
         Name, spec and policies of the model, as stored on disk.
-    keep : int
+    max_versions : int
         Number of published projections that can be looked up by version.
-    reserve : callable
+    store_version_ceiling : callable
         Function that stores an upper bound on the version numbers in use. Its arguments are the
         model's id and the bound. The bound must be durable when the function returns.
 
@@ -603,7 +603,7 @@ class Model:
             )
 
         # The traceback of an error refers to the state, which would stay in memory with the error.
-        self.solving.error = without_frames(error)
+        self.solving.error = remove_stack_frames(error)
 
     def _orient_and_publish(
         self, projection: Projection, frozen: FrozenState, residual: float | None = None
@@ -719,7 +719,7 @@ class Model:
         published = self.published
         accumulator = self.accumulator
         projection = published.projection if published else None
-        linear = linear_part(projection)
+        linear = linear_part_or_none(projection)
 
         return {
             "name": self.name,

@@ -24,13 +24,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.rows import trusted_csr
+from stream_dr.arrow.rows import csr_without_check
 from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch, did_you_mean
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import complete_families, raw_from_array, row_of_missing_values
+from stream_dr.rows.raw_rows import fill_unknown_families, raw_from_array, row_of_missing_values
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Label, check_label_type, no_row_has_target
 
@@ -213,7 +213,7 @@ def reorder_columns(block: Block, schema: Schema) -> Block:
         block = block._replace(width_stated=schema.stated > 0)
         if block.features < schema.stated:
             X = block.X
-            block = block._replace(X=trusted_csr(X.data, X.indices, X.indptr, (X.shape[0], schema.stated)))
+            block = block._replace(X=csr_without_check(X.data, X.indices, X.indptr, (X.shape[0], schema.stated)))
     return block
 
 
@@ -257,7 +257,7 @@ def extend_by_table_rows(rows: Rows, schema: Schema) -> Schema:
 
     # All columns of a stream with the layout "named" are numbers.
     numbers = ("number",) * len(names) if schema.layout == "named" else ("",) * len(names)
-    kinds = complete_families(dict(zip(names, schema.kinds or numbers, strict=True)), rows)
+    kinds = fill_unknown_families(dict(zip(names, schema.kinds or numbers, strict=True)), rows)
     return schema._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from stream_dr import __version__
 from stream_dr.aliases import JsonDict
-from stream_dr.disk import fsync_directory, is_full, storage_error
+from stream_dr.disk import cannot_write_error, fsync_directory, is_disk_full_error
 from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
@@ -161,7 +161,7 @@ def restore_published(model: Model, directory_path: Path) -> None:
         log.warning("%s passed over (%s): %s", path, e.code, e)
 
 
-def restore_model(
+def restore_model_from_snapshot(
     model: Model, entry: Entry, directory_path: Path, log_first: int, log_last: int, may_rename_damaged: bool
 ) -> None:
     """Restore a model's state and projection after a restart.
@@ -276,8 +276,8 @@ def write_start_estimator(estimator: Estimator, directory_path: Path, model_name
         for folder in (path.parent.parent, directory_path):
             fsync_directory(folder)
     except OSError as e:
-        if is_full(e):
-            raise storage_error(path, str(e)) from e
+        if is_disk_full_error(e):
+            raise cannot_write_error(path, str(e)) from e
         raise
 
 

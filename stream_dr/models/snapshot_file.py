@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from stream_dr.aliases import JsonDict
-from stream_dr.disk import check_room, write_atomically
+from stream_dr.disk import check_free_space, write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
 from stream_dr.projection import Columns, Linear, Projection
 from stream_dr.statistics.protocol import STATES, Packable, pack, unpack
@@ -52,7 +52,7 @@ def write_file(path: Path, arrays: Arrays, metadata: JsonDict) -> None:
     anything is written.
     """
     content = safetensors_bytes(arrays, metadata)
-    check_room(path.parent, len(content))
+    check_free_space(path.parent, len(content))
     write_atomically(path, lambda file: file.write(content), "snapshot")
 
 

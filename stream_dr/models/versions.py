@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.projection import Columns, Linear, Mapped, Orientable, Projection, linear_part
+from stream_dr.projection import Columns, Linear, Mapped, Orientable, Projection, linear_part_or_none
 from stream_dr.readout import Readout
 from stream_dr.solve.orientation import least_squares_map, matching_feature_indices, move_rows
 
@@ -69,15 +69,15 @@ class Published(NamedTuple):
 
         None if the projection cannot predict targets.
         """
-        linear = linear_part(self.projection)
+        linear = linear_part_or_none(self.projection)
         return None if linear is None else linear.readout
 
 
 class Versions:
     """The last published projections of a model, in memory.
 
-    most: largest number of projections.
-    most_bytes: largest number of bytes of the projections' arrays. The newest two projections stay
+    max_versions: largest number of projections.
+    max_bytes: largest number of bytes of the projections' arrays. The newest two projections stay
         even if they have more bytes.
 
     One thread at a time adds projections. All threads may read.
@@ -115,9 +115,9 @@ class VersionNumbers:
 
     Parameters
     ----------
-    ceiling : int
+    stored_ceiling : int
         The stored ceiling.
-    store : callable
+    store_ceiling : callable
         Function that stores a ceiling. The ceiling must be durable when the function returns.
 
     Attributes
@@ -170,7 +170,7 @@ def projection_change(old_projection: Projection, new_projection: Projection) ->
 
     Returns None if one of the two projections is not linear.
     """
-    before, after = linear_part(old_projection), linear_part(new_projection)
+    before, after = linear_part_or_none(old_projection), linear_part_or_none(new_projection)
     if before is None or after is None:
         return None
 

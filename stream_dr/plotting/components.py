@@ -22,7 +22,7 @@ from stream_dr.plotting.figure import (
     whole_number_axis,
 )
 from stream_dr.projection import Columns, Mapped
-from stream_dr.uncertainty import WIDEST_ANGLE, ComponentSpread
+from stream_dr.uncertainty import MAX_ERROR_BAR_ANGLE, ComponentSpread
 
 
 def loadings(
@@ -124,14 +124,14 @@ def _title_note_and_half_widths(model: Any, component: int) -> tuple[str, np.nda
     intervals, or None in two cases:
 
     - The uncertainty is not known.
-    - The angle of the component (`ComponentSpread.angles`) is above WIDEST_ANGLE. Error bars would
-      then be shorter than the uncertainty, so the note states the angle.
+    - The angle of the component (`ComponentSpread.angles`) is above MAX_ERROR_BAR_ANGLE. Error
+      bars would then be shorter than the uncertainty, so the note states the angle.
     """
     spread = component_spread_or_none(model)
     if spread is None:
         return "", None
     angle = spread.angles[component]
-    if angle > WIDEST_ANGLE:
+    if angle > MAX_ERROR_BAR_ANGLE:
         return f" · known to {angle:.0f}° only", None
     return "", _confidence_half_widths(spread.components_std[component], spread)
 

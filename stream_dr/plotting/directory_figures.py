@@ -19,7 +19,7 @@ import plotly.graph_objects as go
 
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
-from stream_dr.directory.newest import Newest, newest_rows
+from stream_dr.directory.newest import NewestRows, newest_rows
 from stream_dr.directory.records import RecordsTail
 from stream_dr.errors import InvalidParameter, StreamDRError, did_you_mean
 from stream_dr.models.model import Model
@@ -36,7 +36,7 @@ from stream_dr.plotting.record_figures import (
 )
 from stream_dr.plotting.regularisation import regularisation_figure_dict
 from stream_dr.plotting.scatter_plot import projected_rows_figure
-from stream_dr.projection import Linear, linear_part
+from stream_dr.projection import Linear, linear_part_or_none
 from stream_dr.uncertainty import uncertainty_sentences
 
 FROM_RECORDS = ("accuracy", "progress", "convergence", "drift", "confusion")
@@ -89,7 +89,7 @@ def draw_directory_figure(
     kind: str,
     model: Model | None = None,
     options: FigureOptions = FigureOptions(),
-    newest: Newest | None = None,
+    newest: NewestRows | None = None,
     records: Sequence[JsonDict] | None = None,
 ) -> go.Figure:
     """Draw a figure of one model or of all models.
@@ -111,7 +111,7 @@ def directory_figure_dict(
     kind: str,
     model: Model | None,
     options: FigureOptions,
-    newest: Newest | None = None,
+    newest: NewestRows | None = None,
     records: Sequence[JsonDict] | None = None,
 ) -> FigureDict:
     """Return a figure of one or all models as a dict.
@@ -148,7 +148,7 @@ def directory_figure_dict(
 
 
 def _projection_figure(
-    directory: Directory, kind: str, model: Model, options: FigureOptions, newest: Newest | None
+    directory: Directory, kind: str, model: Model, options: FigureOptions, newest: NewestRows | None
 ) -> FigureDict:
     """Return a figure of a model's published projection.
 
@@ -176,7 +176,7 @@ def _projection_figure(
     )
 
     if kind == "spectrum":
-        captured = None if linear is None else rows.captured_shares(linear)
+        captured = None if linear is None else rows.captured_variance_shares(linear)
         return spectrum_figure_dict(projection, f"{name}: spectrum", captured)
     if kind == "loadings":
         width = getattr(getattr(projection_without_feature_map(projection), "loadings", None), "shape", (0, 0))[1]
@@ -216,7 +216,7 @@ def _published_linear_projection(model: Model) -> Linear | None:
     The result is None if nothing is published or the projection has no linear part.
     """
     published = model.published
-    return linear_part(published.projection if published is not None else None)
+    return linear_part_or_none(published.projection if published is not None else None)
 
 
 class CachedFigure(NamedTuple):
@@ -260,7 +260,7 @@ class LiveFigures:
 
         self._lock = threading.Lock()
         self._drawn: OrderedDict[tuple[object, ...], CachedFigure] = OrderedDict()
-        self._newest: dict[int, tuple[float, Newest, Counts]] = {}
+        self._newest: dict[int, tuple[float, NewestRows, Counts]] = {}
 
     def draw(
         self, model_name: str | None, options: FigureOptions, known_tags: Collection[str], extra_keys: JsonDict
@@ -291,7 +291,9 @@ class LiveFigures:
                 self._status_json = orjson.dumps(self._status())
             status = self._status_json
             best = best_models(self._records.read(), self._directory.models.keys())
-            newest, counts = self._newest_rows_and_label_counts(options.rows) if model is not None else (Newest(-1), [])
+            newest, counts = (
+                self._newest_rows_and_label_counts(options.rows) if model is not None else (NewestRows(-1), [])
+            )
             drawn_figures = {
                 kind: self._cached_or_new_figure(kind, model, options, newest)
                 for kind in LIVE_KINDS
@@ -316,7 +318,7 @@ class LiveFigures:
             }
         )
 
-    def _newest_rows_and_label_counts(self, max_rows: int) -> tuple[Newest, Counts]:
+    def _newest_rows_and_label_counts(self, max_rows: int) -> tuple[NewestRows, Counts]:
         """Return the newest rows of the log, and their label counts.
 
         A label count is a pair (label, number of rows with this label). The log is read again only
@@ -324,13 +326,13 @@ class LiveFigures:
 
         max_rows: maximum number of rows.
         """
-        read_at, newest, counts = self._newest.get(max_rows, (0.0, Newest(-2), []))
+        read_at, newest, counts = self._newest.get(max_rows, (0.0, NewestRows(-2), []))
         if newest.position != self._directory.position and time.monotonic() - read_at >= REFRESH_SECONDS:
             try:
                 newest = newest_rows(self._directory, max_rows)
             # The log is damaged or a shard is missing. The status of the models shows the error.
             except StreamDRError:
-                newest = Newest(self._directory.position)
+                newest = NewestRows(self._directory.position)
             counts = _count_rows_by_label(newest)
 
             self._newest = {
@@ -342,7 +344,7 @@ class LiveFigures:
         return newest, counts
 
     def _cached_or_new_figure(
-        self, kind: str, model: Model | None, options: FigureOptions, newest: Newest
+        self, kind: str, model: Model | None, options: FigureOptions, newest: NewestRows
     ) -> CachedFigure:
         """Return a figure from the cache, or draw the figure.
 
@@ -385,7 +387,7 @@ class LiveFigures:
         return drawn
 
 
-def _count_rows_by_label(newest: Newest) -> Counts:
+def _count_rows_by_label(newest: NewestRows) -> Counts:
     """Return the number of rows with each label.
 
     The pairs are in order of the labels. The MAX_LABELS most frequent labels have a pair each. All

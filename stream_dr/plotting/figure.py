@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stream_dr.aliases import JsonDict
-from stream_dr.disk import check_folder
+from stream_dr.disk import check_parent_folder_exists
 from stream_dr.errors import InvalidParameter, StreamDRError
 from stream_dr.projection import Linear, Mapped
 from stream_dr.uncertainty import ComponentSpread
@@ -175,7 +175,7 @@ def check_figure_path(path: Path) -> None:
         raise InvalidParameter(f"{path} ends in {path.suffix!r}; name a file in .html, {', '.join(PICTURES)}.")
     if path.suffix in PICTURES and importlib.util.find_spec("kaleido") is None:
         raise InvalidParameter(f"{path.suffix} needs kaleido: pip install 'stream-dr[plot]', or name a file in .html.")
-    check_folder(path)
+    check_parent_folder_exists(path)
 
 
 def write_figure(figure: go.Figure, path: Path, width: int = 900, height: int = 560) -> None:

@@ -124,7 +124,7 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
     records: records of the directory, oldest first.
     """
     # A sentence on the best models.
-    tested = directory.records.last_tested()
+    tested = directory.records.last_scores_by_model_id()
     best = best_models(records, directory.models.keys())
     if best is not None:
         scores = tested.get(directory.models[best.models[0]].id, {})
@@ -200,7 +200,7 @@ def _models_by_score(directory: Directory) -> list[Model]:
 
     The model with the best score comes first. Models that were not tested come last.
     """
-    tested = directory.records.last_tested()
+    tested = directory.records.last_scores_by_model_id()
     return sorted(directory.models.values(), key=lambda m: -score_or_minus_infinity(tested.get(m.id, {})))
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stream_dr.compiled import readonly
+from stream_dr.compiled import readonly_view
 from stream_dr.errors import InvalidWeights, NotFinite
 from stream_dr.rows.raw_rows import LARGEST, RawRows, raise_if_raw_rows
 from stream_dr.rows.sparse_rows import check_indices_are_canonical, is_sparse
@@ -211,4 +211,4 @@ def row_weights(weights: np.ndarray | None, n_rows: int) -> np.ndarray:
     weights: (rows,), or None. If None, all weights are 1.
     n_rows: number of rows.
     """
-    return readonly(np.ones(n_rows) if weights is None else weights)
+    return readonly_view(np.ones(n_rows) if weights is None else weights)

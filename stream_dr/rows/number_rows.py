@@ -15,7 +15,7 @@ from stream_dr.rows.raw_rows import raise_if_raw_rows, repeated_name_error
 from stream_dr.rows.sparse_rows import as_csr, raise_if_complex
 
 
-def as_rows(X: Any, kind: Kind | None = None) -> RowsAndNames:
+def as_rows(X: Any, known_kind: Kind | None = None) -> RowsAndNames:
     """Return rows as an ndarray or CSR, and the names of their columns.
 
     Sparse matrices of any scipy format become CSR. Tables are converted through Arrow. float32
@@ -23,7 +23,7 @@ def as_rows(X: Any, kind: Kind | None = None) -> RowsAndNames:
     The names are None unless X is a table with named columns.
 
     X: rows (rows, features) of any kind except a Block.
-    kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
+    known_kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
 
     Raises:
 
@@ -34,16 +34,16 @@ def as_rows(X: Any, kind: Kind | None = None) -> RowsAndNames:
     - SchemaMismatch or InvalidRows for columns of a table that were prepared for a feature map.
     """
     # Choose the conversion by the kind of the rows.
-    kind = kind or rows_kind(X)
+    known_kind = known_kind or rows_kind(X)
     names = None
     rows: Rows
-    if kind is Kind.RAW:
+    if known_kind is Kind.RAW:
         raise_if_raw_rows(X)
-    if kind is Kind.SPARSE:
+    if known_kind is Kind.SPARSE:
         rows = as_csr(X)
-    elif kind is Kind.NUMBERS:
+    elif known_kind is Kind.NUMBERS:
         rows, names = _as_float_matrix(X.to_numpy()), _column_names(X.columns)
-    elif (table := as_table(X, kind)) is not None:
+    elif (table := as_table(X, known_kind)) is not None:
         rows, names = as_matrix(table)
     else:
         rows = _as_float_matrix(X)

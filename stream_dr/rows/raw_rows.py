@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch, columns_mismatch
+from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch, no_common_columns_error
 from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.sparse_rows import is_sparse
 
@@ -181,7 +181,7 @@ class RawRows:
         """
         others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in families}
         if len(others) == len(self.names) and self.rows:
-            raise columns_mismatch(tuple(families), self.names)
+            raise no_common_columns_error(tuple(families), self.names)
 
         # All absent columns of a family share one array, because there may be many absent columns.
         absent = {kind for name, kind in families.items() if name not in self.names}
@@ -222,7 +222,7 @@ def row_of_missing_values(families: dict[str, str]) -> RawRows:
     return RawRows(tuple(families), tuple(column_of_missing_values(kind, 1) for kind in families.values()))
 
 
-def complete_families(known_families: dict[str, str], rows: RawRows) -> dict[str, str]:
+def fill_unknown_families(known_families: dict[str, str], rows: RawRows) -> dict[str, str]:
     """Return the family of each column by name, completed by some rows.
 
     If the family of a column is not yet known, it becomes the family of the column in `rows`. The

@@ -124,16 +124,16 @@ class Driver:
         Directory of the models.
     settings : RunSettings
         When to publish, snapshot and test.
-    advance : Executor
+    learn_pool : Executor
         Thread pool in which models learn in parallel.
-    work : Executor
+    solve_pool : Executor
         Thread pool in which models are solved and snapshotted.
     on_event : EventHandler
         Function that receives the events of models.
     awaited_position : callable
         Returns the last position of the log that some caller waits for, or -1. A model whose last
         solution is older is published immediately.
-    solving : bool
+    solve_for_tests : bool
         True to solve models for the tests of `TestThenTrain`. A replay needs this, because it
         publishes models only at its end.
     """
@@ -155,7 +155,9 @@ class Driver:
         self._on_event = on_event
         self._awaited_position = awaited_position
         self.tests = (
-            TestThenTrain(directory.records.last_tested(), solve_for_tests) if settings.test_then_train else None
+            TestThenTrain(directory.records.last_scores_by_model_id(), solve_for_tests)
+            if settings.test_then_train
+            else None
         )
 
         # Number of rows learned since the last round of snapshots was started.

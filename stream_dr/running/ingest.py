@@ -16,8 +16,8 @@ from concurrent.futures import Future
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt
-from stream_dr.errors import Overloaded, ShuttingDown, StreamDRError, without_frames
-from stream_dr.threads import engine_thread
+from stream_dr.errors import Overloaded, ShuttingDown, StreamDRError, remove_stack_frames
+from stream_dr.threads import new_engine_thread
 
 log = logging.getLogger("stream_dr.appender")
 
@@ -48,7 +48,7 @@ class Appender:
         self._closed = False
         self.queued_bytes = 0
         self.figures = {"rows_appended": 0, "events_appended": 0, "commits": 0, "duplicates": 0, "refused": 0}
-        self._thread = engine_thread("appender", self._run)
+        self._thread = new_engine_thread("appender", self._run)
 
     def start(self) -> None:
         """Start the thread."""
@@ -125,7 +125,7 @@ class Appender:
             answers: list[Receipt | StreamDRError] = self._directory.append([draft for draft, _ in group])
         except Exception as e:
             log.exception("append failed")
-            error = without_frames(e)
+            error = remove_stack_frames(e)
             for _, future in group:
                 future.set_exception(error)
             return

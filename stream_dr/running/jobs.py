@@ -131,7 +131,7 @@ class Job:
 class Jobs:
     """The jobs of a running directory, oldest first.
 
-    most: number of jobs above which the oldest ended jobs are forgotten.
+    max_jobs: number of jobs above which the oldest ended jobs are forgotten.
     """
 
     def __init__(self, max_jobs: int = MAX_JOBS) -> None:

@@ -131,12 +131,12 @@ def _select_tested_rows(part: _TestedRows, row_mask: np.ndarray) -> _TestedRows:
 class TestThenTrain:
     """Tests live models on rows before the models learn them.
 
-    earlier: last scores of an earlier process, by model id.
-    solves: True to solve models for the tests. A replay needs this, because it publishes models
-        only at its end. A model is solved each time its number of rows has doubled.
+    earlier_scores: last scores of an earlier process, by model id.
+    solve_for_tests: True to solve models for the tests. A replay needs this, because it publishes
+        models only at its end. A model is solved each time its number of rows has doubled.
 
-    If `solves` is True, the first event is split. A copy of each model learns every second row of
-    the event, and is tested on the other rows.
+    If `solve_for_tests` is True, the first event is split. A copy of each model learns every
+    second row of the event, and is tested on the other rows.
     """
 
     # This attribute prevents pytest from collecting the class.
@@ -476,7 +476,7 @@ class TestThenTrain:
         while len(parts) > 1 and (rows > MAX_TESTED_ROWS or size > MAX_TESTED_BYTES):
             oldest = parts.pop(0)
             rows, size = rows - oldest.block.rows, size - oldest.block.nbytes
-            self._forget_projected_rows(oldest.position)
+            self._forget_projected_rows_at(oldest.position)
         self._parts = tuple(parts)
 
     def _remove_unlearned_rows(self, removal: Removal) -> None:
@@ -487,11 +487,11 @@ class TestThenTrain:
                 removed = removal[part.position]
                 stays = np.zeros(len(part.numbers), bool) if removed is None else ~np.isin(part.numbers, removed)
                 part = _select_tested_rows(part, stays)
-                self._forget_projected_rows(part.position)
+                self._forget_projected_rows_at(part.position)
             parts += [part] if part.block.rows else []
         self._parts = tuple(parts)
 
-    def _forget_projected_rows(self, position: int) -> None:
+    def _forget_projected_rows_at(self, position: int) -> None:
         """Drop the projected rows of an event."""
         for _, projected in self._projected.values():
             projected.pop(position, None)

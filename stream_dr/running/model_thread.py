@@ -24,7 +24,7 @@ from stream_dr.directory.history import PAGE
 from stream_dr.models.model import Model, MonotonicTime
 from stream_dr.running.advance import EventReader, ParsedEvent
 from stream_dr.running.driver import Driver
-from stream_dr.threads import engine_thread
+from stream_dr.threads import new_engine_thread
 
 log = logging.getLogger("stream_dr.model_thread")
 
@@ -49,11 +49,11 @@ class ModelThread:
         Directory of the log and the models.
     new_driver : callable
         Returns a new Driver.
-    long : Executor
+    catch_up_pool : Executor
         Thread pool in which models catch up and are rebuilt.
-    refine : callable
+    start_refine : callable
         Starts a refine of a model. Called when the model's refine policy says that one is due.
-    on_moved : callable
+    on_models_advanced : callable
         Called after models have applied events or failed.
     """
 
@@ -77,7 +77,7 @@ class ModelThread:
         self._woken = threading.Event()
         self._stop_at = math.inf
         self._joined_rows = 0
-        self._thread = engine_thread("models", self._run)
+        self._thread = new_engine_thread("models", self._run)
 
     def start(self, live_models: Sequence[Model]) -> None:
         """Make these models live and start the thread."""

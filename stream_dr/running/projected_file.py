@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from stream_dr.disk import check_folder
+from stream_dr.disk import check_parent_folder_exists
 from stream_dr.errors import InvalidParameter
 
 # Suffixes of the files that can be written.
@@ -37,7 +37,7 @@ def check_output_path(output_path: Path) -> None:
         raise InvalidParameter(
             f"{output_path} ends in {output_path.suffix!r}; name a .parquet, .arrow, .csv or .npz file."
         )
-    check_folder(output_path)
+    check_parent_folder_exists(output_path)
 
 
 def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatch]) -> int:

@@ -27,14 +27,14 @@ from threadpoolctl import threadpool_limits
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt
 from stream_dr.directory.records import Recorder
-from stream_dr.directory.references import GROUP_BYTES, Batches, references, remember_places
+from stream_dr.directory.references import GROUP_BYTES, MissingBatches, references, store_current_shard_uris
 from stream_dr.errors import InsufficientStorage, StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Model
 from stream_dr.running.advance import EventReader, ParsedEvent, count_rows_to_learn
 from stream_dr.running.driver import Driver, EngineEvent, RunSettings
 from stream_dr.shards.dataset import Dataset
-from stream_dr.threads import compute_ahead, fast_switching, thread_pool
+from stream_dr.threads import compute_ahead, new_thread_pool, shorter_switch_interval
 
 ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
 """Policy of models that are published only on request."""
@@ -134,7 +134,7 @@ def replay(
     raised.
     """
     run = Replay(directory, dataset, settings, on_progress)
-    return run.run(run.append_and_learn_all)
+    return run.run(run.append_and_learn_missing)
 
 
 class _CommitResult(NamedTuple):
@@ -167,12 +167,12 @@ class Replay:
         # A killed replay of one pass is continued with the batches that are missing in the log.
         # For several passes, the directory must also store the number of passes.
         self.recorded = self.passes > 1 or settings.again
-        self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
+        self.batches = MissingBatches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
         # A replay publishes models only at the end, so the policy for publishing is replaced.
         run = settings.run._replace(publish=ON_DEMAND, test_then_train=settings.test)
-        self.advance = thread_pool("advance")
-        self.work = thread_pool("work", run.workers)
+        self.advance = new_thread_pool("advance")
+        self.work = new_thread_pool("work", run.workers)
         self.driver = Driver(directory, run, self.advance, self.work, self._on_event, solve_for_tests=True)
         self.recorder: Recorder = Recorder(directory, self.driver.scores)
 
@@ -186,7 +186,7 @@ class Replay:
         """
         # Let the models learn. Shut the thread pools down after success or an error.
         started_at = time.monotonic()
-        with fast_switching(), threadpool_limits(1), self.recorder:
+        with shorter_switch_interval(), threadpool_limits(1), self.recorder:
             try:
                 self._catch_up()
                 learn_data_set()
@@ -215,7 +215,7 @@ class Replay:
 
     def _catch_up(self) -> None:
         """Learn the events that are already in the log."""
-        remember_places(self.directory.path, self.directory.log, self.dataset)
+        store_current_shard_uris(self.directory.path, self.directory.log, self.dataset)
         if self.recorded:
             self.directory.table.begin_replay(self.data_set_digest, self.passes)
 
@@ -227,7 +227,7 @@ class Replay:
         for model in self.models:
             model.live()
 
-    def append_and_learn_all(self) -> None:
+    def append_and_learn_missing(self) -> None:
         """Append and learn the batches that are missing in the log.
 
         If a batch is refused, the models learn the earlier batches, and then the error is raised.
@@ -236,7 +236,7 @@ class Replay:
         self.directory.hold_recent(4 * GROUP_BYTES)
         reader = EventReader(self.directory)
         position = self.directory.position
-        with closing(compute_ahead(self._append_missing_batches(), depth=1)) as groups:
+        with closing(compute_ahead(self._append_missing_batches(), max_items_ahead=1)) as groups:
             for group in groups:
                 for page in self._split_into_turns(reader.pages(position, group.last)):
                     self.driver.learn_and_schedule(self.models, page, test_first=self._is_in_first_pass())
@@ -313,7 +313,11 @@ class Replay:
 
         This number includes the passes of earlier replays.
         """
-        unfinished = self.directory.table.replay_passes(self.data_set_digest) if self.directory.table.replaying() else 0
+        unfinished = (
+            self.directory.table.unfinished_replay_passes(self.data_set_digest)
+            if self.directory.table.replaying()
+            else 0
+        )
         if not self.settings.again:
             return max(self.settings.loops, unfinished)
         return unfinished or self._count_complete_passes() + 1

@@ -37,7 +37,7 @@ from stream_dr.running.ingest import Appender
 from stream_dr.running.jobs import Job, Jobs
 from stream_dr.running.model_thread import ModelThread
 from stream_dr.running.refine import check_can_refine, refine_frozen
-from stream_dr.threads import fast_switching, thread_pool
+from stream_dr.threads import new_thread_pool, shorter_switch_interval
 
 log = logging.getLogger("stream_dr.running")
 
@@ -73,9 +73,9 @@ class Running:
         self.directory = directory
         self.settings = settings or RunSettings()
         directory.hold_recent(RECENT_BYTES)
-        self._work = thread_pool("work", self.settings.workers)
-        self._long = thread_pool("long", 2 * self.settings.workers)
-        self._advance = thread_pool("advance")
+        self._work = new_thread_pool("work", self.settings.workers)
+        self._long = new_thread_pool("long", 2 * self.settings.workers)
+        self._advance = new_thread_pool("advance")
 
         self._listeners = Listeners()
         self._waits = Waits(self._all_include, self._blocking_reason)
@@ -104,7 +104,7 @@ class Running:
         """
         # The model threads use the processors, so each matrix product uses one thread.
         self._limits.enter_context(threadpool_limits(1))
-        self._limits.enter_context(fast_switching())
+        self._limits.enter_context(shorter_switch_interval())
 
         # Models near the end of the log become live. The other models catch up first.
         alive = [m for m in self.directory.models.values() if m.status != "failed"]
@@ -572,7 +572,7 @@ class Waits:
 
     Parameters
     ----------
-    reached : callable
+    is_reached : callable
         Receives a position. Returns True if the models have reached it.
     blocking_reason : callable
         Receives a position. Returns why the models will never reach it, or None if no reason is

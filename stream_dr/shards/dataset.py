@@ -25,7 +25,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from stream_dr.arrow.codec import block_from_arrow
-from stream_dr.arrow.rows import EXTRA_COLUMNS, is_layout
+from stream_dr.arrow.rows import EXTRA_COLUMNS, is_dense_or_sparse
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import is_number_or_boolean_type
@@ -128,7 +128,7 @@ class Shard:
         identity = self.check()
         batches = open_shard_file_cached(*identity).read(batch_index)
         try:
-            return block_from_arrow(batches, n_features=self.n_features)
+            return block_from_arrow(batches, declared_n_features=self.n_features)
         except MalformedInput as e:
             raise damaged_shard(self.path, f"batch {batch_index}: {e}") from e
         except StreamDRError as e:
@@ -442,7 +442,7 @@ def are_shards(path: Path) -> bool:
 
     # A shard is read one row group at a time, which takes much memory if row groups are large.
     # So a file with large row groups is read as a table, and not as a shard.
-    if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
+    if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_dense_or_sparse(schema.names):
         return False
     features = [field for field in schema if field.name not in EXTRA_COLUMNS]
-    return is_layout(schema.names) or all(is_number_or_boolean_type(field.type) for field in features)
+    return is_dense_or_sparse(schema.names) or all(is_number_or_boolean_type(field.type) for field in features)

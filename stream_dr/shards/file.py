@@ -26,8 +26,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stream_dr.arrow.codec import batch_lengths, read_arrow
-from stream_dr.arrow.sound import check_types, first_message_line
+from stream_dr.arrow.codec import checked_row_counts, read_arrow
+from stream_dr.arrow.sound import first_message_line, refuse_unsupported_types
 from stream_dr.errors import DamagedShard, LimitExceeded, MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.shards.uri import AnyPath, RemotePath
 
@@ -199,7 +199,7 @@ class ShardFile:
         source.seek(0)
 
         if start == b"ARROW1":
-            self.batch_rows = batch_lengths(data)
+            self.batch_rows = checked_row_counts(data)
             reader = pa.ipc.open_file(source)
             self.schema = reader.schema
             self._read_batch = lambda number: [reader.get_batch(number)]
@@ -235,7 +235,7 @@ class ShardFile:
             raise IndexError(f"{self._path} has {len(self.batch_rows)} batches; batch {batch_index} was asked for")
         with self._lock, _errors_as_damaged_shard(self._path):
             # Types are checked before anything is decoded.
-            check_types(self.schema)
+            refuse_unsupported_types(self.schema)
             return self._read_batch(batch_index)
 
 

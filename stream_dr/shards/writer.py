@@ -24,7 +24,7 @@ from typing import IO
 import pyarrow as pa
 
 from stream_dr.arrow.codec import arrow_from_block
-from stream_dr.disk import TEMPORARY, fsync_directory, is_full, storage_error
+from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_error
 from stream_dr.errors import OutputExists, SchemaMismatch
 from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
@@ -274,8 +274,8 @@ class ShardWriter:
                 self._writer = self._open_next_shard()
             self._writer.write_table(head.replace_schema_metadata(self._schema.metadata))
         except OSError as e:
-            if is_full(e):
-                raise storage_error(self._temporary, str(e)) from e
+            if is_disk_full_error(e):
+                raise cannot_write_error(self._temporary, str(e)) from e
             raise
 
         self._batch_rows.append(n_rows)

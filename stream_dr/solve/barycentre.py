@@ -26,12 +26,12 @@ from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
 from stream_dr.checks import (
-    check_array_shapes,
     check_at_least,
+    check_dtype_and_shapes,
     check_finite_arrays,
     check_one_of,
     check_within,
-    require_matrix,
+    checked_matrix_shape,
 )
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
@@ -80,8 +80,8 @@ class BarycentricProjection(NamedTuple):
         check_one_of(self, "solution", SOLUTIONS)
         self.landmarks.check()
         r = self.landmarks.n_landmarks
-        p = require_matrix(self, "places")[1]
-        check_array_shapes(self, np.float64, places=(r, p), eigenvalues=(p,))
+        p = checked_matrix_shape(self, "places")[1]
+        check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,))
         check_finite_arrays(self, "places", "eigenvalues")
         check_at_least(self, 0.0, "reg")
         check_within(self, 1, max(r, 1) + 1, "neighbours")

@@ -47,7 +47,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays, require_matrix
+from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, checked_matrix_shape
 from stream_dr.solve.singular import singular_values, thin_svd
 from stream_dr.solve.spectral import LoadingsAndEigenvalues
 from stream_dr.solve.subspace import orthonormal
@@ -121,12 +121,12 @@ class BlockSolve(NamedTuple):
         features: expected number of features. None means the number of rows of `directions`.
         """
         features = len(self.directions) if features is None else features
-        (r0, k), r = require_matrix(self, "expand"), require_matrix(self, "basis")[1]
-        searched = require_matrix(self, "directions")[1]
-        check_array_shapes(
+        (r0, k), r = checked_matrix_shape(self, "expand"), checked_matrix_shape(self, "basis")[1]
+        searched = checked_matrix_shape(self, "directions")[1]
+        check_dtype_and_shapes(
             self, np.float64, solution=(features, r0), directions=(features, searched), basis=(features, r)
         )
-        check_array_shapes(self, np.float64, coefficients=(r, r0), expand=(r0, k))
+        check_dtype_and_shapes(self, np.float64, coefficients=(r, r0), expand=(r0, k))
         check_finite_arrays(self, "solution", "directions", "basis", "coefficients", "expand")
         check_at_least(self, 0.0, "size", "noise", "largest", "steps")
 

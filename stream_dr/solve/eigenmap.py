@@ -29,13 +29,13 @@ from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
 from stream_dr.checks import (
-    WIDEST,
-    check_array_shapes,
+    FEATURE_COUNT_LIMIT,
     check_at_least,
+    check_dtype_and_shapes,
     check_finite_arrays,
     check_one_of,
     check_within,
-    require_matrix,
+    checked_matrix_shape,
 )
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
@@ -97,12 +97,12 @@ class Eigenmap(NamedTuple):
         check_one_of(self, "solution", SOLUTIONS)
         self.landmarks.check()
         r = self.landmarks.n_landmarks
-        p = require_matrix(self, "places")[1]
-        check_array_shapes(self, np.float64, places=(r, p), eigenvalues=(p,), radii=(r,))
+        p = checked_matrix_shape(self, "places")[1]
+        check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,), radii=(r,))
         check_finite_arrays(self, "places", "eigenvalues")
         check_at_least(self, 0.0, "radii", "temperature", "one_sided")
         check_within(self, 0, r + 1, "neighbours")
-        check_within(self, 1, WIDEST, "parts")
+        check_within(self, 1, FEATURE_COUNT_LIMIT, "parts")
 
     @property
     def kind(self) -> ProjectionKind:

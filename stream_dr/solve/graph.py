@@ -118,7 +118,7 @@ def neighbourhood_graph(
     # Remove the edges of a row to itself, and weigh the other edges.
     others = starts != ends
     starts, ends, lengths = starts[others], ends[others], lengths[others]
-    t = _temperature_or_mean(lengths, temperature) if heat_kernel else None
+    t = _heat_kernel_temperature(lengths, temperature) if heat_kernel else None
     weights = np.exp(-lengths / t) if t is not None else np.ones(len(lengths))
     if class_codes is not None:
         weights = weights * (class_codes[starts] == class_codes[ends])
@@ -140,14 +140,14 @@ def _edge_ends(neighbour_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(len(neighbour_indices)), neighbour_indices.shape[1]), neighbour_indices.ravel()
 
 
-def _temperature_or_mean(squared_lengths: np.ndarray, temperature: float | None) -> float:
+def _heat_kernel_temperature(squared_edge_lengths: np.ndarray, temperature: float | None) -> float:
     """Return the heat kernel's parameter t.
 
-    squared_lengths: (edges,) squared lengths of the edges.
-    temperature: value of t, or None. If None, t is the mean of `squared_lengths`, or 1 if the mean
-        is 0.
+    squared_edge_lengths: (edges,) squared lengths of the edges.
+    temperature: value of t, or None. If None, t is the mean of `squared_edge_lengths`, or 1 if the
+        mean is 0.
     """
     if temperature is not None:
         return float(temperature)
-    mean = float(squared_lengths.mean()) if len(squared_lengths) else 0.0
+    mean = float(squared_edge_lengths.mean()) if len(squared_edge_lengths) else 0.0
     return mean if mean > 0 else 1.0

@@ -20,14 +20,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.checks import (
-    WIDEST,
-    check_array_shapes,
+    FEATURE_COUNT_LIMIT,
     check_at_least,
-    check_csr_arrays,
+    check_csr_or_dense_rows,
+    check_dtype_and_shapes,
     check_finite_arrays,
     check_within,
 )
-from stream_dr.projection import check_width
+from stream_dr.projection import check_dense_n_features
 from stream_dr.rows.block import Rows
 from stream_dr.solve.neighbours import (
     column_medians,
@@ -68,9 +68,9 @@ class SampledLandmarks(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays are rows of `width` features."""
-        check_within(self, 0, WIDEST, "width")
-        check_csr_arrays(self, self.n_landmarks, self.width)
-        check_array_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
+        check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
+        check_csr_or_dense_rows(self, self.n_landmarks, self.width)
+        check_dtype_and_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
         check_finite_arrays(self, "middle")
         check_at_least(self, 0.0, "same")
 
@@ -144,7 +144,7 @@ def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_o
     """
     if sp.issparse(X):
         X = fit_sparse_width(X, landmarks.width)
-    check_width(X, landmarks.width)
+    check_dense_n_features(X, landmarks.width)
     out = np.zeros((X.shape[0], places.shape[1]))
     if not places.size:
         return out

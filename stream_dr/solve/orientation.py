@@ -20,7 +20,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.projection import Mapped, Orientable, Projection, linear_part
+from stream_dr.projection import Mapped, Orientable, Projection, linear_part_or_none
 from stream_dr.solve.barycentre import BarycentricProjection
 from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.solve.spectral import largest_signed_entries
@@ -123,7 +123,7 @@ def orient_components(
     if now is None:
         return projection
     orientable = cast(Orientable, projection)
-    by_product = multiply_by_scatter if linear_part(projection) is not None else None
+    by_product = multiply_by_scatter if linear_part_or_none(projection) is not None else None
     order, signs = best_order_and_signs(now, orientable.eigenvalues, before, by_product)
     return orientable.orient_components(order, signs)
 
@@ -137,7 +137,7 @@ def matching_feature_indices(previous: Projection, projection: Projection) -> np
     """
     old, new = _feature_names(previous), _feature_names(projection)
     if old is None or new is None:
-        linear = linear_part(previous)
+        linear = linear_part_or_none(previous)
         return np.arange(0 if linear is None else len(linear.loadings))
     at = {name: number for number, name in enumerate(new)}
     for name in old:
@@ -180,7 +180,7 @@ def _columns_to_compare(projection: Projection, previous: Projection | None) -> 
     * If the projections are of different kinds, or `previous` is None, the second result is None.
     * If `projection` is of any other kind, both results are None.
     """
-    now, before = linear_part(projection), linear_part(previous)
+    now, before = linear_part_or_none(projection), linear_part_or_none(previous)
     if now is not None:
         if before is None or previous is None:
             return _ComparedColumns(now.loadings, None)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stream_dr.projection import Projection, linear_part
+from stream_dr.projection import Projection, linear_part_or_none
 from stream_dr.solve.tall_qr import tall_qr
 
 
@@ -13,7 +13,7 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     feature, the other projection's loadings of this feature count as 0. Returns None if a
     projection is not linear or has no components. Costs O(features · p²) for p components.
     """
-    old, new = linear_part(before), linear_part(after)
+    old, new = linear_part_or_none(before), linear_part_or_none(after)
     if old is None or new is None or not old.n_components or not new.n_components:
         return None
 

@@ -25,7 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.compiled import compiled, readonly
+from stream_dr.compiled import compiled, readonly_view
 from stream_dr.rows.block import Block
 
 CHUNK = 1 << 20
@@ -138,7 +138,7 @@ class _PartialScatterProduct:
     def _add_sparse_rows(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
         """Add CSR rows (rows, features), with their weights (rows,) or None."""
         w = np.ones(X.shape[0]) if weights is None else weights
-        rows = map(readonly, (X.indptr, X.indices, X.data, w))
+        rows = map(readonly_view, (X.indptr, X.indices, X.data, w))
         _add_sparse_rows_to_product(*rows, self._columns, self._shift, self._out, self._total)
 
     def _add_dense_rows(self, X: np.ndarray, weights: np.ndarray | None) -> None:

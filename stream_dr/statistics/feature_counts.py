@@ -18,11 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.checks import (
-    MOST_ROWS,
-    check_array_shapes,
+    ROW_COUNT_LIMIT,
     check_at_least,
+    check_common_state_fields,
+    check_dtype_and_shapes,
     check_finite_arrays,
-    check_learned,
     check_within,
 )
 from stream_dr.compiled import compiled
@@ -80,11 +80,11 @@ class FeatureCounts(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the fields fit together."""
-        check_learned(self, ("class", "multilabel"))
+        check_common_state_fields(self, ("class", "multilabel"))
         d, k = self.n_features, len(self.labels)
-        check_array_shapes(self, np.int64, label_rows=(k,))
-        check_array_shapes(self, np.float64, label_weights=(k,), present=(d,), counts=(d, k))
-        check_within(self, 0, MOST_ROWS, "label_rows")
+        check_dtype_and_shapes(self, np.int64, label_rows=(k,))
+        check_dtype_and_shapes(self, np.float64, label_weights=(k,), present=(d,), counts=(d, k))
+        check_within(self, 0, ROW_COUNT_LIMIT, "label_rows")
         check_at_least(self, 0.0, "weight", "present", "counts", "largest")
         check_finite_arrays(self, "label_weights")
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.checks import EXACT_WIDTH, WIDEST, check_equal, check_within, field_error
+from stream_dr.checks import FEATURE_COUNT_LIMIT, MAX_EXACT_WIDTH, check_field_equals, check_within, field_error
 from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, width_mismatch
 from stream_dr.feature_maps import canonical_spec_json, feature_map, spec_with_defaults
 from stream_dr.feature_maps.nystroem import Landmarks
@@ -33,8 +33,8 @@ from stream_dr.feature_maps.table import (
     update_statistics,
 )
 from stream_dr.feature_maps.table_columns import TableColumn
-from stream_dr.feature_maps.widths import check_max_numeric_columns, max_numeric_columns, reason_for_diagonal_scatter
-from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
+from stream_dr.feature_maps.widths import check_max_encoded_columns, max_numeric_columns, reason_for_diagonal_scatter
+from stream_dr.projection import Columns, Linear, Mapped, checked_feature_map, row_slices_to_map
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.rows.raw_rows import raw_from_array
@@ -80,11 +80,11 @@ class MappedState(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the inner state fits the feature map."""
-        check_within(self, 0, WIDEST, "n_features")
-        mapping = check_map(self, self.n_features)
+        check_within(self, 0, FEATURE_COUNT_LIMIT, "n_features")
+        mapping = checked_feature_map(self, self.n_features)
         self.inner.check()
         for name in ("rows", "rows_skipped", "target_kind", "labels"):
-            check_equal(self, name, getattr(self.inner, name))
+            check_field_equals(self, name, getattr(self.inner, name))
 
         width = mapping.max_mapped_columns(self.n_features) if self.table is None else self.table.width
         if not (0 <= self.inner.n_features <= width if mapping.learns else self.inner.n_features in (0, width)):
@@ -185,9 +185,9 @@ class MappedAccumulator:
     The transformed rows are called mapped rows. Another accumulator, the inner accumulator, learns
     them. Only one thread may change the accumulator.
 
-    spec: parameters of the feature map.
-    build: function that returns the accumulator of the mapped rows. Its argument is a state to
-        continue from, or None.
+    map_spec: parameters of the feature map.
+    build_inner: function that returns the accumulator of the mapped rows. Its argument is a state
+        to continue from, or None.
     state: state to continue from, or None.
     """
 
@@ -342,7 +342,7 @@ class MappedAccumulator:
             raise
 
     def _row_part_slices(self, block: Block) -> list[slice]:
-        return mapped_parts(block.rows, self._map)
+        return row_slices_to_map(block.rows, self._map)
 
     def _check(self, block: Block) -> None:
         check_rows(block)
@@ -470,7 +470,7 @@ class TableAccumulator(MappedAccumulator):
         if not rows.rows:
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
-            check_max_numeric_columns(self._map.encoding(), self._map.overrides(), rows.kinds, EXACT_WIDTH)
+            check_max_encoded_columns(self._map.encoding(), self._map.overrides(), rows.kinds, MAX_EXACT_WIDTH)
 
         # Map and learn the batch with the updated statistics. Restore the old ones after an error.
         self.table = update_statistics(self._map, before, rows)
@@ -562,7 +562,7 @@ class TableAccumulator(MappedAccumulator):
         whole matrix.
         """
         table = self.table or TableState()
-        stated = max_numeric_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH
+        stated = max_numeric_columns(self._map.encoding(), table.columns) <= MAX_EXACT_WIDTH
         hashes = block.hashes
         if self.folds and hashes is None:
             hashes = table_row_hashes(convert_encoded_columns(table, block.X), block.y, block.rows)

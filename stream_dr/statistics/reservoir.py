@@ -29,10 +29,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.checks import (
-    check_array_shapes,
     check_at_least,
-    check_csr_arrays,
-    check_learned,
+    check_common_state_fields,
+    check_csr_or_dense_rows,
+    check_dtype_and_shapes,
     check_within,
     field_error,
 )
@@ -104,13 +104,13 @@ class Reservoir(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the fields fit together."""
-        check_learned(self, ("class",))
+        check_common_state_fields(self, ("class",))
         n = len(self.numbers)
         check_within(self, 1, 2**31, "capacity")
         check_within(self, 0, 2**63, "seed")
-        check_array_shapes(self, np.int64, numbers=(min(n, self.capacity),))
-        check_array_shapes(self, np.float64, keys=(n,))
-        check_array_shapes(self, np.int32, codes=(n,))
+        check_dtype_and_shapes(self, np.int64, numbers=(min(n, self.capacity),))
+        check_dtype_and_shapes(self, np.float64, keys=(n,))
+        check_dtype_and_shapes(self, np.int32, codes=(n,))
         check_within(self, 0, self.rows, "numbers")
         if (np.diff(self.numbers) <= 0).any():
             raise field_error(self, "numbers", "not ascending", "ascending")
@@ -119,7 +119,7 @@ class Reservoir(NamedTuple):
         check_within(self, -1, len(self.labels), "codes")
         # Before the first row the number of features is unknown, and the empty array has width 0.
         narrower = not self.rows and self.indices is None
-        check_csr_arrays(self, n, self.values.shape[-1] if narrower else self.n_features)
+        check_csr_or_dense_rows(self, n, self.values.shape[-1] if narrower else self.n_features)
 
     @property
     def kept(self) -> Rows:

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 import numpy as np
 import xxhash
 
-from stream_dr.compiled import compiled, readonly
+from stream_dr.compiled import compiled, readonly_view
 from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block
 from stream_dr.rows.raw_rows import RawColumn
@@ -97,7 +97,7 @@ def row_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
     keys = mix(text_hashes(block.names or ())) if named else np.zeros(0, dtype=np.uint64)
     if block.sparse:
         X = block.X
-        _add_sparse_row_hashes(_float32_bits(X.data), readonly(X.indices), readonly(X.indptr), keys, out)
+        _add_sparse_row_hashes(_float32_bits(X.data), readonly_view(X.indices), readonly_view(X.indptr), keys, out)
     else:
         _add_dense_row_hashes(_float32_bits(block.X), keys if named else _column_index_keys(block.features), out)
     return mix(out + target_hashes(block.y, block.rows))
@@ -180,7 +180,7 @@ def _float32_bits(values: np.ndarray) -> np.ndarray:
     The result is uint32 and has the shape of `values`.
     """
     with np.errstate(over="ignore", under="ignore"):
-        return readonly(np.ascontiguousarray(values, dtype=np.float32).view(np.uint32))
+        return readonly_view(np.ascontiguousarray(values, dtype=np.float32).view(np.uint32))
 
 
 def _column_index_keys(n_columns: int) -> np.ndarray:

@@ -163,7 +163,7 @@ def plain_labels(labels: Any) -> tuple[Label, ...]:
     if not types <= {str, int, bool} or len(types) > 1:
         names = ", ".join(sorted(t.__name__ for t in types))
         raise InvalidTargets(f"labels are of type {names}; labels must be all str, all int or all bool.")
-    _check_label_range(plain)
+    _check_label_storable(plain)
     return plain
 
 
@@ -200,7 +200,7 @@ def check_float_labels_exact(numbers: ArrayLike) -> None:
         )
 
 
-def _check_label_range(distinct_labels: Sequence[Any]) -> None:
+def _check_label_storable(distinct_labels: Sequence[Any]) -> None:
     """Raise InvalidTargets for a label that Arrow cannot represent.
 
     Arrow cannot represent integers out of range, and strings with half a character.
@@ -239,7 +239,7 @@ def _encode_labels_of_one_type(labels_of_rows: list[Any]) -> tuple[tuple[Label, 
     labels_of_rows: label of each row, all str, all int or all bool.
     """
     table = {label: code for code, label in enumerate(dict.fromkeys(labels_of_rows))}
-    _check_label_range(tuple(table))
+    _check_label_storable(tuple(table))
     return tuple(table), np.fromiter(map(table.__getitem__, labels_of_rows), dtype=np.int32, count=len(labels_of_rows))
 
 

@@ -114,13 +114,13 @@ def log(done: record.Record, options: argparse.Namespace) -> None:
 
 def workers(done: record.Record, options: argparse.Namespace) -> None:
     """Kill Dask workers."""
-    from stream_dr.distributed.local import thread_runner
+    from stream_dr.distributed.local import thread_plan_runner
     from tests.support.processes import Cluster, eight_tasks, kills, run
 
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         folder = eight_tasks(scratch / "shards")
-        wanted = run(scratch / "threads", folder, thread_runner(2))
+        wanted = run(scratch / "threads", folder, thread_plan_runner(2))
         cluster = Cluster(scratch)
         try:
             cluster.start(2)

@@ -14,7 +14,7 @@ import pytest
 
 import stream_dr
 from stream_dr import failpoints
-from stream_dr.disk import RESERVE
+from stream_dr.disk import RESERVED_BYTES
 from tests.support.serving import arrow, in_thread, post
 
 X = np.random.default_rng(4).normal(size=(1_000, 40))
@@ -35,7 +35,7 @@ def test_the_commit_finds_no_room(tmp_path: Path) -> None:
     with in_thread(tmp_path) as served:
         served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
         post(served.http, arrow(X, Y), "first").raise_for_status()
-        with failpoints.armed("log.before_commit=enospc"):
+        with failpoints.failpoints_armed("log.before_commit=enospc"):
             answer = post(served.http, arrow(X, Y), "second")
             assert (answer.status_code, answer.json()["code"]) == (507, "insufficient_storage")
             assert served.http.get("/stream").json()["position"] == 0
@@ -133,4 +133,4 @@ def test_a_start_needs_no_more_room_than_the_directory_keeps_for_it(small_disk: 
     (small_disk / "other").unlink()
     with in_thread(small_disk / "D") as served:
         assert post(served.http, arrow(X, Y), path="/partial_fit?wait=applied").status_code == 200
-    assert (small_disk / "D" / "reserve").stat().st_blocks * 512 == RESERVE
+    assert (small_disk / "D" / "reserve").stat().st_blocks * 512 == RESERVED_BYTES

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from stream_dr.disk import DirectoryLock, check_room, free_bytes, write_atomically
+from stream_dr.disk import DirectoryLock, check_free_space, free_bytes, write_atomically
 from stream_dr.errors import DirectoryInUse, InsufficientStorage
-from stream_dr.failpoints import FailpointReached, armed
+from stream_dr.failpoints import FailpointReached, failpoints_armed
 
 
 def write(text):
@@ -29,7 +29,7 @@ def test_a_file_is_created_and_replaced(tmp_path):
 def test_an_error_before_the_rename_leaves_the_old_file(tmp_path, place, action, error):
     path = tmp_path / "state"
     write_atomically(path, write(b"old"))
-    with armed(f"{place}={action}"), pytest.raises(error):
+    with failpoints_armed(f"{place}={action}"), pytest.raises(error):
         write_atomically(path, write(b"new"))
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["state"]
@@ -108,11 +108,11 @@ def test_free_bytes_is_what_the_system_says(tmp_path):
 
 def test_room_for_exactly_what_is_free(tmp_path, monkeypatch):
     monkeypatch.setattr("stream_dr.disk.free_bytes", lambda path: 1_000)
-    check_room(tmp_path, 1_000)
-    check_room(tmp_path, 300, min_free_bytes=700)
+    check_free_space(tmp_path, 1_000)
+    check_free_space(tmp_path, 300, min_free_bytes=700)
     for given, needed in [((1_001,), 1_001), ((301, 700), 1_001), ((0, 1_001), 1_001)]:
         with pytest.raises(InsufficientStorage, match=f"1000 bytes are free .* {needed} are needed") as refused:
-            check_room(tmp_path, *given)
+            check_free_space(tmp_path, *given)
         assert refused.value.details == {"free_bytes": 1_000, "needed": needed}
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from stream_dr.failpoints import FailpointReached, arm, armed, failpoint
+from stream_dr.failpoints import FailpointReached, arm_failpoints, failpoint, failpoints_armed
 
 
 def test_unarmed_places_do_nothing():
@@ -15,7 +15,7 @@ def test_unarmed_places_do_nothing():
 
 
 def test_raise_at_each_time_and_nowhere_else():
-    with armed("a.b=raise"):
+    with failpoints_armed("a.b=raise"):
         failpoint("a.c")
         for _ in range(2):
             with pytest.raises(FailpointReached, match=r"a\.b"):
@@ -24,7 +24,7 @@ def test_raise_at_each_time_and_nowhere_else():
 
 
 def test_only_the_nth_time():
-    with armed("x=raise@3,y=enospc"):
+    with failpoints_armed("x=raise@3,y=enospc"):
         failpoint("x")
         failpoint("x")
         with pytest.raises(FailpointReached):
@@ -36,7 +36,7 @@ def test_only_the_nth_time():
 
 def test_an_unknown_action_is_refused_and_nothing_is_armed():
     with pytest.raises(ValueError, match="kill, raise or enospc"):
-        arm("x=explode")
+        arm_failpoints("x=explode")
     failpoint("x")
 
 

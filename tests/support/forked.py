@@ -16,7 +16,7 @@ def run_forked(failpoint: str, function: Callable[..., None], *arguments: Any) -
     The function must be importable. The fork server is a process without threads, so that forking it is safe; it has
     imported the product once, so that a run costs milliseconds and not the seconds of a new interpreter.
 
-    failpoint: spec of the failpoints that are armed in the process, as of `failpoints.arm`.
+    failpoint: spec of the failpoints that are armed in the process, as of `failpoints.arm_failpoints`.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.preloaded"])
@@ -31,5 +31,5 @@ def run_forked(failpoint: str, function: Callable[..., None], *arguments: Any) -
 
 
 def _run(failpoint: str, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    failpoints.arm(failpoint)
+    failpoints.arm_failpoints(failpoint)
     function(*arguments)

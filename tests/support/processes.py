@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from stream_dr.directory.directory import Directory
-from stream_dr.distributed.cluster import cluster_runner
-from stream_dr.distributed.distributed_replay import replay_in_parts
+from stream_dr.distributed.cluster import dask_plan_runner
+from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import ShardWriter, open_dataset
@@ -85,7 +85,7 @@ def run(path: Path, folder: Path, runner: Any) -> dict[str, tuple[int, int, str]
     with Directory(path, limits=SMALL) as directory:
         for name, (key, params) in MODELS.items():
             directory.add_model(name, key, params)
-        report = replay_in_parts(runner, directory, open_dataset(folder), ReplaySettings())
+        report = replay_in_parallel_tasks(runner, directory, open_dataset(folder), ReplaySettings())
         assert report.rows == 400_000
         return {n: (m.position, m.rows, state_sha256(m.accumulator.freeze())) for n, m in directory.models.items()}
 
@@ -98,7 +98,7 @@ def kills(
     for number in range(runs):
         killer = threading.Timer(rng.uniform(0.1, 2.0), cluster.kill, (rng.randrange(2),))
         killer.start()
-        found.append(run(scratch / f"{number}", folder, cluster_runner(cluster.address)))
+        found.append(run(scratch / f"{number}", folder, dask_plan_runner(cluster.address)))
         killer.join()
         cluster.start()
     return found

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from stream_dr.aliases import FileName
 from stream_dr.arrow.codec import block_from_arrow
-from stream_dr.arrow.rows import RESERVED, is_layout
+from stream_dr.arrow.rows import RESERVED_NAMES, is_dense_or_sparse
 from stream_dr.arrow.target_columns import targets_from_arrow
 from stream_dr.errors import InvalidTargets, LimitExceeded, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
@@ -113,7 +113,7 @@ class ColumnRoles(NamedTuple):
         if not features:
             raise SchemaMismatch("no column is left for the features.")
         for name in features:
-            if name in RESERVED:
+            if name in RESERVED_NAMES:
                 advice = f"say what it is (--{_ROLES_BY_NAME[name]} {name}), or " if name in _ROLES_BY_NAME else ""
                 raise SchemaMismatch(
                     f"a column is called {name!r}, as a part of a shard is; {advice}leave it out (--drop {name}).",
@@ -132,7 +132,9 @@ def feature_columns_unless_shard(column_names: Sequence[str], roles: ColumnRoles
     column_names: names of all columns of the file.
     """
     return (
-        None if roles._replace(raw=False) == ColumnRoles() and is_layout(column_names) else roles.features(column_names)
+        None
+        if roles._replace(raw=False) == ColumnRoles() and is_dense_or_sparse(column_names)
+        else roles.features(column_names)
     )
 
 

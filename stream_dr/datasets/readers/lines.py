@@ -152,12 +152,12 @@ def read_line_groups(
     number = 1
     with open_decompressed(path) as file:
         lines = _read_raw_lines(path, file)
-        while group := list(_take_line_group(lines, lines_per_group)):
+        while group := list(_take_lines_until_full(lines, lines_per_group)):
             yield from _locate_lines_in_bytes(str(path), b"".join(group), number, comment_byte, first_line)
             number += len(group)
 
 
-def _take_line_group(lines: Iterator[bytes], max_lines: int) -> Iterator[bytes]:
+def _take_lines_until_full(lines: Iterator[bytes], max_lines: int) -> Iterator[bytes]:
     """Yield the next lines that are to be parsed together.
 
     max_lines: maximum number of lines. Fewer lines are yielded if the lines are long.

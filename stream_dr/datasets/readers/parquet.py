@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stream_dr.aliases import FileName
-from stream_dr.arrow.messages import check_messages, ipc_stream
+from stream_dr.arrow.messages import read_checked_messages, strip_file_header_footer
 from stream_dr.datasets.readers.columns import ColumnRoles, feature_columns_unless_shard, split_batches_into_blocks
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, PACKED, open_decompressed
 from stream_dr.errors import MalformedInput, SourceMissing
@@ -76,7 +76,7 @@ def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> IO[byt
     """Open an Arrow IPC file and check its messages.
 
     The file has the file format or the stream format of Arrow IPC. Returns the uncompressed file.
-    Raises the errors of `check_messages`.
+    Raises the errors of `read_checked_messages`.
 
     path: path of the file, which may be compressed.
     unpacked_stream: stream of the file's uncompressed bytes. If the file is compressed, the stream
@@ -90,7 +90,7 @@ def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> IO[byt
             copy.flush()
             file = pa.memory_map(copy.name)
 
-    check_messages(ipc_stream(memoryview(file.read_buffer()).cast("B")))
+    read_checked_messages(strip_file_header_footer(memoryview(file.read_buffer()).cast("B")))
     file.seek(0)
     return file
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.checks import EXACT_WIDTH
+from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.inputs import RefineSource
@@ -41,7 +41,7 @@ from stream_dr.estimators.fitting.mapping import (
 )
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, mask_labels_with_few_rows
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
-from stream_dr.feature_maps.draws import check_seed
+from stream_dr.feature_maps.draws import check_seed_or_none
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block
@@ -185,7 +185,7 @@ class ClosedForm(AdditiveEstimator):
                 f"target={self.target!r}; {type(self).__name__} learns from {' or '.join(self.target_kinds)} targets."
             )
 
-        check_seed(self.random_state)
+        check_seed_or_none(self.random_state)
         if type(self.folds) is not int or not (self.folds == 0 or 2 <= self.folds <= 100):
             raise InvalidParameter(
                 f"folds={self.folds!r}; it must be 0 (rows are not divided) or an integer from 2 to 100, such as 5."
@@ -193,7 +193,7 @@ class ClosedForm(AdditiveEstimator):
         check_choice("folds_by", self.folds_by, ("row", "id"))
         check_feature_map(self.feature_map)
         if self.stored_scatter() == "exact":
-            check_mapped_width(self.feature_map, EXACT_WIDTH)
+            check_mapped_width(self.feature_map, MAX_EXACT_WIDTH)
 
     def check_components(self) -> None:
         """Raise InvalidParameter if n_components is outside its range."""
@@ -583,14 +583,14 @@ class ClosedForm(AdditiveEstimator):
         """
         if self.feature_map is not None or not self.reads_scatter():
             return None
-        exact = self.scatter == "exact" or (self.scatter == "auto" and sparse and 0 < declared_width <= EXACT_WIDTH)
-        return EXACT_WIDTH if exact else None
+        exact = self.scatter == "exact" or (self.scatter == "auto" and sparse and 0 < declared_width <= MAX_EXACT_WIDTH)
+        return MAX_EXACT_WIDTH if exact else None
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size in bytes of the centred sums, without a feature map."""
         scatter = self.stored_scatter()
         # If the whole scatter matrix is stored, rows of more features raise an error.
-        width = min(n_features, EXACT_WIDTH) if scatter == "exact" else n_features
-        exact = scatter != "diagonal" and width <= EXACT_WIDTH
+        width = min(n_features, MAX_EXACT_WIDTH) if scatter == "exact" else n_features
+        exact = scatter != "diagonal" and width <= MAX_EXACT_WIDTH
         size = moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_class_scatter())
         return size * max(self.fold_count, 1)

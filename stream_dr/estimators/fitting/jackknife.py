@@ -20,7 +20,7 @@ from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import GAP, MultiplyByScatter, correlations, pad_to_equal_rows
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State
-from stream_dr.uncertainty import FEWEST_FOLDS, ComponentSpread
+from stream_dr.uncertainty import MIN_FOLDS, ComponentSpread
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm
@@ -79,9 +79,9 @@ def jackknife_components(
         It must not have been refined by further passes over the rows.
     """
     filled = [part for part in states_by_fold if _inner_moment_state(part).weight > 0.0]
-    if len(filled) < FEWEST_FOLDS:
+    if len(filled) < MIN_FOLDS:
         raise NotFitted(
-            f"{len(filled)} of {len(states_by_fold)} folds have rows, and the spread of components needs {FEWEST_FOLDS} "
+            f"{len(filled)} of {len(states_by_fold)} folds have rows, and the spread of components needs {MIN_FOLDS} "
             "folds with rows. Learn more rows, or use more folds."
         )
 

@@ -37,14 +37,14 @@ class ComponentGaussian(NamedTuple):
         Components, orthonormal. They refer to scaled columns.
     variances : (components,)
         Variance along each component.
-    total : float
+    total_variance : float
         Sum of the variances of all scaled columns.
     scale : (features,)
         Factor by which each column is scaled. A column with the factor 0 has no effect on the
         density.
     weight : float
         Sum of the rows' weights.
-    most : float
+    max_directions : float
         Largest possible number of directions in which the rows vary. This is the smaller of two
         numbers, the sum of the weights and the number of columns whose factor is not 0.
     """

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.checks import EXACT_WIDTH
-from stream_dr.errors import InvalidParameter, OtherColumns, columns_mismatch, did_you_mean
+from stream_dr.checks import MAX_EXACT_WIDTH
+from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
 from stream_dr.feature_maps import feature_map, spec_with_defaults
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import (
@@ -23,7 +23,7 @@ from stream_dr.feature_maps.table import (
     check_map_can_learn,
     mapped_columns_by_kind,
 )
-from stream_dr.feature_maps.widths import check_max_numeric_columns, max_numeric_columns, max_numeric_columns_of_kinds
+from stream_dr.feature_maps.widths import check_max_encoded_columns, max_numeric_columns, max_numeric_columns_of_kinds
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
@@ -263,11 +263,11 @@ def _max_bytes_up_to_width(state_bytes_of: Callable[[int, int], int], max_column
     """Return the largest size in bytes for rows of at most `max_columns` columns.
 
     The size may be largest for fewer columns, because the whole scatter matrix is stored only up
-    to EXACT_WIDTH columns.
+    to MAX_EXACT_WIDTH columns.
 
     state_bytes_of: function that returns the size for a number of columns and a number of targets.
     """
-    return max(state_bytes_of(max_columns, n_targets), state_bytes_of(min(max_columns, EXACT_WIDTH), n_targets))
+    return max(state_bytes_of(max_columns, n_targets), state_bytes_of(min(max_columns, MAX_EXACT_WIDTH), n_targets))
 
 
 def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
@@ -281,7 +281,7 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
     if not known or names == known or not block.rows:
         return
     if not set(known) & set(names):
-        raise columns_mismatch(known, names)
+        raise no_common_columns_error(known, names)
 
     # List at most five names that are missing, and at most five new names.
     missing = [name for name in known if name not in names]
@@ -348,11 +348,11 @@ def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
 def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str]) -> None:
     """Raise TooManyFeatures if a mapped table may be too wide.
 
-    An exact scatter matrix can be stored of at most EXACT_WIDTH columns.
+    An exact scatter matrix can be stored of at most MAX_EXACT_WIDTH columns.
 
     kinds_by_column: kind of each column by column name, "" if it is not known.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
-        check_max_numeric_columns(mapping.encoding(), mapping.overrides(), kinds_by_column, EXACT_WIDTH)
+        check_max_encoded_columns(mapping.encoding(), mapping.overrides(), kinds_by_column, MAX_EXACT_WIDTH)

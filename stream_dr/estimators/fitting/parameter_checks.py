@@ -35,7 +35,7 @@ class HiddenAttribute:
 
     Reading the attribute raises AttributeError, so `hasattr` returns False.
 
-    why: message of the error, which says what to use instead.
+    error_message: message of the error, which says what to use instead.
     """
 
     def __init__(self, error_message: str) -> None:

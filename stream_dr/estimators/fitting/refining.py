@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from stream_dr.checks import WIDEST, check_finite_arrays, check_within, require_matrix
+from stream_dr.checks import FEATURE_COUNT_LIMIT, check_finite_arrays, check_within, checked_matrix_shape
 from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.inputs import RefineSource
 from stream_dr.estimators.fitting.mapping import inner_projection, prepend_feature_map
@@ -127,8 +127,8 @@ class Refining(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless `loadings` and `solve` have the same features."""
-        check_within(self, 0, WIDEST, "number")
-        features = require_matrix(self, "loadings")[0]
+        check_within(self, 0, FEATURE_COUNT_LIMIT, "number")
+        features = checked_matrix_shape(self, "loadings")[0]
         check_finite_arrays(self, "loadings")
         self.solve.check(features)
 

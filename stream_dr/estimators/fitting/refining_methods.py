@@ -63,7 +63,7 @@ class FirstStageSolver:
     estimator: estimator with the parameters of the method.
     moments: centred sums of the rows and targets.
     state: state from which the moments were computed.
-    varying: (features,) bool, True for columns that are not constant.
+    varying_columns: (features,) bool, True for columns that are not constant.
     """
 
     along = None

@@ -119,8 +119,8 @@ class RowReplay:
     estimator: estimator with the parameters with which the state was learned.
     state: state that has learned the rows.
     moments: centred sums of the state.
-    names: names of the features, if the rows have named columns.
-    threads: number of threads that compute products.
+    feature_names: names of the features, if the rows have named columns.
+    n_threads: number of threads that compute products.
     """
 
     def __init__(
@@ -275,7 +275,7 @@ class MappedSource:
     estimator: estimator with the feature map.
     state: state that has learned the rows, with the statistics of the map.
     source: source of rows that are not mapped.
-    names: names of the features, if the rows have named columns.
+    feature_names: names of the features, if the rows have named columns.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ from stream_dr.estimators.fitting.mapping import (
     whole_inner_state,
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
-from stream_dr.feature_maps.draws import check_seed
+from stream_dr.feature_maps.draws import check_seed_or_none
 from stream_dr.projection import Projection
 from stream_dr.solve.barycentre import BarycentricProjection
 from stream_dr.solve.eigenmap import Eigenmap
@@ -97,7 +97,7 @@ class ReservoirMethod(Estimator):
         check_positive_int("n_neighbors", self.n_neighbors)
         check_positive_int("reservoir", self.reservoir, max_value=MAX_SAMPLED_ROWS)
         check_choice("scaling", self.scaling, ("unit", "source"))
-        check_seed(self.random_state)
+        check_seed_or_none(self.random_state)
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
@@ -140,11 +140,11 @@ class ReservoirMethod(Estimator):
         features are assumed to be sparse, with at most 4,096 entries of 12 bytes each. The
         projection takes 8 · (components + 2) · features bytes.
         """
-        return max_bytes_with_map(self.feature_map, self._max_sample_state_bytes, n_features, n_targets)
+        return max_bytes_with_map(self.feature_map, self._max_sample_and_projection_bytes, n_features, n_targets)
 
-    def _max_sample_state_bytes(self, n_features: int, n_targets: int) -> int:
-        row = 8 * n_features if n_features <= SPARSE_ABOVE_FEATURES else 12 * SPARSE_ABOVE_FEATURES
-        return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_features
+    def _max_sample_and_projection_bytes(self, n_mapped_features: int, n_targets: int) -> int:
+        row = 8 * n_mapped_features if n_mapped_features <= SPARSE_ABOVE_FEATURES else 12 * SPARSE_ABOVE_FEATURES
+        return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_mapped_features
 
     def solve_bytes(self) -> int:
         """Return the memory that solving takes, in bytes.

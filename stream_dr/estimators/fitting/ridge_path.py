@@ -31,7 +31,7 @@ from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.solve.spectral import semidefinite_eigenpairs
 from stream_dr.solve.two_stage import varying_part
 from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state, stored_optional_sums
-from stream_dr.uncertainty import FEWEST_FOLDS, CrossValidation
+from stream_dr.uncertainty import MIN_FOLDS, CrossValidation
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.state_error import PredictsHeldOut
@@ -262,9 +262,9 @@ def _merge_and_align_folds(
         )
 
     filled = [part for part in states_by_fold if part.weight > 0.0]
-    if len(filled) < FEWEST_FOLDS:
+    if len(filled) < MIN_FOLDS:
         raise NotFitted(
-            f"{parameter_name}='cv' needs rows in at least {FEWEST_FOLDS} folds; "
+            f"{parameter_name}='cv' needs rows in at least {MIN_FOLDS} folds; "
             f"{len(filled)} of {len(states_by_fold)} folds have rows of weight above 0. Learn more rows first, "
             f"give groups if many rows are equal, or give {parameter_name} as a number."
         )

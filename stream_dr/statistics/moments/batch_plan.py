@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from stream_dr.checks import EXACT_WIDTH
+from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, as_weights, check_rows, row_weights
 from stream_dr.rows.sparse_rows import is_sparse
@@ -136,7 +136,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     scatter, width = accumulator.scatter, max(accumulator.n_features, features)
     if scatter == "auto" and rows:
         stated = not sparse or block.width_stated
-        scatter = "exact" if stated and features <= EXACT_WIDTH else "diagonal"
+        scatter = "exact" if stated and features <= MAX_EXACT_WIDTH else "diagonal"
 
     # Encode the targets. New labels come after the earlier labels.
     kind, labels, target_width, encoded = accumulator.target_kind, accumulator.labels, accumulator.target_width, None
@@ -202,14 +202,14 @@ def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, 
             "Send at most those or start a new model."
         )
 
-    if accumulator.scatter == "exact" and n_features > EXACT_WIDTH:
+    if accumulator.scatter == "exact" and n_features > MAX_EXACT_WIDTH:
         advice = (
             "Use MMC, which has a diagonal form"
             if accumulator.one_label_per_row
             else 'Start a model with scatter="diagonal"'
         )
         raise TooManyFeatures(
-            f"batch has {n_features} features; exact scatter is stored for up to {EXACT_WIDTH}. {advice}."
+            f"batch has {n_features} features; exact scatter is stored for up to {MAX_EXACT_WIDTH}. {advice}."
         )
     if not sparse and n_rows and not n_features:
         raise EmptyInput("batch has 0 features; dense rows need at least one.")

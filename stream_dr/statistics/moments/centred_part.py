@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import check_array_shapes, check_at_least, check_equal, check_finite_arrays, field_error
+from stream_dr.checks import (
+    check_at_least,
+    check_dtype_and_shapes,
+    check_field_equals,
+    check_finite_arrays,
+    field_error,
+)
 from stream_dr.statistics.protocol import register_nested_state
 
 
@@ -65,10 +71,10 @@ class CentredPart(NamedTuple):
         n_target_columns: number of target columns.
         whole_scatter: True if the whole scatter matrix must be stored.
         """
-        check_equal(self, "exact", whole_scatter)
+        check_field_equals(self, "exact", whole_scatter)
         check_at_least(self, 0.0, "weight")
         square = (n_features, n_features) if whole_scatter else (0, 0)
-        check_array_shapes(
+        check_dtype_and_shapes(
             self,
             np.float64,
             mean=(n_features,),
@@ -76,7 +82,7 @@ class CentredPart(NamedTuple):
             diagonal=(0 if whole_scatter else n_features,),
             scatter=square,
         )
-        check_array_shapes(
+        check_dtype_and_shapes(
             self, np.float64, cross=(n_features, n_target_columns), nonzero=(n_features if len(self.nonzero) else 0,)
         )
         check_finite_arrays(self, "mean", "low", "diagonal", "scatter", "cross")

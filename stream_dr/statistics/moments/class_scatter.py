@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays
+from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays
 from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
 from stream_dr.statistics.moments.centred_sums import CentredSums
@@ -54,7 +54,7 @@ class ClassScatter(NamedTuple):
         n_classes: number of classes.
         """
         k, d = n_classes, n_features if n_classes else 0
-        check_array_shapes(self, np.float64, weights=(k,), mean=(k, d), low=(k, d), scatter=(k, d, d))
+        check_dtype_and_shapes(self, np.float64, weights=(k,), mean=(k, d), low=(k, d), scatter=(k, d, d))
         check_finite_arrays(self, "mean", "low", "scatter")
         check_at_least(self, 0.0, "weights")
 

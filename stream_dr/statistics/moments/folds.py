@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import MOST_ROWS, check_within, field_error
+from stream_dr.checks import ROW_COUNT_LIMIT, check_within, field_error
 from stream_dr.errors import CannotMerge
 from stream_dr.rows.block import Block
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
@@ -87,7 +87,7 @@ class FoldedState(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the folds fit each other."""
-        check_within(self, 0, MOST_ROWS, "clock", "rows_skipped")
+        check_within(self, 0, ROW_COUNT_LIMIT, "clock", "rows_skipped")
         if len(self.parts) < 2 or not (0.0 < self.decay <= 1.0 and 0.0 < self.scale < np.inf):
             raise field_error(self, "parts", f"{len(self.parts)} of scale {self.scale}", "at least 2 of scale above 0")
         for part in self.parts:
@@ -168,7 +168,7 @@ class FoldedAccumulator(AccumulatorBase):
     ----------
     folds : int
         Number of folds K ≥ 2.
-    build : function
+    build_accumulator : function
         Returns a MomentAccumulator of decay 1. Its argument is a MomentState to continue from, or
         None for an empty accumulator.
     decay : float in (0, 1]

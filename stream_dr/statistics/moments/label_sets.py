@@ -25,9 +25,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.checks import (
-    MOST_ROWS,
-    check_array_shapes,
-    check_csr_arrays,
+    ROW_COUNT_LIMIT,
+    check_csr_or_dense_rows,
+    check_dtype_and_shapes,
     check_finite_arrays,
     check_within,
     field_error,
@@ -146,19 +146,19 @@ class LabelSets(NamedTuple):
             needed = f"distinct, of ascending codes below {n_labels}"
             raise field_error(self, "sets", "not distinct sets of codes", needed)
 
-        check_array_shapes(self, np.float64, weights=(count,), shift=(min(len(self.shift), n_features),))
-        check_array_shapes(self, np.int64, rows=(count,))
+        check_dtype_and_shapes(self, np.float64, weights=(count,), shift=(min(len(self.shift), n_features),))
+        check_dtype_and_shapes(self, np.int64, rows=(count,))
         check_finite_arrays(self, "weights", "shift")
-        check_within(self, 0, MOST_ROWS, "rows")
+        check_within(self, 0, ROW_COUNT_LIMIT, "rows")
 
         # The matrices of the stack must refer to these label sets.
         for part in self.stack:
             m = len(part.numbers)
-            check_array_shapes(part, np.int64, numbers=(m,))
+            check_dtype_and_shapes(part, np.int64, numbers=(m,))
             check_within(part, 0, count, "numbers")
             if (np.diff(part.numbers) <= 0).any():
                 raise field_error(part, "numbers", "not ascending", "ascending")
-            check_csr_arrays(
+            check_csr_or_dense_rows(
                 part, m, n_features if part.indices is not None else min(part.values.shape[-1], n_features)
             )
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays
+from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays
 from stream_dr.statistics.moments.centred_part import pad_to_shape
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -57,8 +57,8 @@ class Largest(NamedTuple):
         n_features: number of features, the largest length of `features`.
         n_target_columns: number of target columns, the largest length of `targets`.
         """
-        check_array_shapes(self, np.float64, features=(min(len(self.features), n_features),))
-        check_array_shapes(self, np.float64, targets=(min(len(self.targets), n_target_columns),))
+        check_dtype_and_shapes(self, np.float64, features=(min(len(self.features), n_features),))
+        check_dtype_and_shapes(self, np.float64, targets=(min(len(self.targets), n_target_columns),))
         check_finite_arrays(self, "features", "targets")
         check_at_least(self, 0.0, "weight")
 

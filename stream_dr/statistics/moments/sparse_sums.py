@@ -28,7 +28,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import check_array_shapes, check_finite_arrays, field_error
+from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, field_error
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
 from stream_dr.statistics.moments.encoding import Encoded
@@ -99,7 +99,7 @@ class SparsePart(NamedTuple):
         n_features: number of features.
         n_target_columns: number of target columns.
         """
-        check_array_shapes(
+        check_dtype_and_shapes(
             self,
             np.float64,
             features=(n_features, HEAD),

@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import (
-    MOST_ROWS,
+    ROW_COUNT_LIMIT,
     check_at_least,
-    check_equal,
-    check_learned,
+    check_common_state_fields,
+    check_field_equals,
     check_one_of,
     check_within,
     field_error,
@@ -161,15 +161,15 @@ class MomentState(NamedTuple):
         # The parameters and counts must be in their ranges.
         check_encoding(self.encoding)
         check_one_of(self, "scatter", ("auto", "exact", "diagonal", "none"))
-        check_learned(self, KINDS)
-        check_within(self, 0, MOST_ROWS, "clock", "target_width")
+        check_common_state_fields(self, KINDS)
+        check_within(self, 0, ROW_COUNT_LIMIT, "clock", "target_width")
         check_at_least(self, 0.0, "weight")
         if not (0.0 < self.decay <= 1.0 and self.scale > 0.0):
             raise field_error(self, "decay", f"{self.decay}, of scale {self.scale}", "in (0, 1], and the scale above 0")
         if self.encoding == "none":
-            check_equal(self, "target_kind", None)
+            check_field_equals(self, "target_kind", None)
         if self.target_kind != "continuous":
-            check_equal(self, "target_width", 0)
+            check_field_equals(self, "target_width", 0)
         elif self.target_width < 1:
             raise field_error(self, "target_width", "0", "at least 1, targets being numbers")
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import MOST_ROWS, check_array_shapes, check_finite_arrays, check_within
+from stream_dr.checks import ROW_COUNT_LIMIT, check_dtype_and_shapes, check_finite_arrays, check_within
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part, pad_to_shape
 from stream_dr.statistics.moments.centred_sums import CentredSums
 from stream_dr.statistics.moments.encoding import Encoded
@@ -60,10 +60,10 @@ class TargetPart(NamedTuple):
         """
         labels, values = (0, n_target_columns) if kind == "continuous" else (n_target_columns, 0)
         gram = (labels, labels) if kind == "multilabel" else (0, 0)
-        check_array_shapes(self, np.float64, label_weights=(labels,), total=(labels,), gram=gram)
-        check_array_shapes(self, np.int64, label_rows=(labels,))
+        check_dtype_and_shapes(self, np.float64, label_weights=(labels,), total=(labels,), gram=gram)
+        check_dtype_and_shapes(self, np.int64, label_rows=(labels,))
         check_finite_arrays(self, "label_weights", "total", "gram")
-        check_within(self, 0, MOST_ROWS, "label_rows")
+        check_within(self, 0, ROW_COUNT_LIMIT, "label_rows")
         self.values.check(values, 0, whole_scatter=True)
 
     @property

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays, check_within, field_error
+from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, check_within, field_error
 from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -79,7 +79,7 @@ class BasisState(NamedTuple):
         # The arrays must have the right shapes and finite values.
         p = len(self.mixing)
         k = p + n_means
-        check_array_shapes(
+        check_dtype_and_shapes(
             self, np.float64, columns=(n_features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(n_means,)
         )
         check_finite_arrays(self, "columns", "mixing", "gram", "lengths", "shift")
@@ -89,7 +89,7 @@ class BasisState(NamedTuple):
         check_within(self, 0, min(p, rows_learned) + 1, "live")
         check_within(self, 0, rows_learned + 1, "turned")
         if self.shift is not None:
-            check_array_shapes(self, np.float64, shift=(n_features,))
+            check_dtype_and_shapes(self, np.float64, shift=(n_features,))
             if (np.abs(self.shift) > 2.0 * LARGEST).any():
                 raise field_error(self, "shift", "larger than any row", f"at most {LARGEST} in size, as rows are")
 

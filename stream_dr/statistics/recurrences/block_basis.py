@@ -46,7 +46,7 @@ from typing import Literal
 
 import numpy as np
 
-from stream_dr.compiled import readonly
+from stream_dr.compiled import readonly_view
 from stream_dr.errors import CannotMerge, InvalidRows, InvalidWeights, width_mismatch
 from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.statistics.aligned import aligned_zeros
@@ -221,9 +221,9 @@ class BlockBasis:
         """
         # The arrays of the rows are the first arguments of the compiled loop.
         if self.dense:
-            rows: tuple[np.ndarray | None, ...] = (readonly(X), self.shift)
+            rows: tuple[np.ndarray | None, ...] = (readonly_view(X), self.shift)
         else:
-            rows = tuple(readonly(part) for part in (_as_int32(X.indptr), _as_int32(X.indices), X.data))
+            rows = tuple(readonly_view(part) for part in (_as_int32(X.indptr), _as_int32(X.indices), X.data))
         loop, at = learn_dense_rows if self.dense else learn_sparse_rows, 0
 
         # The loop stops early if digits are lost, or if the next row is too long.

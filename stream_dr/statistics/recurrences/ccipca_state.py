@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import check_array_shapes, check_at_least, check_learned
+from stream_dr.checks import check_at_least, check_common_state_fields, check_dtype_and_shapes
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.basis_state import BasisState
@@ -60,9 +60,9 @@ class CCIPCAState(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless `basis` and `variance` fit n_features and rows."""
-        check_learned(self, ())
+        check_common_state_fields(self, ())
         self.basis.check(self.n_features, min(len(self.basis.counts), 1), self.rows)
-        check_array_shapes(self, np.float64, variance=(1,))
+        check_dtype_and_shapes(self, np.float64, variance=(1,))
         check_at_least(self, 0.0, "variance")
 
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import check_learned
+from stream_dr.checks import check_common_state_fields
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.basis_state import BasisState
@@ -58,7 +58,7 @@ class SKMState(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless `basis` fits n_features, rows and labels."""
-        check_learned(self, ("class",))
+        check_common_state_fields(self, ("class",))
         self.basis.check(self.n_features, len(self.labels), self.rows)
 
 

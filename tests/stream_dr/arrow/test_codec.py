@@ -98,8 +98,10 @@ def test_a_block_survives_arrow(block):
 def test_a_slice_is_the_rows_it_names(block, data):
     start = data.draw(st.integers(0, block.rows))
     stop = data.draw(st.integers(start, block.rows))
-    whole = block_from_arrow(arrow_from_block(block), n_features=block.features or None)
-    part = block_from_arrow(arrow_from_block(block).slice(start, stop - start), n_features=block.features or None)
+    whole = block_from_arrow(arrow_from_block(block), declared_n_features=block.features or None)
+    part = block_from_arrow(
+        arrow_from_block(block).slice(start, stop - start), declared_n_features=block.features or None
+    )
     keep = np.arange(start, stop)
     assert np.array_equal(_dense(part.X), _dense(whole.X[keep]))
     if block.y is not None:
@@ -188,12 +190,12 @@ def test_large_lists_and_strings_serve_too():
 
 def test_width_is_stated_by_metadata_or_argument():
     batch = pa.record_batch(sparse([[3]], [[1.0]]))
-    assert block_from_arrow(batch, n_features=10).X.shape == (1, 10)
+    assert block_from_arrow(batch, declared_n_features=10).X.shape == (1, 10)
     stated = batch.replace_schema_metadata({"n_features": "12"})
     got = block_from_arrow(stated)
     assert (got.features, got.width_stated) == (12, True)
     with pytest.raises(errors.WidthMismatch):
-        block_from_arrow(stated, n_features=10)
+        block_from_arrow(stated, declared_n_features=10)
     with pytest.raises(errors.SchemaMismatch):
         block_from_arrow(batch.replace_schema_metadata({"n_features": "many"}))
 
@@ -360,9 +362,9 @@ def test_the_widest_batch_allowed_is_the_limit(columns):
 
 def test_a_stated_width_holds_for_indices_and_for_dense_rows():
     with pytest.raises(errors.InvalidIndex, match="0 to 9"):
-        block_from_arrow(pa.record_batch(sparse([[10]], [[1.0]])), n_features=10)
+        block_from_arrow(pa.record_batch(sparse([[10]], [[1.0]])), declared_n_features=10)
     with pytest.raises(errors.WidthMismatch, match="2 features"):
-        block_from_arrow(pa.record_batch(GOOD), n_features=3)
+        block_from_arrow(pa.record_batch(GOOD), declared_n_features=3)
 
 
 def test_a_feature_may_not_have_a_name_of_the_layout():

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dr.arrow.rows import canonical_csr, trusted_csr
+from stream_dr.arrow.rows import csr_refusing_repeats, csr_without_check
 from stream_dr.errors import InvalidIndex
 
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6)
@@ -21,9 +21,9 @@ def test_it_is_the_dictionary_of_each_row_or_an_error(rows):
     twice = next((n for n, row in enumerate(rows) if len(set(row)) < len(row)), None)
     if twice is not None:
         with pytest.raises(InvalidIndex, match=f"row {twice} has index"):
-            canonical_csr(data, indices, indptr, 10)
+            csr_refusing_repeats(data, indices, indptr, 10)
         return
-    X = canonical_csr(data, indices, indptr, 10)
+    X = csr_refusing_repeats(data, indices, indptr, 10)
     dense = np.zeros((len(rows), 10))
     for n, row in enumerate(rows):
         dense[n, row] = data[indptr[n] : indptr[n + 1]]
@@ -36,12 +36,12 @@ def test_sorted_arrays_are_kept_and_read_only_ones_will_do():
     arrays = np.ones(3), np.array([0, 4, 2], np.int32), np.array([0, 2, 3], np.int32)
     for array in arrays:
         array.setflags(write=False)
-    X = canonical_csr(*arrays, 5)
+    X = csr_refusing_repeats(*arrays, 5)
     assert np.shares_memory(X.data, arrays[0])
     assert np.shares_memory(X.indices, arrays[1])
     unsorted = np.array([4, 0, 2], np.int32)
     unsorted.setflags(write=False)
-    assert canonical_csr(arrays[0], unsorted, arrays[2], 5).indices.tolist() == [0, 4, 2]
+    assert csr_refusing_repeats(arrays[0], unsorted, arrays[2], 5).indices.tolist() == [0, 4, 2]
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -50,7 +50,7 @@ def test_a_matrix_of_sound_arrays_is_what_the_constructor_makes_of_them(kind):
     for bounds in (np.int32, np.int64):
         indptr = np.array([0, 2, 5], dtype=bounds)
         made, expected = (
-            trusted_csr(data, indices, indptr, (2, 9)),
+            csr_without_check(data, indices, indptr, (2, 9)),
             sp.csr_matrix((data, indices, indptr), shape=(2, 9)),
         )
         assert made.has_canonical_format
@@ -59,4 +59,4 @@ def test_a_matrix_of_sound_arrays_is_what_the_constructor_makes_of_them(kind):
         assert np.shares_memory(made.indices, indices)
         assert (made != expected).nnz == 0
         assert (made[1:] @ np.eye(9)).shape == (1, 9)
-    assert trusted_csr(data[:0], indices[:0], np.zeros(1, np.int32), (0, 0)).shape == (0, 0)
+    assert csr_without_check(data[:0], indices[:0], np.zeros(1, np.int32), (0, 0)).shape == (0, 0)

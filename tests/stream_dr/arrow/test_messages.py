@@ -96,17 +96,17 @@ def test_garbage_is_refused(data):
 def test_size_after_decompression_is_bounded_before_it_is_unpacked(compression):
     batch = pa.record_batch({"price": np.zeros(1_000_000)})
     data = stream([batch], compression)
-    assert len(read_arrow(data, max_bytes=9_000_000)) == 1
+    assert len(read_arrow(data, max_unpacked_bytes=9_000_000)) == 1
     before = pa.default_memory_pool().max_memory()
     with pytest.raises(LimitExceeded, match="4000000"):
-        read_arrow(data, max_bytes=4_000_000)
+        read_arrow(data, max_unpacked_bytes=4_000_000)
     assert pa.default_memory_pool().max_memory() == before
 
 
 def test_many_small_batches_add_up():
     data = stream([BATCH] * 100, "zstd")
     with pytest.raises(LimitExceeded):
-        read_arrow(data, max_bytes=5_000)
+        read_arrow(data, max_unpacked_bytes=5_000)
 
 
 def test_invalid_utf8_is_refused():
@@ -374,7 +374,7 @@ def test_values_that_take_no_byte_of_the_body_are_bounded(column):
     data = stream([pa.record_batch({"x": column})], "zstd")
     assert len(data) < 2_000
     with pytest.raises(LimitExceeded, match=r"\d{7} values in \d+ bytes, most of them null or boolean"):
-        read_arrow(data, max_bytes=64 << 20)
+        read_arrow(data, max_unpacked_bytes=64 << 20)
     assert read_arrow(data)[0].num_rows == 9_000_000
     few = stream([pa.record_batch({"x": column.slice(0, 1_000_000)})])
-    assert read_arrow(few, max_bytes=64 << 20)[0].num_rows == 1_000_000
+    assert read_arrow(few, max_unpacked_bytes=64 << 20)[0].num_rows == 1_000_000

@@ -22,7 +22,7 @@ import stream_dr
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.errors import InvalidParameter
-from stream_dr.projection import linear_part
+from stream_dr.projection import linear_part_or_none
 from stream_dr.running.advance import backfill
 from tests.test_cli import Done
 
@@ -102,7 +102,7 @@ def test_gamma_is_chosen_by_folds_of_ids(tmp_path: Path, capsys: pytest.CaptureF
         with Directory(path, writable=False) as directory:
             model = directory.model("lda")
             assert model.describe(directory.position)["chosen"]["gamma"] == pytest.approx(alone.gamma_, rel=1e-6)
-            linear = linear_part(model.published.projection)
+            linear = linear_part_or_none(model.published.projection)
             np.testing.assert_allclose(linear.spread.angles, alone.angles_, rtol=1e-5)
 
 

@@ -15,7 +15,7 @@ from stream_dr.directory.inspect import inspect
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.verify import verify
 from stream_dr.disk import DirectoryLock
-from stream_dr.failpoints import FailpointReached, armed
+from stream_dr.failpoints import FailpointReached, failpoints_armed
 from stream_dr.log.log import Log
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
@@ -72,7 +72,7 @@ def test_a_backup_that_does_not_fit_is_refused_before(
 ) -> None:
     size = sum(path.stat().st_size for path in filled.rglob("*") if path.is_file())
     monkeypatch.setattr("stream_dr.disk.free_bytes", lambda path: size - 1)
-    with pytest.raises(errors.InsufficientStorage) as refused, armed("backup.log=raise"):
+    with pytest.raises(errors.InsufficientStorage) as refused, failpoints_armed("backup.log=raise"):
         backup(filled, tmp_path / "copy")
     assert refused.value.details == {"free_bytes": size - 1, "needed": size}
     assert not list(tmp_path.glob("copy*"))
@@ -127,7 +127,7 @@ def test_what_was_unlearned_is_not_in_a_backup(tmp_path: Path) -> None:
             put(directory, dense(seed))
             backfill(directory, [directory.model("m")], directory.position)
             snapshot(directory.model("m"), directory.model("m").freeze(), directory.path)
-        with armed("log.erased=raise"), pytest.raises(FailpointReached):
+        with failpoints_armed("log.erased=raise"), pytest.raises(FailpointReached):
             directory.retention.forget()  # it is noted, still, that it is to be overwritten
         backup(tmp_path / "d", tmp_path / "copy")
     left = b"".join(file.read_bytes() for file in (tmp_path / "copy" / "log").iterdir())

@@ -66,7 +66,7 @@ def test_a_kill_at_any_step_leaves_a_directory_that_starts(directory: Path, what
 @pytest.mark.parametrize("point", SAVED)
 def test_a_full_disk_at_any_step_changes_nothing(directory: Path, point: str) -> None:
     with Directory(directory, limits=SMALL) as there:
-        with failpoints.armed(f"{point}=enospc"), pytest.raises((errors.InsufficientStorage, OSError)):
+        with failpoints.failpoints_armed(f"{point}=enospc"), pytest.raises((errors.InsufficientStorage, OSError)):
             there.add_saved("saved", LDA().fit(X, Y))
         assert set(there.models) == {"first"}
         assert folders(directory) == ["first.1"]

@@ -120,7 +120,7 @@ def test_a_full_disk_acknowledges_nothing_and_recovers(tmp_path: Path) -> None:
     with opened(tmp_path) as directory:
         put(directory, dense(0))
         schema = directory.schema
-        with failpoints.armed("log.before_commit=enospc"):
+        with failpoints.failpoints_armed("log.before_commit=enospc"):
             answers = directory.append([draft(dense(1, features=9)), draft(dense(2))])
         assert isinstance(answers[0], errors.WidthMismatch)
         assert isinstance(answers[1], errors.InsufficientStorage)

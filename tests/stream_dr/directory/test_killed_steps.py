@@ -23,7 +23,7 @@ def test_a_kill_at_each_step(tmp_path: Path, point: str) -> None:
 @pytest.mark.parametrize("point", [p for p in POINTS if not p.endswith(("commit", "ed", "noted"))])
 def test_a_full_disk_at_each_step(tmp_path: Path, point: str) -> None:
     with opened(tmp_path / "D", m=("class_means", {})) as directory:
-        failpoints.arm(f"{point}=enospc@1")
+        failpoints.arm_failpoints(f"{point}=enospc@1")
         try:
             for number, what in enumerate(lives.STEPS):
                 try:
@@ -31,7 +31,7 @@ def test_a_full_disk_at_each_step(tmp_path: Path, point: str) -> None:
                 except (errors.InsufficientStorage, OSError):
                     lives.step(directory, what, number)  # there is room again
         finally:
-            failpoints.arm("")
+            failpoints.arm_failpoints("")
         assert not list(tmp_path.rglob("*.tmp*"))
     lives.check(tmp_path / "D", "")
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stream_dr.directory.directory import Directory
-from stream_dr.distributed.distributed_replay import replay_in_parts
-from stream_dr.distributed.local import thread_runner
+from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
+from stream_dr.distributed.local import thread_plan_runner
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
@@ -67,7 +67,7 @@ def test_a_replay_in_parts_has_all_sets(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     write_shards([rows(["a"], ["a", "b"], ["c"]), rows(["a", "c"]), rows(["c"])], folder, 2, 1)
     with opened(tmp_path / "d", m=STAR) as directory:
-        replay_in_parts(thread_runner(2), directory, open_dataset(folder), ReplaySettings())
+        replay_in_parallel_tasks(thread_plan_runner(2), directory, open_dataset(folder), ReplaySettings())
         state = directory.model("m").accumulator.freeze()
     assert {tuple(sorted(state.labels[c] for c in s)) for s in state.label_sets.sets} == {
         ("a",), ("a", "b"), ("c",), ("a", "c"),

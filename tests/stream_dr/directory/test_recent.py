@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_dr.directory.draft import Recent
+from stream_dr.directory.draft import RecentDrafts
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.running import Running
 from tests.support.batches import dense, draft, opened, put
@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 
 
 def test_given_out_in_order_without_gaps() -> None:
-    recent, drafts = Recent(1 << 20), [draft(dense(i)) for i in range(6)]
+    recent, drafts = RecentDrafts(1 << 20), [draft(dense(i)) for i in range(6)]
     for position in (2, 3, 4, 6):
         recent.put(position, drafts[position - 2])
     assert recent.take(0, 10) == []
@@ -27,7 +27,7 @@ def test_given_out_in_order_without_gaps() -> None:
 
 def test_the_oldest_that_fit_are_held() -> None:
     one = draft(dense(0))
-    recent = Recent(3 * len(one.body))
+    recent = RecentDrafts(3 * len(one.body))
     for position in range(10):
         recent.put(position, one)
     assert [p for p, _ in recent.take(-1, 10)] == [0, 1, 2]

@@ -7,7 +7,7 @@ import pytest
 
 from stream_dr.directory import references as batching
 from stream_dr.directory.directory import Directory
-from stream_dr.directory.references import Batches
+from stream_dr.directory.references import MissingBatches
 from stream_dr.errors import DamagedShard, NotFinite
 from stream_dr.shards.dataset import Shard, open_dataset
 from tests.support.batches import SMALL, opened, shards
@@ -15,7 +15,7 @@ from tests.support.batches import SMALL, opened, shards
 
 def groups(directory: Directory, folder: Path, passes: int = 1) -> list[int]:
     """Events of each group."""
-    found = Batches(directory.log, open_dataset(folder), passes, None, False).groups()
+    found = MissingBatches(directory.log, open_dataset(folder), passes, None, False).groups()
     return [len(group) for group in found]
 
 
@@ -40,7 +40,7 @@ def test_what_was_read_before_a_batch_that_is_refused_is_a_group(
 
     monkeypatch.setattr(Shard, "read", refused)
     with opened(tmp_path / "d") as directory:
-        found = Batches(directory.log, open_dataset(folder), 1, None, False).groups()
+        found = MissingBatches(directory.log, open_dataset(folder), 1, None, False).groups()
         assert [len(next(found)), len(next(found))] == [4, 2]
         with pytest.raises(NotFinite):
             next(found)
@@ -57,9 +57,9 @@ def test_groups_end_at_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_what_the_log_has_is_left_out(tmp_path: Path) -> None:
     dataset = open_dataset(shards(tmp_path / "s"))
     with Directory(tmp_path / "d", limits=SMALL) as directory:
-        first = next(Batches(directory.log, dataset, 1, None, False).groups())
+        first = next(MissingBatches(directory.log, dataset, 1, None, False).groups())
         directory.append(first)
-        rest = [d.key for group in Batches(directory.log, dataset, 1, None, False).groups() for d in group]
+        rest = [d.key for group in MissingBatches(directory.log, dataset, 1, None, False).groups() for d in group]
     assert len(rest) == 8
     assert not set(rest) & {d.key for d in first}
 
@@ -81,11 +81,11 @@ def test_the_next_shards_digest_is_taken_ahead_and_damage_is_told_in_its_place(
 
     monkeypatch.setattr(Shard, "check", check)
     with opened(tmp_path / "d") as directory:
-        drafts = Batches(directory.log, open_dataset(folder), 1, None, False)
+        drafts = MissingBatches(directory.log, open_dataset(folder), 1, None, False)
         with pytest.raises(DamagedShard, match=victim.name):
             list(drafts.groups())
         assert victim.name in checked
-        skipping = Batches(directory.log, open_dataset(folder), 1, None, True)
+        skipping = MissingBatches(directory.log, open_dataset(folder), 1, None, True)
         assert sum(len(group) for group in skipping.groups()) == 10
         assert len(skipping.skipped) == 1
         assert skipping.shards == 6

@@ -20,11 +20,11 @@ from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.distributed import cluster as on_cluster
-from stream_dr.distributed.cluster import cluster_runner
-from stream_dr.distributed.distributed_refine import refine_on
-from stream_dr.distributed.distributed_replay import replay_in_parts
-from stream_dr.distributed.evaluate import Evaluation, evaluate_on
-from stream_dr.distributed.local import thread_runner
+from stream_dr.distributed.cluster import dask_plan_runner
+from stream_dr.distributed.distributed_refine import refine_on_cluster
+from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
+from stream_dr.distributed.evaluate import Evaluation, evaluate_on_cluster
+from stream_dr.distributed.local import thread_plan_runner
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, evaluate
 from stream_dr.models.entry import Spec
@@ -58,11 +58,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wanted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int, str]]:
-    return run(tmp_path_factory.mktemp("threads") / "d", folder, thread_runner(2))
+    return run(tmp_path_factory.mktemp("threads") / "d", folder, thread_plan_runner(2))
 
 
 def test_the_bits_of_threads(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
-    assert run(tmp_path / "d", folder, cluster_runner(cluster.address)) == wanted
+    assert run(tmp_path / "d", folder, dask_plan_runner(cluster.address)) == wanted
 
 
 def test_the_same_bits_with_workers_killed(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_batch_that_ends_its_workers_is_named(folder: Path, tmp_path: Path) ->
     again.start()
     try:
         with pytest.raises(errors.ClusterError, match=r"begun: .*part-00001\.arrow, batch 10\b"):
-            run(tmp_path / "d", folder, cluster_runner(made.address))
+            run(tmp_path / "d", folder, dask_plan_runner(made.address))
     finally:
         made.scheduler.kill()
         again.join()
@@ -96,12 +96,12 @@ def test_a_shard_that_workers_cannot_see(cluster: Cluster, folder: Path, tmp_pat
             def run_elsewhere(plan: Any, on_batch: Any) -> Any:
                 hidden.rename(folder)
                 try:
-                    return cluster_runner(cluster.address)(plan, on_batch)
+                    return dask_plan_runner(cluster.address)(plan, on_batch)
                 finally:
                     folder.rename(hidden)
 
             with pytest.raises(errors.SourceMissing, match=r"worker tcp://.* Every worker"):
-                replay_in_parts(run_elsewhere, directory, dataset, ReplaySettings())
+                replay_in_parallel_tasks(run_elsewhere, directory, dataset, ReplaySettings())
     finally:
         hidden.rename(folder)
 
@@ -109,7 +109,7 @@ def test_a_shard_that_workers_cannot_see(cluster: Cluster, folder: Path, tmp_pat
 def test_no_scheduler_is_told_within_ten_seconds(folder: Path, tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(errors.ClusterError, match=r"127\.0\.0\.1:9"):
-        run(tmp_path / "d", folder, cluster_runner("tcp://127.0.0.1:9"))
+        run(tmp_path / "d", folder, dask_plan_runner("tcp://127.0.0.1:9"))
     assert time.monotonic() - begun < 15
 
 
@@ -118,7 +118,7 @@ def test_other_versions_are_refused(
 ) -> None:
     monkeypatch.setattr(on_cluster, "__version__", "0.0.9")
     with pytest.raises(errors.ClusterError, match=r"worker tcp://.* has stream_dr 0.*the client has stream_dr 0\.0\.9"):
-        run(tmp_path / "d", folder, cluster_runner(cluster.address))
+        run(tmp_path / "d", folder, dask_plan_runner(cluster.address))
 
 
 def test_a_worker_with_too_little_memory_is_told_before_the_first_task(folder: Path, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_worker_with_too_little_memory_is_told_before_the_first_task(folder: P
     made.start(1, "--memory-limit", "2000")
     try:
         with pytest.raises(errors.ClusterError, match=r"2000 bytes of memory"):
-            run(tmp_path / "d", folder, cluster_runner(made.address))
+            run(tmp_path / "d", folder, dask_plan_runner(made.address))
     finally:
         made.end()
 
@@ -164,12 +164,12 @@ def test_a_refine_is_that_of_one_process(cluster: Cluster, folder: Path, tmp_pat
                 refine_model(directory, model, 1e-9, 20)
             else:
                 told: list[dict[str, Any]] = []
-                refine_on(cluster.address, directory, model, 1e-9, 20, told.append)
+                refine_on_cluster(cluster.address, directory, model, 1e-9, 20, told.append)
                 assert told[0]["rows"] == model.rows == 400_040 - 2003
                 with pytest.raises(errors.CannotMerge, match="PCA answers the same question"):
-                    refine_on(cluster.address, directory, directory.model("walk"), 1e-9, 20)
+                    refine_on_cluster(cluster.address, directory, directory.model("walk"), 1e-9, 20)
                 with pytest.raises(errors.CannotRefine, match="decay"):
-                    refine_on(cluster.address, directory, directory.model("fading"), 1e-9, 20)
+                    refine_on_cluster(cluster.address, directory, directory.model("fading"), 1e-9, 20)
             assert model.published is not None
             assert model.published.projection.solution == "refined"
             shown.append(model.published.projection.apply(dense(9, features=20).X))
@@ -197,10 +197,10 @@ def test_models_are_evaluated_side_by_side(cluster: Cluster, tmp_path: Path) -> 
     settings = EvaluateSettings(full=True, baseline=True, probes=("mean", "knn"))
     made = {"lda": make("lda", {}), "walk": make("ccipca", {"n_components": 2})}
     points: list[Point] = []
-    wanted = evaluate(one, made, settings, curve=points.append)
+    wanted = evaluate(one, made, settings, on_point=points.append)
     specs = {"lda": Spec("lda", {}), "walk": Spec("ccipca", {"n_components": 2})}
     curve: list[Point] = []
-    assert evaluate_on(cluster.address, Evaluation(one), specs, settings, curve.append) == wanted
+    assert evaluate_on_cluster(cluster.address, Evaluation(one), specs, settings, curve.append) == wanted
     assert sorted(curve) == sorted(points)
 
 
@@ -287,7 +287,7 @@ def test_a_worker_of_another_version_that_joins_in_a_run_is_named(folder: Path, 
     try:
         made.start(1, "--preload", str(tmp_path / "slow.py"))
         with pytest.raises(errors.ClusterError, match=r"worker tcp://.* has stream_dr 0\.0\.9; the client has"):
-            run(tmp_path / "d", folder, cluster_runner(made.address))
+            run(tmp_path / "d", folder, dask_plan_runner(made.address))
     finally:
         joining.join()
         made.end()

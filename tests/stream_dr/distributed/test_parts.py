@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_dr.distributed.parts import one_row_of
+from stream_dr.distributed.parts import row_with_target_or_first
 from stream_dr.rows.block import Block
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.support.batches import dense, sparse
@@ -24,7 +24,7 @@ from tests.support.batches import dense, sparse
     ids=lambda block: "",
 )
 def test_an_outline_has_the_width_and_all_labels(block: Block) -> None:
-    shown = one_row_of(block)
+    shown = row_with_target_or_first(block)
     assert (shown.rows, shown.features, shown.names) == (1, block.features, block.names)
     assert shown.width_stated == block.width_stated
     assert (shown.y is None) == (block.y is None)

@@ -10,8 +10,8 @@ from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.verify import verify
 from stream_dr.distributed import task_plan as planning
-from stream_dr.distributed.distributed_replay import replay_in_parts
-from stream_dr.distributed.local import thread_runner
+from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
+from stream_dr.distributed.local import thread_plan_runner
 from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, replay
@@ -33,8 +33,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks of two batches of 20 rows."""
-    monkeypatch.setattr(planning, "LEAST_ROWS", 40)
-    monkeypatch.setattr(planning, "ROW_BYTES_RATIO", 0)
+    monkeypatch.setattr(planning, "MIN_TASK_ROWS", 40)
+    monkeypatch.setattr(planning, "ROW_TO_STATE_BYTES", 0)
 
 
 def run(
@@ -46,7 +46,7 @@ def run(
         settings, dataset = ReplaySettings(**options), open_dataset(folder)
         if count is None:
             return replay(directory, dataset, settings, watch)
-        return replay_in_parts(thread_runner(count), directory, dataset, settings, watch)
+        return replay_in_parallel_tasks(thread_plan_runner(count), directory, dataset, settings, watch)
 
 
 def digests(path: Path) -> dict[str, tuple[int, int, str]]:
@@ -126,7 +126,7 @@ def test_what_is_refused_is_named_and_the_directory_stays_as_it_was(tmp_path: Pa
             directory.add_model("lda", "lda", {})
             dataset = open_dataset([tmp_path / "a", tmp_path / "b"])
             with pytest.raises(errors.WidthMismatch, match=r"/b/part-00000\.arrow, batch 0"):
-                replay_in_parts(thread_runner(count), directory, dataset, ReplaySettings())
+                replay_in_parallel_tasks(thread_plan_runner(count), directory, dataset, ReplaySettings())
             assert (directory.position, directory.model("lda").rows) == (-1, 0)
 
 
@@ -140,5 +140,5 @@ def test_labels_of_two_types_in_two_tasks_are_refused(tmp_path: Path) -> None:
         directory.add_model("lda", "lda", {})
         dataset = open_dataset([tmp_path / "a", tmp_path / "b"])
         with pytest.raises(errors.StreamDRError, match="label"):
-            replay_in_parts(thread_runner(2), directory, dataset, ReplaySettings())
+            replay_in_parallel_tasks(thread_plan_runner(2), directory, dataset, ReplaySettings())
         assert directory.position == -1

@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.test_all, pytest.mark.filterwarnings("ignore::Resource
 def test_the_table_has_a_line_a_way_and_the_bits_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks.scale_distributed import table
 
-    monkeypatch.setattr(planning, "LEAST_ROWS", 1_000)
-    monkeypatch.setattr(planning, "ROW_BYTES_RATIO", 0)
+    monkeypatch.setattr(planning, "MIN_TASK_ROWS", 1_000)
+    monkeypatch.setattr(planning, "ROW_TO_STATE_BYTES", 0)
     said: list[str] = []
     missed = table(4_000, tmp_path, said.append)
     assert [line.split(" rows ")[0].split() for line in said[:-1]] == [

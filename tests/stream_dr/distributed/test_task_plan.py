@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stream_dr.directory.draft import Reference
 from stream_dr.distributed import task_plan as planning
-from stream_dr.distributed.task_plan import TaskPlan, tasks_of
+from stream_dr.distributed.task_plan import TaskPlan, divide_into_tasks
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits, Schema
 
@@ -16,20 +16,20 @@ def batches(*rows: int, sha256: str = "a" * 64) -> list[Reference]:
 
 def plan(tasks: int, sha256: str = "a" * 64, **params: float) -> TaskPlan:
     references = batches(*[60_000] * tasks, sha256=sha256)
-    return TaskPlan(tasks_of(references, [1.0] * tasks, 0), (Spec("lda", params),), (), Schema(), Limits())
+    return TaskPlan(divide_into_tasks(references, [1.0] * tasks, 0), (Spec("lda", params),), (), Schema(), Limits())
 
 
 @settings(derandomize=True)
 @given(st.lists(st.integers(1, 40_000), max_size=60), st.integers(0, 1_000_000))
 def test_tasks_are_whole_consecutive_batches_and_hold_enough(rows: list[int], state_bytes: int) -> None:
     references = batches(*rows)
-    tasks = tasks_of(references, [100.0 * n for n in rows], state_bytes)
+    tasks = divide_into_tasks(references, [100.0 * n for n in rows], state_bytes)
     assert [r for task in tasks for r in task.references] == references
     for task in tasks[:-1]:
-        assert task.rows >= planning.LEAST_ROWS
-        assert 100 * task.rows >= planning.ROW_BYTES_RATIO * state_bytes
+        assert task.rows >= planning.MIN_TASK_ROWS
+        assert 100 * task.rows >= planning.ROW_TO_STATE_BYTES * state_bytes
         smaller = task.rows - task.references[-1].rows  # no more than is needed
-        assert smaller < planning.LEAST_ROWS or 100 * smaller < planning.ROW_BYTES_RATIO * state_bytes
+        assert smaller < planning.MIN_TASK_ROWS or 100 * smaller < planning.ROW_TO_STATE_BYTES * state_bytes
 
 
 @settings(derandomize=True)
@@ -42,6 +42,6 @@ def test_every_task_is_merged_once_in_order(tasks: int) -> None:
         count = -(-count // 2)
         for number in range(count):
             under = [parts.pop((level - 1, 2 * number)), parts.pop((level - 1, 2 * number + 1), [])]
-            assert made.has_no_neighbour((level - 1, 2 * number)) == (under[1] == [])
+            assert made.is_only_child((level - 1, 2 * number)) == (under[1] == [])
             parts[level, number] = under[0] + under[1]
     assert parts == {made.root: list(range(tasks))}

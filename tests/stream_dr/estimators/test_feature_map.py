@@ -243,7 +243,7 @@ def test_many_rows_of_a_wide_map_take_little_memory():
 
 
 def test_a_batch_that_is_refused_in_a_later_part_changes_nothing(monkeypatch):
-    monkeypatch.setattr(projection, "MAPPED_AT_ONCE", 10 * 20)
+    monkeypatch.setattr(projection, "LEARNING_SLICE_VALUES", 10 * 20)
     rows = np.random.default_rng(4).normal(size=(80, 3))
     weights = np.repeat([1.0, 1e14], [50, 30])
     pca = stream_dr.PCA(feature_map=random_fourier(20))

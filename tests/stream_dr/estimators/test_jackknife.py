@@ -10,7 +10,7 @@ from sklearn.base import clone
 from stream_dr import CCA, ESTIMATORS, LDA, OPLS, PCA, PLSDA, SPCA, errors, polynomial, table
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.jackknife import jackknife_components
-from stream_dr.uncertainty import ComponentSpread, spread_sentences
+from stream_dr.uncertainty import ComponentSpread, component_angle_sentences
 from tests.naive import jackknife as naive
 
 CLOSED_FORMS = {key: kind for key, kind in ESTIMATORS.items() if issubclass(kind, ClosedForm)}
@@ -91,7 +91,7 @@ def test_near_equal_eigenvalues_have_a_plane_that_is_known() -> None:
     assert spread.angles[1:3].min() > 30.0
     np.testing.assert_array_equal(np.isnan(spread.plane_angles), [True, False, True, True])
     assert spread.plane_angles[1] < 5.0
-    first, second = spread_sentences(spread)
+    first, second = component_angle_sentences(spread)
     assert first.startswith(f"Component 1 is known to {max(round(spread.angles[0]), 1)}°, 4 to ")
     assert second == (
         f"Components 2 and 3 are known to {round(spread.angles[1:3].max())}° only; "
@@ -177,7 +177,7 @@ def test_rows_that_do_not_vary_have_a_spread_of_no_components() -> None:
     spread = jackknife_components(LDA(), parts_of(LDA(), X, y, np.arange(30) // 2 % 5))
     spread.check()
     assert len(spread.angles) == len(spread.plane_angles) == 0
-    assert spread_sentences(spread) == []
+    assert component_angle_sentences(spread) == []
 
 
 def test_rows_of_a_feature_map_have_the_spread_of_the_mapped_rows() -> None:
@@ -250,7 +250,7 @@ def test_sentences() -> None:
     zeros = np.zeros(5)
     angles = np.array([2.0, 0.1, 40.4, 38.0, 61.0])
     planes = np.array([np.nan, np.nan, 6.0, np.nan])
-    assert spread_sentences(ComponentSpread(zeros, zeros, np.zeros((5, 2)), angles, planes, 10)) == [
+    assert component_angle_sentences(ComponentSpread(zeros, zeros, np.zeros((5, 2)), angles, planes, 10)) == [
         "Component 1 is known to 2°, 2 to 1°.",
         "Components 3 and 4 are known to 40° only; their plane to 6°.",
         "Component 5 is known to 61° only.",

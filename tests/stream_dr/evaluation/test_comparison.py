@@ -88,7 +88,7 @@ def test_tables_texts_and_sparse_rows() -> None:
 
 
 def test_a_source_is_sampled_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "SAMPLE_ROWS", 150)
+    monkeypatch.setattr(comparison, "MAX_SAMPLE_ROWS", 150)
     X = RNG.normal(size=(2_000, 3))
     y = (X[:, 0] > 0).tolist()
     read: list[int] = []
@@ -96,7 +96,7 @@ def test_a_source_is_sampled_within_bounds(monkeypatch: pytest.MonkeyPatch) -> N
     source = RepeatableBatches(batches)
     found = stream_dr.suggest(source, progress=lambda what, done, total: read.append(done) if what == "read" else None)
     assert (found.rows, found.read, found.folds, read[-1]) == (150, 1_980, 5, 1_980)
-    monkeypatch.setattr(comparison, "SAMPLE_BYTES", 60 * 24)
+    monkeypatch.setattr(comparison, "MAX_SAMPLE_BYTES", 60 * 24)
     few = stream_dr.suggest(source)
     assert (few.rows, few.folds) == (60, 3)
 
@@ -116,7 +116,7 @@ def test_a_source_is_sampled_within_bounds(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_a_method_by_the_first_rows(X: Any, y: Any, expected: Any) -> None:
     targets = None if y is None else parse_targets(y, 4, ("class", "multilabel", "continuous"), "auto", None)
-    assert comparison.default_method(Block(X, targets), {"map": "table"}) == expected
+    assert comparison.default_estimator_spec(Block(X, targets), {"map": "table"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_method_by_the_first_rows(X: Any, y: Any, expected: Any) -> None:
 def test_a_method_by_the_words_of_a_table(spec: Any, y: Any, expected: Any) -> None:
     rows = raw_rows(pd.DataFrame({"price": np.arange(40.0), "note": [f"a note of words {i}" for i in range(40)]}))
     targets = parse_targets(y, 40, ("class", "continuous"), "auto", None)
-    assert comparison.default_method(Block(rows, targets), spec) == expected
+    assert comparison.default_estimator_spec(Block(rows, targets), spec) == expected
 
 
 def test_the_unit_of_a_number_does_not_hide_words_and_categories() -> None:
@@ -144,7 +144,7 @@ def test_the_unit_of_a_number_does_not_hide_words_and_categories() -> None:
             "note": [f"{' '.join(rng.choice(words, 6))} {'red' if label == 'a' else 'blue'}" for label in y],
         }
     )
-    key, ridge = comparison.default_method(Block(raw_rows(frame), class_targets(y.tolist())), {"map": "table"})
+    key, ridge = comparison.default_estimator_spec(Block(raw_rows(frame), class_targets(y.tolist())), {"map": "table"})
     scores = []
     for unit in (1.0, 100.0, 10_000.0):
         priced = frame.assign(price=frame["price"] * unit)
@@ -156,8 +156,8 @@ def test_the_unit_of_a_number_does_not_hide_words_and_categories() -> None:
 
 @pytest.mark.test_all
 def test_rows_sorted_by_label_are_sampled_from_first_to_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert comparison.SAMPLE_ROWS == 20_000
-    monkeypatch.setattr(comparison, "SAMPLE_ROWS", 2_000)
+    assert comparison.MAX_SAMPLE_ROWS == 20_000
+    monkeypatch.setattr(comparison, "MAX_SAMPLE_ROWS", 2_000)
     y = ["a"] * 18_000 + ["b"] * 9_000 + ["c"] * 3_000
     X = np.arange(30_000.0)[:, None] // 3_000 + RNG.normal(0, 0.1, (30_000, 2))
     source = RepeatableBatches([(X[i : i + 1_000], y[i : i + 1_000]) for i in range(0, 30_000, 1_000)])

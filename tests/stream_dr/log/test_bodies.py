@@ -5,7 +5,7 @@ import os
 import pytest
 
 from stream_dr import errors
-from stream_dr.failpoints import FailpointReached, armed
+from stream_dr.failpoints import FailpointReached, failpoints_armed
 from stream_dr.log.bodies import BEGIN, BodyReader, create_body_file
 
 
@@ -33,7 +33,7 @@ def test_what_is_written_is_read(file):
 def test_a_write_that_fails_leaves_the_file_as_it_was(file, place, action, error):
     (first,) = file.write([b"first"], BEGIN)
     before = file.path.read_bytes()
-    with armed(f"{place}={action}"), pytest.raises(error):
+    with failpoints_armed(f"{place}={action}"), pytest.raises(error):
         file.write([b"second", b"third"], first + 5)
     assert file.path.read_bytes() == before
     (again,) = file.write([b"again"], first + 5)

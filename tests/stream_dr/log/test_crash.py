@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from stream_dr import errors
-from stream_dr.failpoints import FailpointReached, armed
+from stream_dr.failpoints import FailpointReached, failpoints_armed
 from stream_dr.log import index
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log
@@ -38,7 +38,7 @@ def test_what_an_interrupted_append_left_is_cut(folder):
 def test_an_error_around_the_commit_leaves_no_doubt(folder, place):
     with Log(folder) as log:
         log.append(drafts(0, 3))
-        with armed(f"{place}=raise"), pytest.raises(FailpointReached):
+        with failpoints_armed(f"{place}=raise"), pytest.raises(FailpointReached):
             log.append(drafts(3, 2, size=100_000))
         after = 4 if place == "log.after_commit" else 2
         assert log.last == after
@@ -75,7 +75,7 @@ def test_a_full_disk_is_said_and_overcome(folder):
             ("bodies_write", r"\.bodies"),
             ("bodies_sync", r"\.bodies"),
         ):
-            with armed(f"log.{place}=enospc"), pytest.raises(errors.InsufficientStorage, match=words):
+            with failpoints_armed(f"log.{place}=enospc"), pytest.raises(errors.InsufficientStorage, match=words):
                 log.append(drafts(3, 1, size=100_000))
             assert (log.last, log.find_key("k3"), log.rows_appended) == (2, None, 9)
         assert log.append(drafts(3, 1)) == [3]

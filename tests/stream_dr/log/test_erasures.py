@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from stream_dr.failpoints import FailpointReached, armed
+from stream_dr.failpoints import FailpointReached, failpoints_armed
 from stream_dr.log.bodies import BodyReader
 from stream_dr.log.log import Log, draft
 from tests.support.logs import drafts, killed, left_of
@@ -127,7 +127,7 @@ def test_an_overwriting_that_fails_is_done_by_the_next_rewrite(folder):
     given = secrets(3)
     with Log(folder) as log:
         log.append(given)
-        with armed("log.erased=raise"), pytest.raises(FailpointReached):
+        with failpoints_armed("log.erased=raise"), pytest.raises(FailpointReached):
             log.rewrite(0, b"new", 1)
         log.rewrite(1, b"new", 1)
         assert not any(left_of(one.body, folder) for one in given[:2])
@@ -139,7 +139,7 @@ def test_a_rewrite_at_the_end_and_a_failed_append_after_it_spoil_nothing(folder)
     with Log(folder) as log:
         log.append(drafts(0, 3))
         log.rewrite(2, b"", 0)
-        with armed("log.before_commit=raise"), pytest.raises(FailpointReached):
+        with failpoints_armed("log.before_commit=raise"), pytest.raises(FailpointReached):
             log.append(drafts(3, 1))
         log.append(drafts(3, 2))
         log.verify()
@@ -152,7 +152,7 @@ def test_a_rewrite_that_fails_changes_nothing(folder):
     with Log(folder) as log:
         log.append(drafts(0, 3))
         for action in ("raise", "enospc"):
-            with armed(f"log.rewrite={action}"), pytest.raises((FailpointReached, ValueError)):
+            with failpoints_armed(f"log.rewrite={action}"), pytest.raises((FailpointReached, ValueError)):
                 log.rewrite(1, b"new", 1)
         assert [e.body for e in log.read(-1)] == [d.body for d in drafts(0, 3)]
         log.rewrite(1, b"new", 1)

@@ -6,7 +6,7 @@ import sqlite3
 import pytest
 
 from stream_dr import errors
-from stream_dr.failpoints import FailpointReached, armed
+from stream_dr.failpoints import FailpointReached, failpoints_armed
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log, draft
 
@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
             schema = f'{{"n": {p}}}' if p % 5 == 0 else None
             log.append([draft(kind, body, p, key=KEPT[p], schema=schema)._replace(ids=id_hashes([KEPT[p], "all"]))])
         log.append([draft("unlearn", b'{"rows": {"1": null}}', 0)])
-        with armed("log.erased=raise"), pytest.raises(FailpointReached):  # so that the erasure stays listed
+        with failpoints_armed("log.erased=raise"), pytest.raises(FailpointReached):  # so that the erasure stays listed
             log.rewrite(8, b"what is left", 1)
     return path
 

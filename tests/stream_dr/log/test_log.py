@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dr import errors
-from stream_dr.failpoints import armed
+from stream_dr.failpoints import failpoints_armed
 from stream_dr.log.log import EventDraft, Log, draft
 from tests.support.logs import bodies, drafts, filled
 
@@ -134,7 +134,7 @@ def test_what_begins_later_is_read_no_more_although_it_is_still_there(folder):
         with pytest.raises(errors.HistoryGone):
             log.read(28)
         assert log.hide_before(10) == 30
-        with pytest.raises(errors.InsufficientStorage), armed("log.before_commit=enospc"):
+        with pytest.raises(errors.InsufficientStorage), failpoints_armed("log.before_commit=enospc"):
             log.append(drafts(50, 1))
         assert log.append(drafts(50, 1)) == [50]
         assert log.first == 30

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_dr.errors import DirectoryInUse
-from stream_dr.failpoints import FailpointReached, armed
+from stream_dr.failpoints import FailpointReached, failpoints_armed
 from stream_dr.log import index
 from stream_dr.log.log import Log
 from tests.support.logs import bodies, drafts
@@ -83,7 +83,7 @@ def test_what_it_has_committed_itself_although_it_raised_is_its_own(folder):
     for place, write in {"log.after_commit": "append", "log.rewritten": "rewrite"}.items():
         with Log(folder) as log:
             log.append(drafts(log.last + 1, 3))
-            with armed(f"{place}=raise"), pytest.raises(FailpointReached):
+            with failpoints_armed(f"{place}=raise"), pytest.raises(FailpointReached):
                 log.append(drafts(log.last + 1, 1)) if write == "append" else log.rewrite(0, b"mine", 1)
             log.rewrite(0, b"again", 1)
             log.append(drafts(log.last + 1, 1))
@@ -108,7 +108,7 @@ def test_a_folder_that_was_moved_is_not_written_to(folder, tmp_path, instead):
 def test_a_file_of_bodies_that_was_begun_for_nothing_is_removed(folder):
     with Log(folder, max_file_bytes=2_000) as log:
         log.append(drafts(0, 3))
-        with armed("log.before_commit=raise"), pytest.raises(FailpointReached):
+        with failpoints_armed("log.before_commit=raise"), pytest.raises(FailpointReached):
             log.append(drafts(3, 1))
         assert log.find_key("k3") is None
         assert len(bodies(folder)) == 1

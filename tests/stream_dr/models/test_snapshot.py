@@ -14,7 +14,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import snapshot, snapshot_folder, snapshots_newest_first, state_sha256
-from stream_dr.projection import linear_part
+from stream_dr.projection import linear_part_or_none
 from stream_dr.running.advance import ParsedEvent, advance
 from tests.support.batches import SMALL, dense, opened, put
 
@@ -98,14 +98,14 @@ def test_a_choice_and_its_spread_come_back(tmp_path: Path) -> None:
     with opened(tmp_path, m=("plsda", params)) as directory:
         model = directory.model("m")
         learn(directory, model, 0, 1, 2)
-        before = linear_part(model.publish(model.freeze()).projection)
+        before = linear_part_or_none(model.publish(model.freeze()).projection)
         snapshot(model, model.freeze(), directory.path)
         state, chosen = sha(model), model.describe(2)["chosen"]
     with opened(tmp_path) as directory:
         model = directory.model("m")
         assert (sha(model), model.describe(2)["chosen"]) == (state, chosen)
         assert model.published is not None
-        after = linear_part(model.published.projection)
+        after = linear_part_or_none(model.published.projection)
         for name in ("choice", "spread"):
             for kept, back in zip(getattr(before, name), getattr(after, name), strict=True):
                 np.testing.assert_array_equal(kept, back)

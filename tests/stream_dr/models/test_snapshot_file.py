@@ -98,10 +98,10 @@ def test_another_format_version(path: Path, tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("point", ["snapshot.tmp", "snapshot.rename"])
 def test_a_write_that_fails_leaves_the_old_file(path: Path, point: str) -> None:
-    with failpoints.armed(f"{point}=raise"), pytest.raises(failpoints.FailpointReached):
+    with failpoints.failpoints_armed(f"{point}=raise"), pytest.raises(failpoints.FailpointReached):
         write_file(path, {"a": np.zeros(1)}, {})
     assert read_file(path)[1] == FACTS
-    with failpoints.armed(f"{point}=enospc"), pytest.raises(errors.InsufficientStorage):
+    with failpoints.failpoints_armed(f"{point}=enospc"), pytest.raises(errors.InsufficientStorage):
         write_file(path, {"a": np.zeros(1)}, {})
     assert read_file(path)[1] == FACTS
     assert [p.name for p in path.parent.iterdir()] == [path.name]

@@ -95,7 +95,7 @@ def test_a_replay_tests_by_solutions_of_its_own_and_scores_outlive_the_process(t
             lda = directory.model("lda")
             assert lda.published_version == 1
             states.append(lda.freeze().state.centred())
-            told = directory.records.last_tested()
+            told = directory.records.last_scores_by_model_id()
             assert told.keys() == ({lda.id} if test else set())  # what solving lle costs is not known before
     assert np.array_equal(states[0].cross, states[1].cross)  # tests change nothing that is learned
     assert np.array_equal(states[0].scatter, states[1].scatter)
@@ -116,7 +116,7 @@ def test_a_replay_tests_by_solutions_of_its_own_and_scores_outlive_the_process(t
     assert now["tested"] == sum(now["confusion"]["rows"]) == 240
     assert now["curve"][: len(told[lda.id]["curve"])] == told[lda.id]["curve"]
     with opened(tmp_path / "True") as directory:
-        assert directory.records.last_tested()[lda.id] == json.loads(json.dumps(now))
+        assert directory.records.last_scores_by_model_id()[lda.id] == json.loads(json.dumps(now))
 
 
 def test_the_first_event_of_a_replay_is_tested_by_halves(tmp_path: Path) -> None:

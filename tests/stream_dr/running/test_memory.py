@@ -12,7 +12,7 @@ import pytest
 from stream_dr import errors
 from stream_dr.arrow.codec import arrow_from_block
 from stream_dr.directory.directory import Directory
-from stream_dr.directory.draft import Draft, Recent, rows_draft
+from stream_dr.directory.draft import Draft, RecentDrafts, rows_draft
 from stream_dr.rows.block import Block
 from stream_dr.running import advance
 from stream_dr.running.ingest import Appender
@@ -46,7 +46,7 @@ def test_a_compressed_batch_counts_in_the_queue_as_unpacked(tmp_path: Path) -> N
 
 
 def test_what_is_held_for_models_counts_as_unpacked() -> None:
-    recent = Recent(2 * UNPACKED)
+    recent = RecentDrafts(2 * UNPACKED)
     for position in range(3):
         recent.put(position, compressed())
     assert [p for p, _ in recent.take(-1, 10)] == [0, 1]

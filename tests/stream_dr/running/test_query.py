@@ -19,7 +19,7 @@ from stream_dr.running.driver import Driver, RunSettings
 from stream_dr.running.projected_file import write_projected
 from stream_dr.running.query import project, transform
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from stream_dr.threads import thread_pool
+from stream_dr.threads import new_thread_pool
 from tests.support.batches import dense, opened, put, shards, sparse
 
 NAMES = ("a", "b", "c", "d")
@@ -29,7 +29,7 @@ def trained(path: Path, *blocks: object, key: str = "class_means") -> Directory:
     directory = opened(path, m=(key, {}))
     put(directory, *blocks)  # type: ignore[arg-type]
     backfill(directory, [directory.model("m")], directory.position)
-    with thread_pool("work", 1) as work:
+    with new_thread_pool("work", 1) as work:
         Driver(directory, RunSettings(), work, work).publish_and_snapshot_all(directory.models.values())
     return directory
 

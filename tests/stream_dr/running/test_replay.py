@@ -258,12 +258,12 @@ def test_a_full_disk_ends_it_whatever_ends_the_group(
     monkeypatch.setattr(batching, "GROUP_EVENTS", 64)
     blocks = [dense(seed) for seed in range(3)]
     folder = shard_of(tmp_path / "s", *blocks, blocks[0] if last == "repeated" else dense(3, features=7))
-    failpoints.arm("log.before_commit=enospc@2")
+    failpoints.arm_failpoints("log.before_commit=enospc@2")
     try:
         with pytest.raises(errors.InsufficientStorage):
             run(tmp_path / "d", folder)
     finally:
-        failpoints.arm("")
+        failpoints.arm_failpoints("")
     assert {rows for _, rows, _ in states(tmp_path / "d").values()} == {20}
     if last == "repeated":
         assert run(tmp_path / "d", folder).rows == 40

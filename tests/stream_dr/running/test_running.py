@@ -21,7 +21,7 @@ from safetensors.numpy import save
 from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt
-from stream_dr.failpoints import armed
+from stream_dr.failpoints import failpoints_armed
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.schema import Limits
@@ -304,7 +304,7 @@ def test_a_batch_that_could_not_be_appended_is_let_go(
         watched = weakref.ref(offered.block.X)  # type: ignore[union-attr]
         gc.disable()
         try:
-            with armed(f"log.{place}={action}"):
+            with failpoints_armed(f"log.{place}={action}"):
                 future = run.submit(offered)
                 del offered
                 assert future.exception(WAIT) is not None
