@@ -86,15 +86,15 @@ async def _respond_with_receipt(
     """Return the response to an appended batch.
 
     wait: True to wait until every model has published the batch, at most `wait_timeout` seconds.
-        If a model has not published the batch then, or cannot publish the batch, the status is 202
-        and the response has the reason.
+        If a model has not published the batch then, or cannot publish the batch, or if the service
+        stops, the status is 202 and the response has the reason.
     response: response whose status is set.
     """
     answer = _receipt_response(receipt, receipt.position)
     if wait:
-        future_until_all_include = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
-        ended = await shared.finish_or_cancel(future_until_all_include, shared.settings.wait_timeout)
-        reason = future_until_all_include.result() if ended else "models had not published it in time (wait_timeout)"
+        inclusion = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
+        ended = await shared.finish_or_cancel(inclusion, shared.settings.wait_timeout)
+        reason = inclusion.result() if ended else "models had not published it in time (wait_timeout)"
         answer.lag = shared.running.lag if reason else 0
         if reason:
             answer.reason = reason

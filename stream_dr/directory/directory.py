@@ -501,7 +501,9 @@ class Directory(AbstractContextManager["Directory"]):
         return group.answers(positions)
 
     def _update_after_append(self, group: DraftGroup, positions: Sequence[int]) -> None:
-        """Update the schema, models and `recent` after a group was written.
+        """Update the schemas, models and `recent` after a group was written.
+
+        `_written` is the schema that the log records. `schema` is completed by the settings.
 
         positions: positions that the group's events have in the log.
         """

@@ -362,7 +362,8 @@ class Log(LogReader, AbstractContextManager["Log"]):
     def append(self, drafts: Sequence[EventDraft]) -> list[int]:
         """Append events in order in one transaction, and return their positions.
 
-        Either all events are appended or none. On return the events are durable.
+        Either all events are appended or none. On return the events are durable. A directory
+        passes `DraftGroup.events`, which has one EventDraft for each admitted Draft.
 
         Raises InsufficientStorage if the disk is full. The log is then unchanged, and events can
         be appended when there is room. Raises DirectoryInUse if the log's folder was moved or
@@ -497,6 +498,8 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
     def _recover_if_uncertain(self, check_all_files: bool = False) -> None:
         """Recover the log, if the last write may or may not be committed.
+
+        SQLite has recovered the index already.
 
         The end of the log is read from the index. Bytes of event payloads after the end are
         removed.

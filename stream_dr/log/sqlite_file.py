@@ -298,6 +298,7 @@ def commit_or_rollback(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
+        # With synchronous=FULL, this waits for the disk.
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

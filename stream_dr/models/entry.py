@@ -55,7 +55,7 @@ class PublishPolicy(NamedTuple):
 
     rows: publish after this number of rows. None for no such rule.
     seconds: publish after this number of seconds. None for no such rule.
-    idle: if true, publish whenever the model has learned all events in the log.
+    idle: if true, publish whenever all live models have learned all events in the log.
 
     If no rule is set, the model is published only on request.
 

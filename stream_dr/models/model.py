@@ -266,7 +266,8 @@ class Model:
         """Learn the rows of the event at a position.
 
         If the accumulator raises an error, the model is marked as failed and the error is raised.
-        The state may then contain only a part of the event.
+        An error that no check of the batch finds, such as a lack of memory, may leave a part of
+        the event in the state.
 
         block: rows of the event. None if the event has no rows to learn. The attribute `position`
             changes also in this case.
@@ -622,6 +623,7 @@ class Model:
         covariance_product = partial(self.estimator.scatter_product, frozen.state)
         projection = orient_components(projection, last.projection if last else None, covariance_product)
         if isinstance(projection, Linear):
+            # Compute mean · loadings now. A sparse row is then projected in O(its entries).
             projection = projection.prepared()
 
         # The spread of the components is computed from solutions that each leave out one fold of
@@ -635,8 +637,8 @@ class Model:
             projection,
             frozen.rows,
             projection_change(last.projection, projection) if last else None,
-            None if residual is None else frozen.position,
-            residual,
+            refined_at=None if residual is None else frozen.position,
+            residual=residual,
         )
 
         # Readers see the new projection after the assignment to `published`.

@@ -1,10 +1,10 @@
 """Block, one batch of rows, and the checks of its rows and weights.
 
 A Block is immutable, and its arrays are never written to. Its rows are a C-ordered ndarray or a
-scipy CSR matrix of float32 or float64. In a CSR matrix, the indices of each row are sorted and
-distinct. Sums of float32 rows are computed in float64, but the batch as a whole is not converted.
-Targets are a `Targets` object. A caller's own source may also pass targets in any form that
-`parse_targets` reads.
+scipy CSR matrix of float32 or float64, or RawRows (columns of a table, which a feature map encodes
+as numbers). In a CSR matrix, the indices of each row are sorted and distinct. Sums of float32 rows
+are computed in float64, but the batch as a whole is not converted. Targets are a `Targets` object.
+A caller's own source may also pass targets in any form that `parse_targets` reads.
 
 So numeric code does not depend on Arrow, files or pandas. A batch is not copied if its layout is
 suitable.
@@ -24,7 +24,7 @@ Ids = list[str] | list[int]
 """Ids of a batch's rows, one for each row."""
 
 Rows = Any
-"""Rows (rows, features) as an ndarray or a CSR matrix.
+"""Rows (rows, features) as an ndarray, a CSR matrix or RawRows.
 
 The type is Any because scipy has no types.
 """
@@ -43,7 +43,7 @@ class Block(NamedTuple):
     weights : ndarray (rows,) or None
         Weight of each row, float64, at least 0.
     ids : list of str or list of int, or None
-        Id of each row. `transform` returns the ids.
+        Id of each row. The service's /transform returns the ids.
     names : tuple of str or None
         Names of the features, in the order of the columns.
     width_stated : bool

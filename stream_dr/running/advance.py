@@ -22,7 +22,8 @@ The caller may run a rebuild in another thread, so that the other models do not 
 
 Events were checked before they entered the log, so applying one should not raise. If it does, the
 model becomes `failed`, and its failure (position, error code, message) is stored. A restart does
-not try the event again. The failed model's last projection stays in use, and other models go on.
+not try the event again, unless a file or the disk caused the error. The failed model's last
+projection stays in use, and other models go on.
 """
 
 import logging

@@ -87,7 +87,11 @@ class RunSettings(NamedTuple):
 
 
 class EngineEvent(StrEnum):
-    """Kind of event of the models or of the log."""
+    """Kind of event of the models or of the log.
+
+    MODELS_MOVED: models have applied events of the log, or have failed.
+    CHECKPOINT_ENDED: a task that writes snapshots has ended.
+    """
 
     APPENDED = "appended"
     PUBLISHED = "published"
@@ -344,6 +348,7 @@ class Driver:
 
         - The model has nothing new to publish.
         - The model is being solved.
+        - The last attempt to solve this state has failed.
         - The model's policy asks for no publication so far.
         """
         if not model.needs_publishing or model.solving.is_running or model.solving.attempted_position >= model.position:

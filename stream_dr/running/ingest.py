@@ -1,11 +1,11 @@
 """Ingest: the queue of drafts (events to append), and the thread that writes them to the log.
 
-The thread takes all drafts from the queue, checks them in order and commits them in one
-transaction (a group commit). Then it completes the futures of their callers. New drafts wait in
-the queue during a commit, so many small drafts share the waits for the disk. The queue is bounded
-in bytes.
+The thread takes a group of drafts from the queue, up to GROUP_EVENTS drafts or GROUP_BYTES bytes.
+It checks them in order and commits them in one transaction (a group commit). Then it completes the
+futures of their callers. New drafts wait in the queue during a commit, so many small drafts share
+the waits for the disk. The queue is bounded in bytes.
 
-Only this thread appends to the log, so the events have one order.
+While a Running runs, only this thread appends to the log, so the events have one order.
 """
 
 import logging
@@ -125,6 +125,7 @@ class Appender:
             answers: list[Receipt | StreamDRError] = self._directory.append([draft for draft, _ in group])
         except Exception as e:
             log.exception("append failed")
+            # The frames of its traceback would hold the drafts' rows in memory.
             error = remove_stack_frames(e)
             for _, future in group:
                 future.set_exception(error)

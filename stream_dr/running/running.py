@@ -5,9 +5,11 @@
 - The model thread reads the log and lets the models learn its events.
 - Thread pools run long work: solving, snapshots, refining, and models that are far behind.
 
-Every thread reports its events to `Running._wake_and_notify`, which wakes the other threads.
+Every thread reports what it has done, as an EngineEvent, to `Running._wake_and_notify`, which
+wakes the other threads.
 
-A batch is acknowledged only after it is durable in the log. Models learn only from the log.
+A batch is acknowledged only after it is durable in the log. Models learn only
+events that are in the log. The newest of them are still in memory (`Directory.recent`).
 """
 
 import logging
@@ -104,6 +106,7 @@ class Running:
         """
         # The model threads use the processors, so each matrix product uses one thread.
         self._limits.enter_context(threadpool_limits(1))
+        # Requests shall not wait long for a thread that learns.
         self._limits.enter_context(shorter_switch_interval())
 
         # Models near the end of the log become live. The other models catch up first.

@@ -297,7 +297,8 @@ class ClosedForm(AdditiveEstimator):
 
         If the sums in the state are only rounding error, the projection has no component.
         """
-        # With a feature map, `inner` is the state of the mapped rows.
+        # With a feature map, `inner` is the state of the mapped rows. With folds, it is the sum of
+        # all folds.
         inner = cast(MomentState, whole_inner_state(state))
         state = replace_inner_state(state, inner)
         check_stored_optional_sums(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())

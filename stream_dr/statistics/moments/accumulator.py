@@ -315,12 +315,14 @@ class MomentAccumulator(AccumulatorBase):
         # Add the features of the rows, and their cross sums with the targets.
         if isinstance(self._features, SparseSums):
             self._weight = self._features.add(part_rows, row_weights, encoded, self._weight)
+            # Keep the point that is subtracted from continuous targets near their mean.
             self._features.move_reference_if_far(self._targets)
         elif self._features is not None:
             total = float(np.add.reduce(row_weights))
             rows = None if encoded is None else TargetRows(encoded, batch.columns, before, values)
             self._features.add(part_rows, row_weights, total, rows)
             if self._classes is not None and encoded is not None and self.scatter == "exact":
+                # Only rows with a label belong to a class.
                 labelled = slice(None) if encoded.indptr is None else np.flatnonzero(np.diff(encoded.indptr))
                 self._classes.add(part_rows[labelled], row_weights[labelled], encoded.codes)
             self._weight += total
