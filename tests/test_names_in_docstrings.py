@@ -66,3 +66,31 @@ def test_module_docstrings_begin_with_their_own_name_or_none() -> None:
 def test_a_name_that_is_not_there_is_reported() -> None:
     text = '"""See rows/gone.py and rows/block.py."""\nx = 1  # stream_dr.rows.gone.f, stream_dr.rows.block, stream_dr.LDA\n'
     assert list(missing(text)) == ["rows/gone.py", "stream_dr.rows.gone.f"]
+
+
+def parameters(node: ast.AST) -> set[str]:
+    """Return the parameters of a function or of a class's own constructor, or an empty set."""
+    if isinstance(node, ast.ClassDef):
+        constructors = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+        return parameters(constructors[0]) if constructors else set()
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    a = node.args
+    return {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if x is not None}
+
+
+def listed(docstring: str) -> list[str]:
+    """Return the names that a docstring lists under "Parameters"."""
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL)
+    entries = re.findall(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: :|$)", section.group(1) if section else "", re.MULTILINE)
+    return [name.lstrip("*") for entry in entries for name in entry.split(", ")]
+
+
+def test_parameters_that_docstrings_list_exist() -> None:
+    unknown = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text("utf8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                names = listed(ast.get_docstring(node) or "")
+                known = parameters(node) if names else set()
+                unknown += [f"{path.name}: {node.name}: {name}" for name in names if known and name not in known]
+    assert unknown == []

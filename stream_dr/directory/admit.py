@@ -425,7 +425,7 @@ class DraftGroup:
     log : Log
     schema : Schema
         The stream's schema before the first draft.
-    written : Schema
+    recorded_schema : Schema
         The schema that the log records. `schema` is the same schema, completed by the settings.
     models : sequence of Model
         The models that will learn the drafts.
@@ -441,7 +441,7 @@ class DraftGroup:
     drafts : list of Draft
         The draft of each event.
     schema, written : Schema
-        The parameters `schema` and `written`, extended by the accepted drafts.
+        The parameters `schema` and `recorded_schema`, extended by the accepted drafts.
     """
 
     def __init__(

@@ -23,12 +23,12 @@ class RowProjector(Protocol):
 class RowSample:
     """Uniform random sample of the rows of a stream.
 
-    The memory is O(capacity). Adding a batch takes O(rows of the batch), and O(capacity) more if
+    The memory is O(max_rows). Adding a batch takes O(rows of the batch), and O(max_rows) more if
     the batch is a table.
 
     Parameters
     ----------
-    capacity : int
+    max_rows : int
         Maximum number of rows in the sample.
     seed : int
         Seed of the random numbers.
