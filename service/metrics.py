@@ -171,8 +171,8 @@ def _anonymous_memory_bytes() -> int | None:
 class MetricsMiddleware:
     """Middleware that counts requests and responds to errors that no handler caught.
 
-    This middleware surrounds the routes and the middleware `Access` and `BodyLimits`. So errors
-    of the routes, of `Access` and of `BodyLimits` all arrive here.
+    This middleware surrounds the routes, `AccessMiddleware` and `BodyLimitsMiddleware`. So errors
+    of the routes, of `AccessMiddleware` and of `BodyLimitsMiddleware` all arrive here.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

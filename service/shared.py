@@ -138,7 +138,7 @@ class AppState:
         Memory of all request bodies.
     stopping : asyncio.Event
         Set on the event loop when the service begins to stop.
-    warm_up : WarmUp
+    warm_up : NumbaWarmUp
         Compilation of functions before the service is ready.
     queries : Executor
         Pool of the threads that project rows.

@@ -56,7 +56,7 @@ class CsrFields(Protocol):
 
     @property
     def values(self) -> np.ndarray:
-        """Stored values (entries,) of sparse rows, or dense rows (rows, width)."""
+        """Stored values (entries,) of sparse rows, or dense rows (rows, columns)."""
         ...
 
     @property
@@ -169,8 +169,8 @@ def check_csr_or_dense_rows(record: CsrFields, n_rows: int, n_columns: int) -> N
 
     All values must be finite. The indices of each CSR row must ascend and be below `n_columns`.
 
-    record: arrays of the rows. For dense rows, `values` is (rows, width), and `indices` and
-        `indptr` are None.
+    record: arrays of the rows. For dense rows, `values` is (n_rows, n_columns), and `indices`
+        and `indptr` are None.
     n_rows: number of rows.
     n_columns: number of columns.
     """

@@ -143,7 +143,7 @@ class FlatbufferTable:
     def structs_as_int64(self, field_index: int, words_per_struct: int) -> np.ndarray:
         """Return the vector of structs in a field as int64.
 
-        The array has the shape (number of structs, words).
+        The array has the shape (number of structs, words_per_struct).
 
         words_per_struct: size of a struct in words of 8 bytes. Smaller numbers within a word are
             not separated.
@@ -527,7 +527,8 @@ class _MessageChecker:
     def _enforce_limit(self, count: int, limit: int | None, counted_noun: str) -> None:
         """Raise LimitExceeded if a count exceeds a limit.
 
-        Nothing is checked if `limit` is None, or if the checker has no `max_bytes`.
+        Nothing is checked if `limit` is None, or if the checker was made without a largest number
+        of bytes.
 
         counted_noun: end of the error message, which names what was counted.
         """

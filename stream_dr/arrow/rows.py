@@ -105,8 +105,8 @@ def check_columns_fit_layout(column_names: list[str], has_features: bool, has_in
 def dense_array_from_column(features_column: pa.Array) -> np.ndarray:
     """Return the lists of the column `features` as an array.
 
-    The array has the shape (rows, d). It is float32 or float64, and shares the column's memory if
-    possible.
+    The array has the shape (rows, d) for d features. It is float32 or float64, and shares the
+    column's memory if possible.
 
     features_column: column of type fixed_size_list<float|double, d>. Each list has the d values of
         a row.
@@ -336,7 +336,7 @@ def _check_index_range(indices: np.ndarray, indptr: np.ndarray, n_columns: int) 
 
     indices: indices of all rows, one row after the other.
     indptr: offsets (rows + 1,) of the rows in `indices`.
-    n_columns: number of columns. An index must be from 0 to limit − 1.
+    n_columns: number of columns. An index must be from 0 to n_columns − 1.
     """
     if indices.min(initial=0) >= 0 and indices.max(initial=0) < n_columns:
         return
@@ -366,7 +366,7 @@ def csr_without_check(
 
 
 def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> "sp.csr_matrix":
-    """Return a CSR matrix (rows, width) with sorted indices.
+    """Return a CSR matrix (rows, n_columns) with sorted indices.
 
     Nothing is copied if the indices of each row are sorted already. If an index is repeated within
     a row, InvalidIndex is raised. The error names the row and the index.
@@ -376,7 +376,7 @@ def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarr
     data : ndarray (entries,), float32 or float64
         Values of all rows, one row after the other.
     indices : ndarray (entries,), int32
-        Column of each value, from 0 to width − 1.
+        Column of each value, from 0 to n_columns − 1.
     indptr : ndarray (rows + 1,)
         Offsets of the rows in `data` and `indices`.
     n_columns : int

@@ -203,7 +203,7 @@ def store_and_learn_files(
         The opened files among `sources`, by path.
     specs : Specs
         Models to add first.
-    read_as : ReadAs
+    read_as : ReadOptions
         Options that say how files are read.
     settings : ReplaySettings
         Number of passes, tests and so on.

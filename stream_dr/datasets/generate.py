@@ -126,8 +126,8 @@ def write_rcv1_like_shards(
 def _draw_thousand_rows(seed: int, thousand_index: int, targets: str) -> Block:
     """Return 1,000 rows of the stream that a seed defines.
 
-    thousand_index: index of these 1,000 rows. The first returned row has the number 1,000 · number
-        in the stream.
+    thousand_index: index of these 1,000 rows, from 0. The first returned row is row
+        1,000 · thousand_index of the stream.
     targets: "topics" or "top4", as in `generate_rcv1_like`.
     """
     words = language.build_word_and_topic_tables()
@@ -202,7 +202,8 @@ def _draw_rows_of_words(
     random: generator of the random numbers.
     word_tables: tables from which the words are drawn.
     topic_codes: codes of the topics of row 0, then of row 1, and so on.
-    topic_indptr: (1,001,). The topics of row i are codes[indptr[i] : indptr[i + 1]].
+    topic_indptr: (1,001,). The topics of row i are
+        topic_codes[topic_indptr[i] : topic_indptr[i + 1]].
 
     Returns the rows (1,000, 47,236). A column is a word, and each row is scaled to norm 1.
     """

@@ -136,8 +136,8 @@ def _draw_topic_word_table(random: np.random.Generator, word_shares: np.ndarray)
 def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
     """Return an array in which each index of `shares` is repeated.
 
-    The array is (size,) uint16. The index i is repeated in proportion to share[i]. The indices
-    ascend.
+    The array is (n_entries,) uint16. The index i is repeated in proportion to shares[i]. The
+    indices ascend.
     """
     middle = (np.arange(n_entries) + 0.5) / n_entries
     return np.searchsorted(np.cumsum(shares), middle * shares.sum()).astype(np.uint16)

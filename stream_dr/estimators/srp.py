@@ -98,7 +98,7 @@ class SRP(DependenceMethod):
         return Fourier(int(self.n_components or 10), float(self.sigma), self.random_state or 0)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the components (features, p) and their squared lengths (p,).
+        """Return p components (features, p) and their squared lengths (p,).
 
         If the targets are labels, the components are random combinations of the columns of the
         cross-scatter of rows and targets. If the targets are numbers, the components are the
@@ -114,7 +114,7 @@ class SRP(DependenceMethod):
         return cross, (cross**2).sum(axis=0)
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return loadings (features, p) at the length that `scaling` requires.
+        """Return loadings (features, components) at the length that `scaling` requires.
 
         With scaling="unit", the loadings are divided by the weight of all rows. With
         scaling="source", the loadings do not change.
@@ -127,12 +127,13 @@ class SRP(DependenceMethod):
 
 
 def centred_random_signs(labels: Sequence[Label], n_columns: int, seed: int) -> np.ndarray:
-    """Return centred and scaled random signs (labels, p).
+    """Return centred and scaled random signs (labels, n_columns).
 
-    Each label has p signs. Use this function if each row has exactly one label. A column whose
-    signs are all equal would be zero after centring, so it is drawn again until its signs differ.
+    Each label has n_columns signs. Use this function if each row has exactly one label. A column
+    whose signs are all equal would be zero after centring, so it is drawn again until its signs
+    differ.
     The signs of a label do not depend on the order of the labels. For fewer than two labels, the
-    result is zero. Costs O(labels · p).
+    result is zero. Costs O(labels · n_columns).
 
     Let R be the result, H the centring matrix of the c labels, and E the expected value. Without
     scaling, E[R Rᵀ] would be H / (1 − 2^(1−c)), because columns of equal signs are excluded. The
@@ -155,10 +156,11 @@ def centred_random_signs(labels: Sequence[Label], n_columns: int, seed: int) -> 
 def random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw_number: int = 0) -> np.ndarray:
     """Return random signs (labels, p), each +1/√p or −1/√p.
 
-    The signs of a label depend only on the label, on `seed` and on `draw_number`.
+    p is `n_columns`. The signs of a label depend only on the label, on `seed` and on
+    `draw_number`.
 
     labels: distinct labels.
-    n_columns: number of signs per label.
+    n_columns: number p of signs per label.
     seed: seed of the random signs.
     draw_number: number of the draw. Each number gives other signs.
     """
@@ -168,9 +170,9 @@ def random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw_number
 
 
 def _hash_bits(key: str, n_bits: int) -> np.ndarray:
-    """Return the first bits (p,) of the SHAKE-256 hash of a text.
+    """Return the first bits of the SHAKE-256 hash of a text.
 
-    The bits are the same on every machine and in every version of numpy.
+    The result is (n_bits,). The bits are the same on every machine and in every version of numpy.
 
     key: text to hash.
     n_bits: number of bits.

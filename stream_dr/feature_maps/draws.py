@@ -18,10 +18,10 @@ from stream_dr.errors import InvalidParameter
 
 
 def draw_uniforms(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
-    """Return uniform random numbers (count, each) float64 in (0, 1).
+    """Return uniform random numbers in (0, 1).
 
-    Row i belongs to the index first + i, and does not depend on other rows. An index is, for
-    example, the number of a feature.
+    The result is (n_indices, draws_per_index) float64. Row i belongs to the index first_index + i,
+    and does not depend on other rows. An index is, for example, the number of a feature.
 
     seed: seed from the user.
     purpose_id: number that identifies the use of the random numbers. Two uses with one seed get
@@ -37,9 +37,10 @@ def draw_uniforms(seed: int, purpose_id: int, first_index: int, n_indices: int, 
 
 
 def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
-    """Return standard normal random numbers (count, each) float64.
+    """Return standard normal random numbers.
 
-    Row i belongs to the index first + i, and does not depend on other rows.
+    The result is (n_indices, draws_per_index) float64. Row i belongs to the index first_index + i,
+    and does not depend on other rows.
 
     seed: seed from the user.
     purpose_id: number that identifies the use of the random numbers.
@@ -51,9 +52,10 @@ def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, d
 
 
 def draw_cauchys(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
-    """Return standard Cauchy random numbers (count, each) float64.
+    """Return standard Cauchy random numbers.
 
-    Row i belongs to the index first + i, and does not depend on other rows.
+    The result is (n_indices, draws_per_index) float64. Row i belongs to the index first_index + i,
+    and does not depend on other rows.
 
     seed: seed from the user.
     purpose_id: number that identifies the use of the random numbers.

@@ -11,9 +11,9 @@ from stream_dr.rows.block import Block, Rows
 class FeatureMap(ABC):
     """Parameters of a feature map, and methods that map rows.
 
-    A map without running statistics also has `apply(X, width, names)`, which returns the mapped
-    rows (rows, max_mapped_columns) of rows X, dense or CSR. `width` is the number of features of
-    the stream so far. `names` are the names of the columns, or None.
+    A map without running statistics also has `apply(X, n_stream_features, names)`, which returns
+    the mapped rows (rows, mapped columns) of rows X, dense or CSR. `n_stream_features` is the
+    number of features of the stream so far. `names` are the names of the columns, or None.
 
     Attributes
     ----------

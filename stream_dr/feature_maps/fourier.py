@@ -37,7 +37,7 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import is_sparse
 
 SPECTRUM, LENGTHS, FREEDOM = 21, 22, 24
-"""Numbers that identify the uses of random numbers (parameter `purpose` in draws.py).
+"""Numbers that identify the uses of random numbers (parameter `purpose_id` in draws.py).
 
 SPECTRUM: frequencies. Block b of orthogonal frequencies uses SPECTRUM + 100 · b.
 LENGTHS: lengths of orthogonal frequencies.
@@ -214,7 +214,7 @@ class RandomFourier(FeatureMap):
 def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     """Return the random frequencies of a map.
 
-    The frequencies are (width, D/2) float64, read-only, where D is the number of columns of mapped
+    The frequencies are (n_features, D/2) float64, read-only. D is the number of columns of mapped
     rows. Row i depends only on the seed and i, except in the orthogonal variant.
 
     fourier_map: the map. Its gamma must be a number.
@@ -271,9 +271,9 @@ def _median_row_distance(X: Rows, kernel: str) -> float:
 def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int) -> np.ndarray:
     """Return random frequencies that are orthogonal within blocks.
 
-    The frequencies are the columns of the result (width, count). A block has at most `n_features`
-    columns. The lengths of the columns are distributed like the lengths of standard normal
-    vectors. Raises InvalidParameter if `n_features` is above MOST_ORTHOGONAL.
+    The frequencies are the columns of the result (n_features, n_frequencies). A block has at most
+    `n_features` columns. The lengths of the columns are distributed like the lengths of standard
+    normal vectors. Raises InvalidParameter if `n_features` is above MOST_ORTHOGONAL.
 
     n_features: number of features.
     n_frequencies: number of frequencies.

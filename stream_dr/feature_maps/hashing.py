@@ -95,8 +95,8 @@ class Hashing(FeatureMap):
 def _name_hashing_matrix(hashing: Hashing, names: Iterable[str]) -> sp.csr_matrix:
     """Return the matrix by which rows are multiplied to hash them.
 
-    The matrix is CSR (names, n_features). The row of a name has 1 or −1 in the column to which the
-    name is hashed.
+    The matrix is CSR (names, hashing.n_features). The row of a name has 1 or −1 in the column to
+    which the name is hashed.
 
     hashing: the map.
     names: names of the features.

@@ -57,7 +57,7 @@ The Cholesky factor of their kernel matrix takes 8 · landmarks² bytes.
 _LANDMARK_DRAW, _AT_ONCE = 23, 256
 """Constants for drawing landmarks (rows that other rows are compared with).
 
-_LANDMARK_DRAW: number that identifies this use of random numbers (`purpose` in draws.py).
+_LANDMARK_DRAW: number that identifies this use of random numbers (`purpose_id` in draws.py).
 _AT_ONCE: largest number of rows that are added to the landmarks at a time.
 """
 

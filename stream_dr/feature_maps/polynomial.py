@@ -29,7 +29,7 @@ from stream_dr.feature_maps.nystroem import check_kernel_parameters
 from stream_dr.rows.block import Rows, check_finite
 
 SKETCH = 24
-"""Number that identifies this use of random numbers (parameter `purpose` in draws.py)."""
+"""Number that identifies this use of random numbers (parameter `purpose_id` in draws.py)."""
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,14 @@ def _draw_count_sketch(
 ) -> tuple[sp.csr_matrix, np.ndarray]:
     """Return a count sketch, and the sketch of the constant √coef0.
 
-    A count sketch adds each feature, with a random sign, to a random column. It is a CSR matrix
-    (width, n_features) with one 1 or −1 in the row of each feature. The sketch of √coef0 is
-    (n_features,).
+    A count sketch adds each feature, with a random sign, to a random column of the mapped rows.
+    The count sketch is a CSR matrix (n_features, mapped columns) with one 1 or −1 in the row of
+    each feature. The sketch of √coef0 is (mapped columns,).
 
     polynomial_map: the map.
     sketch_number: number of the count sketch, below the degree. Each number gives another random
         sketch.
-    n_features: number of features.
+    n_features: number of features of the rows before mapping.
     """
     # Row 0 is drawn for the constant √coef0.
     drawn = draw_uniforms(polynomial_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)

@@ -300,7 +300,7 @@ def mapped_columns_of_categories(
 ) -> np.ndarray:
     """Return the numeric column that encodes each category.
 
-    Numeric columns are the columns of mapped rows. The result (labels + 1,) has the index of a
+    Numeric columns are the columns of mapped rows. The result (categories + 1,) has the index of a
     numeric column for each category, −1 for an unknown category. One more entry −1 at the end is
     for missing values, because their code −1 selects the last entry.
 

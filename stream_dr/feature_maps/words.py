@@ -53,7 +53,7 @@ class Words(NamedTuple):
 def count_hashed_words(settings: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
     """Return the counts of hashed words in texts.
 
-    The counts are CSR (texts, n_features) float64.
+    The counts are CSR (texts, settings.n_features) float64.
     """
     if not texts:
         return sp.csr_matrix((0, settings.n_features))
@@ -63,13 +63,13 @@ def count_hashed_words(settings: Words, texts: tuple[str, ...]) -> sp.csr_matrix
 def weight_word_counts(
     settings: Words, counts: sp.csr_matrix, document_frequencies: np.ndarray, n_documents: int
 ) -> sp.csr_matrix:
-    """Return weighted counts (texts, n_features) of hashed words.
+    """Return weighted counts of hashed words.
 
-    The settings decide whether counts are multiplied by the inverse document frequency, and
-    whether rows are scaled to length 1.
+    The result is CSR and has the shape of `counts`. The settings decide whether counts are
+    multiplied by the inverse document frequency, and whether rows are scaled to length 1.
 
-    counts: (texts, n_features), counts of hashed words.
-    document_frequencies: (n_features,), number of documents so far that have a word in each
+    counts: (texts, columns), counts of hashed words.
+    document_frequencies: (columns,), number of documents so far that have a word in each
         column.
     n_documents: number of documents so far.
     """

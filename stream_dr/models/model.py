@@ -187,7 +187,7 @@ class Model:
         Gives each published projection its number.
     solving : Solving
         Last attempt to compute a projection from the state.
-    last_snapshot : SnapshotMark
+    last_snapshot : SnapshotContents
         Contents of the last snapshot (file with the model's state).
     learning_time : LearningTime
         Time that this process has spent learning.

@@ -1,4 +1,4 @@
-"""SnapshotFile: named arrays and JSON metadata in one safetensors file, checked when read.
+"""Named arrays and JSON metadata in one safetensors file, checked when read.
 
 Models' snapshots and saved estimators have this format. Any safetensors library can read it. The
 format adds what safetensors lacks:

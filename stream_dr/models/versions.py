@@ -182,7 +182,7 @@ def projection_change(old_projection: Projection, new_projection: Projection) ->
 
 
 def _mean_in_new_order(projection: Linear, new_indices: np.ndarray, n_columns: int) -> np.ndarray:
-    """Return a projection's mean (width,) in a new column order.
+    """Return a projection's mean (n_columns,) in a new column order.
 
     new_indices: (columns,) new index of each column. Columns whose new index is `n_columns` or
         more are dropped.

@@ -138,9 +138,9 @@ class EventReader:
         )
 
     def pages(self, after_position: int, last_position: int) -> Generator[list[ParsedEvent], None, None]:
-        """Yield all events with after < position ≤ until, in lists.
+        """Yield the events of a range of positions, in lists.
 
-        Each list has at most PAGE events.
+        The range is after_position < position ≤ last_position. Each list has at most PAGE events.
         """
         while after_position < last_position and (page := self.read(after_position, last_position)):
             yield page

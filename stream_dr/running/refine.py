@@ -99,7 +99,7 @@ def refine_frozen(
         Called at every event. It returns True to cancel the refine.
     n_threads : int
         Number of threads for matrix products.
-    compute_sums : PassSums or None
+    compute_sums : ComputePassSums or None
         Function that computes the sums of a pass in other processes. None: this process computes
         the sums.
 

@@ -136,11 +136,11 @@ def start_block_solve(
 ) -> BlockSolve:
     """Return the first state of a conjugate gradient solve.
 
-    The linear system is A W = B. A (features, features) is its matrix. B are the right-hand sides
-    `right_sides`. W (features, k) is the solution,
-    which starts from 0. The columns of `right_sides` may be linearly dependent. So the system is
-    solved for an orthonormal basis of their span, which has r ≤ k columns. If `right_sides` is
-    zero or has no columns, the solve has already ended. Costs O(features · k²).
+    The linear system is A W = B. A (features, features) is its matrix. B are the k right-hand
+    sides `right_sides`. W (features, k) is the solution, which starts from 0. The columns of
+    `right_sides` may be linearly dependent. So the system is solved for an orthonormal basis of
+    their span, which has r ≤ k columns. If `right_sides` is zero or has no columns, the solve has
+    already ended. Costs O(features · k²).
 
     Parameters
     ----------
@@ -152,8 +152,8 @@ def start_block_solve(
         pass 8·eps·max|x̄|/σ. The number matters if A is singular, because rounding errors outside
         A's range would be divided by almost zero.
     guess_columns : (features, p) or None
-        Columns that span a guess of the solution. The first step searches for W in this span.
-        Later search directions are conjugate gradients.
+        The p columns that span a guess of the solution. The first step searches for W in this
+        span. Later search directions are conjugate gradients.
     """
     # Compress the right-hand sides to an orthonormal basis of their span.
     vectors, values, expand = thin_svd(right_sides)
@@ -257,7 +257,7 @@ def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> flo
     """Return the largest principal angle between two column spans, in radians.
 
     The angle is from 0 to π/2. If the shapes of the two bases differ, the result is π/2. Costs
-    O(features · p²).
+    O(features · p²) for bases of p vectors.
 
     old_basis: (features, p), orthonormal basis of the first space.
     new_basis: (features, p), orthonormal basis of the second space.

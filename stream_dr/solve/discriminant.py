@@ -113,7 +113,9 @@ def positive_scatter_sum_eigenpairs(
 
 
 def _no_eigenpairs(n_features: int) -> Eigenpairs:
-    """Return empty arrays, eigenvalues (0,) and eigenvectors (d, 0).
+    """Return no eigenpairs, as two empty arrays.
+
+    The arrays are the eigenvalues (0,) and the eigenvectors (n_features, 0).
 
     n_features: number of features.
     """

@@ -79,16 +79,17 @@ def neighbourhood_graph(
     one_sided_edges: Edges = "average",
     radius: float | None = None,
 ) -> Graph:
-    """Return the neighbourhood graph of rows (r, features).
+    """Return the neighbourhood graph of rows.
 
     Parameters
     ----------
     rows : (r, features)
-        Rows to join by edges, dense or CSR.
+        The r rows to join by edges, dense or CSR.
     n_neighbors : int
         Number k of nearest rows, at most r. An edge joins a row to each of its k nearest rows.
     heat_kernel : bool
-        True: the weight of an edge is the heat kernel exp(−|x_i − x_j|²/t). False: it is 1.
+        True: the weight of an edge between rows x_i and x_j is the heat kernel
+        exp(−|x_i − x_j|²/t). False: the weight is 1.
     temperature : float or None
         Parameter t of the heat kernel. None means the mean squared length of the edges.
     class_codes : (r,) int or None
@@ -98,8 +99,7 @@ def neighbourhood_graph(
         among the k nearest rows of the other row. "average" halves the weight. "or" does not
         change the weight.
     radius : float or None
-        If not None, an edge joins two rows that are at most this far apart, and n_neighbors is
-        ignored.
+        If not None, an edge joins two rows at most this far apart. n_neighbors is then ignored.
     """
     r = rows.shape[0]
     average = one_sided_edges == "average" and radius is None

@@ -165,13 +165,13 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows, shift: np.ndarr
 def _squared_distances_from_products(
     squared_row_norms: np.ndarray, squared_landmark_norms: np.ndarray, products: np.ndarray
 ) -> np.ndarray:
-    """Return squared distances (rows, r), computed as |x|² + |y|² − 2 xᵀy.
+    """Return the squared distances between rows and landmarks.
 
-    x is a row of one matrix, and y a row of another. Distances within rounding of zero are set to
-    zero.
+    The result is (rows, r) for r landmarks. The squared distance of a row x and a landmark y is
+    computed as |x|² + |y|² − 2 xᵀy. Distances within rounding of zero are set to zero.
 
     squared_row_norms: (rows, 1), squared length |x|² of each row x.
-    squared_landmark_norms: (r,), squared length |y|² of each row y.
+    squared_landmark_norms: (r,), squared length |y|² of each landmark y.
     products: (rows, r), inner products xᵀy.
     """
     squares = squared_row_norms + squared_landmark_norms

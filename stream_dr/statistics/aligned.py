@@ -27,7 +27,7 @@ _LARGE = 2 * HUGE_BYTES
 def aligned_zeros(n_rows: int, n_columns: int) -> np.ndarray:
     """Return an array of zeros that begins at a cache line.
 
-    The array is (rows, columns) float64 and C-ordered. An array of at least 4 MB begins at a
+    The array is (n_rows, n_columns) float64 and C-ordered. An array of at least 4 MB begins at a
     multiple of 2 MB, which is the size of a huge page.
     """
     size = n_rows * n_columns

@@ -362,12 +362,13 @@ def _count_features(
 ) -> None:
     """Add row weights to the counts of features and labels.
 
-    For each nonzero entry of a row, in feature j, the weight of the row is added to present[j],
-    and to counts[j, label] for each label of the row.
+    For each nonzero entry of a row, in feature j, the weight of the row is added to
+    feature_weights[j], and to feature_label_weights[j, label] for each label of the row.
 
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
-    label_indptr: (rows + 1,). Row i has the labels codes[at[i]:at[i + 1]].
+    label_indptr: (rows + 1,). Row i has the labels
+        label_codes[label_indptr[i]:label_indptr[i + 1]].
     label_codes: (labels of all rows,).
     weights: (rows,).
     feature_weights: (features,), changed in place.

@@ -340,9 +340,9 @@ def _recode_labels(codes: np.ndarray, old_labels: tuple[Label, ...], new_labels:
 
 
 def _stack_rows_as_float64(upper: Rows, lower: Rows, n_features: int) -> Rows:
-    """Return the rows of a, followed by the rows of b.
+    """Return the upper rows, followed by the lower rows.
 
-    The result is float64. It is CSR if a is CSR.
+    The result is float64. It is CSR if `upper` is CSR.
 
     n_features: number of features of the result.
     """

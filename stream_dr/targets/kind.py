@@ -89,9 +89,9 @@ def look_like_numbers(targets: Targets) -> bool:
 
 
 def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -> None:
-    """Raise InvalidTargets if estimators would read y differently.
+    """Raise InvalidTargets if estimators would read targets differently.
 
-    Estimators read two forms of y differently: whole numbers written as floats, and an array
+    Estimators read two forms of targets differently: whole numbers written as floats, and an array
     (rows, 1) of whole numbers. An estimator that takes one label per row reads these numbers as
     labels. Other estimators read the numbers as measurements, or as an indicator of one label.
 

@@ -421,7 +421,8 @@ class ClosedForm(AdditiveEstimator):
 
         The default implementation returns the loadings unchanged.
 
-        loadings: (features, p), loadings of features that are multiplied by `moments.scale`.
+        loadings: (features, p), loadings of p components, for features that are multiplied by
+            `moments.scale`.
         """
         return loadings
 

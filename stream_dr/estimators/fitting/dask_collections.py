@@ -151,12 +151,15 @@ def _delayed_row_blocks(argument_name: Literal["X", "y", "sample_weight"], colle
 def _delayed_blocks_matching(
     argument_name: Literal["y", "sample_weight"], collection: Collection, X_collection: Collection
 ) -> list[Delayed | None]:
-    """Return the blocks of targets or weights, one for each block of X.
+    """Return one block of targets or weights per block of rows.
 
-    Each returned block has the rows of its block of X. If `collection` is None, None is returned
-    for each block. Raises InvalidTargets if blocks of X and `collection` do not match.
+    Each returned block belongs to the same rows as its block of `X_collection`. If `collection` is
+    None, None is returned for each block. Raises InvalidTargets if the blocks of `X_collection`
+    and `collection` do not match.
 
     argument_name: argument of `fit` that has the collection, for error messages.
+    collection: targets or weights of the rows, or None.
+    X_collection: the rows.
     """
     # The block lengths of a Dask dataframe are not known. NaN stands for an unknown length.
     rows = getattr(X_collection, "chunks", ((np.nan,),))[0]
@@ -167,7 +170,7 @@ def _delayed_blocks_matching(
     blocks = _delayed_row_blocks(argument_name, collection)
     chunks = getattr(collection, "chunks", ((np.nan,),))[0]
 
-    # Cut an array into the blocks of X, if all lengths are known.
+    # Cut an array into the blocks of `X_collection`, if all lengths are known.
     known = not np.isnan([*rows, *chunks]).any()
     if known and chunks != rows and sum(chunks) == sum(rows):
         return _delayed_row_blocks(argument_name, collection.rechunk({0: rows}))

@@ -107,7 +107,8 @@ def jackknife_components(
         compared = _compare_with_whole(whole, solved, product)
         left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
 
-    # Eigenvalues grow with the number of rows, so they are compared after division by n^growth.
+    # Eigenvalues grow with the weight n of the rows. So they are divided by n^growth before the
+    # comparison.
     folds = _FoldComparison(*map(np.array, zip(*left_out, strict=True)))
     eigenvalues, eigenvalues_std = _jackknife_estimate(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
     _, loadings_std = _jackknife_estimate(whole.loadings, folds.loadings, n / weights)
@@ -180,8 +181,9 @@ def _near_equal_pair_indices(eigenvalues: np.ndarray) -> np.ndarray:
 def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices: np.ndarray) -> np.ndarray:
     """Return the squared sines (p − 1,) of angles between matching planes.
 
-    The angle is the largest principal angle. Plane i of a solution is spanned by its components i
-    and i + 1. Only the planes `pair_indices` are compared. The result is NaN for other planes.
+    There are p components. The angle is the largest principal angle. Plane i of a solution is
+    spanned by its components i and i + 1. Only the planes `pair_indices` are compared. The result
+    is NaN for other planes.
 
     cosines: (m, m), cosines of the angles between all components of both solutions.
     matches: (p,), index in `cosines` of the component that matches each component of all rows.

@@ -18,15 +18,15 @@ def margin_directions(
 ) -> Directions:
     """Return eigenvectors and eigenvalues of a sum of two scatter matrices.
 
-    The sum is b·Sb + w·Cxx/N. Sb is the scatter between classes, and Cxx is the scatter of all N
-    rows. The largest eigenvalue comes first. Raises NeedsRefine if w > 0 and only the diagonal of
-    Cxx is stored.
+    The sum is between_weight · Sb + total_weight · Cxx/N. Sb is the scatter between classes, and
+    Cxx is the scatter of all N rows. The largest eigenvalue comes first. Raises NeedsRefine if
+    total_weight > 0 and only the diagonal of Cxx is stored.
 
     moments: centred sums of the rows.
     between_weight: factor of the scatter between classes.
     total_weight: factor of the scatter of all rows.
     max_components: if None, only eigenvectors of positive eigenvalue are returned. If a number,
-        all eigenvectors are returned, and the caller takes the first n_components.
+        all eigenvectors are returned, and the caller takes the first `max_components`.
     """
     vectors, roots = moments.between_vectors_and_roots()
     if moments.weight <= 0 or total_weight == 0.0:

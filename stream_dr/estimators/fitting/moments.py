@@ -254,7 +254,7 @@ def _without_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_
     [mathematics §2].
 
     moments: moments of all rows.
-    has_few_rows: (k',) bool, True for labels with too few rows.
+    has_few_rows: (labels,) bool, True for labels with too few rows.
     scatter_error: absolute size of the error that unlearning may have caused in the scatter.
     """
     ready = ~has_few_rows

@@ -89,7 +89,7 @@ class RefineReport(NamedTuple):
 
     Attributes
     ----------
-    passes : tuple of Pass
+    passes : tuple of PassReport
         Reports of the passes.
     converged : bool
         True if the tolerance was reached.
@@ -138,7 +138,7 @@ class RefinePass(NamedTuple):
 
     Attributes
     ----------
-    report : Pass
+    report : PassReport
         Report of the pass.
     projection : Projection
         Projection so far, with the attribute `solution` set to "refined".
@@ -235,9 +235,9 @@ class _MappedProblem(NamedTuple):
         Centred sums of the mapped rows.
     source : Source
         Source of mapped rows.
-    replayed : Replayed
+    replayed : RowReplay
         Reader of the source, which computes the sums of a pass.
-    method : FirstStage or OnSubspace
+    method : FirstStageSolver or SubspaceSolver
         Solver that is updated after each pass.
     """
 

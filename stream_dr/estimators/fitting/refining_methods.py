@@ -1,16 +1,16 @@
 """The two solvers of refine, which need only products with the rows' scatter [mathematics §4].
 
-- FirstStage is the solver of LDA, OPLS, CCA and HSL. These methods solve a linear system first.
-  The solver is block conjugate gradient.
-- OnSubspace is the solver of PCA, PLSDA, SKM, MMC and WMV. These methods are solved on a basis of
-  directions, to which each pass adds directions.
+- FirstStageSolver is the solver of LDA, OPLS, CCA and HSL. These methods solve a linear system
+  first. The solver is block conjugate gradient.
+- SubspaceSolver is the solver of PCA, PLSDA, SKM, MMC and WMV. These methods are solved on a basis
+  of directions, to which each pass adds directions.
 
 Both classes have the same methods:
 
-- `start(guess)` returns the first state of the solver, a NamedTuple of arrays.
-- `take(solve, product)` returns the next state. `product` is the rows' scatter times
-  `solve.directions`.
-- `current_solution(solve)` returns the loadings, eigenvalues and relative residual so far.
+- `start(initial_columns)` returns the first state of the solver, a NamedTuple of arrays.
+- `take(solver_state, scatter_product)` returns the next state. `scatter_product` is the rows'
+  scatter times `solver_state.directions`.
+- `current_solution(solver_state)` returns the loadings, eigenvalues and relative residual so far.
 
 After each pass, the solvers call the estimator's own method `directions`. So refine and the exact
 solution agree.

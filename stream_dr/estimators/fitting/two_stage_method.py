@@ -165,7 +165,8 @@ class TwoStage(PredictsHeldOut):
         """Multiply columns by the matrix that the method inverts.
 
         The result has the shape (features, m). The matrix is a·Cxx + ρI. Cxx (features,
-        features) is the scatter of the rows, and the numbers a and ρ are from `ridge_terms`.
+        features) is the scatter of the rows, and the numbers a and ρ are `share` and
+        `ridge` of `ridge_terms`.
 
         columns: (features, m).
         """
@@ -173,10 +174,10 @@ class TwoStage(PredictsHeldOut):
         return share * moments.scatter_product(columns) + ridge * columns
 
     def ridge_terms(self, moments: Moments) -> RidgeTerms:
-        """Return the numbers a and ρ of the inverted matrix.
+        """Return the numbers of the matrix that the method inverts.
 
-        The method inverts a·Cxx + ρI. Cxx (features, features) is the scatter of the rows, and I
-        the identity.
+        The matrix is share·Cxx + ridge·I. Cxx (features, features) is the scatter of the rows, and
+        I the identity.
         """
         if self.shrinkage is None:
             return RidgeTerms(1.0, self.gamma_)
@@ -202,7 +203,8 @@ class TwoStage(PredictsHeldOut):
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return loadings (features, p) at the length that `scaling` requires.
 
-        loadings: (features, p), loadings of features that are multiplied by `moments.scale`.
+        loadings: (features, p), loadings of p components, for features that are multiplied by
+            `moments.scale`.
         """
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings

@@ -133,9 +133,10 @@ class CentredSums:
     ) -> np.ndarray | None:
         """Add rows with their weights and targets.
 
-        Returns an array (b + 1, d) for b rows and d features. Rows 0 … b − 1 are √w (x − x̄), with
-        x̄ the mean of the added rows. The last row is the joining row, √(N n / (N + n)) · (x̄ −
-        earlier mean), for the earlier rows' weight N and the added rows' weight n.
+        Returns an array (b + 1, d) for b rows and d features. Rows 0 … b − 1 are √w (x − x̄) for
+        the added rows x, their weights w and their mean x̄. The last row is the joining row,
+        √(N n / (N + n)) · (x̄ − earlier mean), for the earlier rows' weight N and the added rows'
+        weight n.
 
         Returns None in two cases: if the sum of the weights is 0, or if the rows are sparse and
         were not made dense.
@@ -256,7 +257,8 @@ class TargetRows(NamedTuple):
         """Return the centred targets, followed by a joining row.
 
         The result is (b + 1, k). Rows 0 … b − 1 are √w (y − ȳ) for targets y, with ȳ the mean of
-        the chunk. The last row is the joining row, root · (ȳ − mean of the earlier targets).
+        the chunk. The last row is the joining row,
+        joining_factor · (ȳ − mean of the earlier targets).
 
         weights: (b,) weights w of the rows.
         total_weight: sum of the weights.

@@ -59,7 +59,7 @@ class ClassScatter(NamedTuple):
         check_at_least(self, 0.0, "weights")
 
     def part(self, class_index: int) -> CentredPart:
-        """Return the sums of class j as a CentredPart."""
+        """Return the sums of one class as a CentredPart."""
         sums = (
             self.mean[class_index],
             self.low[class_index],

@@ -55,6 +55,7 @@ def weights_for_stored_sums(weights: np.ndarray, decay: float, scale: float) -> 
     scale.
 
     weights: (rows,) weights w_i.
+    decay: factor by which the weight of a row shrinks with every later row.
     scale: scale of the stored sums after the batch (true sum = scale · stored sum).
     """
     if decay == 1.0:

@@ -56,12 +56,12 @@ def write_centred_rows(
 
 
 def add_scatter_product(lower_triangle: np.ndarray, rows: np.ndarray) -> None:
-    """Add the product rowsᵀ rows to the lower triangle of scatter.
+    """Add the product rowsᵀ rows to the lower triangle of a matrix.
 
-    The upper triangle of scatter has arbitrary values afterwards.
+    The upper triangle of the matrix has arbitrary values afterwards.
 
-    lower_triangle: (features, features), changed in place.
-    rows: (b, features).
+    lower_triangle: the matrix (features, features), changed in place.
+    rows: (b, features), b rows.
     """
     # BLAS raises an error for rows without features. (A table may have only constant columns.)
     if lower_triangle.size and len(rows) < FEW:
@@ -74,7 +74,7 @@ def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) 
     """Add the matrix product rowsᵀ targets to the cross sums.
 
     cross: (features, k), the cross sums of features and k target columns, changed in place.
-    rows: (b, features).
+    rows: (b, features), b rows.
     targets: (b, k).
     """
     if cross.size and len(rows) < FEW:
@@ -84,7 +84,7 @@ def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) 
 
 
 def add_outer_product(scatter: np.ndarray, vector: np.ndarray, factor: float) -> None:
-    """Add factor · step stepᵀ to the lower triangle of scatter.
+    """Add factor · vector vectorᵀ to the lower triangle of `scatter`.
 
     scatter: (features, features), changed in place.
     vector: (features,).
@@ -94,7 +94,7 @@ def add_outer_product(scatter: np.ndarray, vector: np.ndarray, factor: float) ->
 
 
 def symmetric_from_lower_triangle(scatter: np.ndarray) -> np.ndarray:
-    """Return a symmetric matrix with the lower triangle of scatter.
+    """Return a symmetric matrix with the lower triangle of `scatter`.
 
     scatter: (features, features). Its upper triangle is not read.
     """

@@ -69,7 +69,7 @@ class Fourier(NamedTuple):
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Return the random Fourier features (rows, size) float64 of targets.
 
-        values: (rows, width) continuous targets.
+        values: (rows, entries of a target) continuous targets.
         """
         omega, phase = self.draw(values.shape[1])
         return np.sqrt(2.0 / self.size) * np.cos(values @ omega + phase)
@@ -164,7 +164,7 @@ def encode(targets: Targets, encoding: Encoding, label_columns: np.ndarray) -> E
 def dense_encoded_rows(encoded: Encoded, start: int, stop: int, n_target_columns: int) -> np.ndarray:
     """Return rows start:stop of encoded targets as a dense array.
 
-    The result is (stop − start, k) for k target columns.
+    The result is (stop − start, n_target_columns).
     """
     if encoded.values is not None:
         return encoded.values[start:stop]

@@ -46,6 +46,7 @@ class SetSums(NamedTuple):
     """Matrix of sums, with one row for each of m label sets.
 
     A label set is a distinct set of labels. The sums are over the rows that have these labels.
+    `width` is the number of features.
 
     Attributes
     ----------
@@ -66,8 +67,8 @@ class SetSums(NamedTuple):
     def of(cls, set_numbers: np.ndarray, sums: Rows) -> Self:
         """Create a SetSums from a matrix of sums.
 
-        set_numbers: (m,) ascending numbers of the label sets.
-        sums: (m, width), dense or CSR.
+        set_numbers: (m,) ascending numbers of the m label sets.
+        sums: (m, features), a row of sums for each of m label sets, dense or CSR.
         """
         if not sp.issparse(sums):
             return cls(set_numbers, sums)
@@ -75,13 +76,13 @@ class SetSums(NamedTuple):
         return cls(set_numbers, sums.data, sums.indices.astype(np.int32), sums.indptr.astype(np.int64))
 
     def sums(self, n_features: int) -> Rows:
-        """Return the sums (m, width) as a matrix, dense or CSR."""
+        """Return the sums (sets, n_features) as a matrix, dense or CSR."""
         if self.indices is not None:
             return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), n_features))
         return np.pad(self.values, ((0, 0), (0, n_features - self.values.shape[1])))
 
     def dense(self, n_features: int) -> np.ndarray:
-        """Return the sums (m, width) as an ndarray."""
+        """Return the sums (sets, n_features) as an ndarray."""
         sums = self.sums(n_features)
         return sums.toarray() if sp.issparse(sums) else sums
 
@@ -116,7 +117,7 @@ class LabelSets(NamedTuple):
         Weight Σ w of each label set.
     rows : (sets,) int64
         Number of rows of each label set.
-    shift : (width,)
+    shift : (features,)
         Row that is subtracted from each dense row. Empty if no row is subtracted.
     stack : tuple of SetSums
         Matrices whose total has, for each label set, the sum Σ w (x − shift).
@@ -182,7 +183,7 @@ class LabelSets(NamedTuple):
 
         set_factors: (sets, m), dense or sparse.
         mean: (features,), the mean x̄ rounded to float64.
-        mean_low: (features,), the part of x̄ that is lost by rounding, so that x̄ = mean + low.
+        mean_low: (features,), the part of x̄ that is lost by rounding, so x̄ = mean + mean_low.
         """
         set_factors = set_factors.toarray() if sp.issparse(set_factors) else np.asarray(set_factors, dtype=np.float64)
         total = -np.outer(
@@ -246,7 +247,7 @@ class LabelSets(NamedTuple):
 
 
 def _vector_padded_with_zeros(array: np.ndarray, n_features: int) -> np.ndarray:
-    """Return the array (n,) extended by zeros to (width,)."""
+    """Return an array extended by zeros to the length `n_features`."""
     return np.pad(array, (0, n_features - len(array)))
 
 
@@ -308,7 +309,7 @@ class LabelSetSums:
     def add(self, X: Rows, weights: np.ndarray, set_numbers: np.ndarray, n_features: int) -> None:
         """Add rows to the sums of their label sets.
 
-        X: (rows, ≤ width), dense or CSR.
+        X: (rows, at most n_features), dense or CSR.
         weights: (rows,) weights, divided by the same scale factor as the stored sums.
         set_numbers: (rows,) number of each row's label set, −1 for rows without labels.
         n_features: number of features.
@@ -386,10 +387,10 @@ class LabelSetSums:
 def _sums_with_shift(state: LabelSets, new_shift: np.ndarray, n_features: int) -> tuple[SetSums, ...]:
     """Return the matrices of a state for another shift.
 
-    The result is a tuple of matrices, like `state.stack`. Its sums are Σ w (x − shift) over rows x
-    with weights w. The sums of `state.stack` are Σ w (x − state.shift).
+    The result is a tuple of matrices, like `state.stack`. Its sums are Σ w (x − new_shift) over
+    rows x with weights w. The sums of `state.stack` are Σ w (x − state.shift).
 
-    new_shift: (width,) row to subtract.
+    new_shift: (n_features,) row to subtract.
     n_features: number of features.
     """
     step = _vector_padded_with_zeros(state.shift, n_features) - new_shift

@@ -1,8 +1,8 @@
 """Compiled loops that add the nonzeros of CSR rows to sums per feature.
 
-The sums are the rows of an array `records` (d, 4 + k) for d features and k target columns. Row j
-of `records` belongs to feature j. Let v be the nonzeros of the feature, w the weights of their
-rows, and c the first of the nonzeros. The row holds
+The sums are the rows of the array `feature_sums` (d, 4 + k) for d features and k target columns.
+Row j of `feature_sums` belongs to feature j. Let v be the nonzeros of the feature, w the weights
+of their rows, and c the first of the nonzeros. The row holds
 
 - n = Σ w,
 - c,
@@ -35,13 +35,13 @@ LINE = 8
 
 @compiled(inline="always")
 def _add_nonzero_value(feature_sums: np.ndarray, nonzero_value: float, weight: float) -> None:
-    """Add a nonzero value to the record of its feature.
+    """Add a nonzero value to the sums of its feature.
 
-    Only the first four numbers of the record change. They are Σ w, c, Σ w (v − c) and
+    Only the first four numbers of `feature_sums` change. They are Σ w, c, Σ w (v − c) and
     Σ w (v − c)². v are the nonzero values of the feature so far, w the weights of their rows, and
     c the first of the values.
 
-    feature_sums: (4 + k,), the four numbers, then k sums with targets.
+    feature_sums: (4 + k,), the four numbers, then a sum for each of k target columns.
     nonzero_value: the nonzero value to add.
     weight: weight of the value's row.
     """
@@ -118,7 +118,7 @@ def add_sparse_rows_one_label(
         earlier_weight += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                # Prefetch the record of a later nonzero: its first line and the label's line.
+                # Prefetch the sums of a later nonzero: their first line and the label's line.
                 further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(feature_sums, further, np.uint64(0))
                 if column >= np.uint64(LINE):
@@ -151,10 +151,11 @@ def add_sparse_rows_many_labels(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    label_indptr: (rows + 1,). Row i has the labels codes[label_indptr[i]:label_indptr[i + 1]].
+    label_indptr: (rows + 1,). Row i has the labels
+        label_codes[label_indptr[i]:label_indptr[i + 1]].
     label_codes: (labels of all rows,).
-    label_weights: (rows,). Row i is multiplied by scale[i], which includes its weight, and added
-        to the sums of each of its labels.
+    label_weights: (rows,). Row i is multiplied by label_weights[i], which includes the weight of
+        the row, and added to the sums of each of its labels.
     feature_sums: (features, 4 + k), the sums of each feature for k labels, changed in place.
         Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero
         values, w the weights of their rows, and c the first of the values. Column 4 + j is the sum
@@ -168,7 +169,7 @@ def add_sparse_rows_many_labels(
         begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                # Prefetch the record of a later nonzero: its first line and the labels' lines.
+                # Prefetch the sums of a later nonzero: their first line and the labels' lines.
                 further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(feature_sums, further, np.uint64(0))
                 for t in range(begin, end):

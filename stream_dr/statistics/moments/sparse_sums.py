@@ -142,7 +142,7 @@ class SparsePart(NamedTuple):
         of the feature's nonzeros v, and q = Σ w (v − μ)². n is the weight of the rows with these
         nonzeros, and N the weight of all rows. Costs O(features).
 
-        total_weight: N.
+        total_weight: weight N of all rows.
         """
         n, (offset, spread) = self.features[:, WEIGHT], nonzero_offsets_and_scatters(self.features)
         share = n / total_weight if total_weight > 0.0 else np.zeros_like(n)
@@ -265,7 +265,7 @@ class SparseSums:
 
         Returns the total weight of all rows so far.
 
-        X: (rows, ≤ width).
+        X: (rows, at most as many features as the sums have).
         weights: (rows,) weights, divided by the same scale factor as the stored sums.
         encoded: targets as numeric columns. None if there are no targets.
         earlier_weight: total weight of all earlier rows.
@@ -333,7 +333,7 @@ def _sums_about_nonzero_means(
     to float64. So Σ w (v − c) is 0 but for this rounding.
 
     weights: (features,) Σ w.
-    points: (features,) point about which the old sums were computed.
+    points: (features,) number about which the old sums of each feature were computed.
     offsets: (features,) mean of the nonzeros minus `points`.
     spreads: (features,) Σ w (v − mean of v)².
     """
@@ -386,13 +386,13 @@ def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, si
     over the nonzeros v of a feature. w are the weights of their rows, and c is a fixed point for
     each feature. The sums are joined by the formula of Chan, Golub and LeVeque.
 
-    The last column may become negative, by rounding or because the rows of b are not among the
-    rows of a. Negative values are not corrected here, because `nonzero_offsets_and_scatters` reads
-    them as 0.
+    The last column may become negative, by rounding or because the second rows are not among the
+    first rows. Negative values are not corrected here, because `nonzero_offsets_and_scatters`
+    reads them as 0.
 
     first_sums: sums of the first rows.
     second_sums: sums of the second rows.
-    sign: 1 to add the rows of b, −1 to remove them.
+    sign: 1 to add the second rows, −1 to remove them.
     """
     # Join the mean of the nonzeros, and the scatter about the mean.
     (offset, spread), (other, other_spread) = (

@@ -324,8 +324,8 @@ def moment_bytes(
     scatter matrix needs 8·d² more, and scatter matrices of classes 8·k·(d² + 2·d + 1) more. Sums
     per label set are not included, because their number depends on the rows.
 
-    n_features: number of features.
-    n_target_columns: number of labels, or of entries of a continuous target.
+    n_features: number d of features.
+    n_target_columns: number k of labels, or of entries of a continuous target.
     whole_scatter: True if the whole scatter matrix is stored.
     class_scatter: True if a scatter matrix is stored for each class.
     """
@@ -497,7 +497,7 @@ def add_or_subtract_sums(first_state: MomentState, second_state: MomentState, si
 
     first_state, second_state: states with the same features, labels and form (see
         align_states_together).
-    sign: 1 to add the rows of b, −1 to remove them from the rows of a.
+    sign: 1 to add the rows of the second state, −1 to remove them from the rows of the first.
     """
     # Sums of all rows.
     targets = add_or_subtract_targets(first_state.targets, second_state.targets, sign)

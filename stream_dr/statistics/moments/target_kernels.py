@@ -19,9 +19,9 @@ def add_multilabel_targets(
     """Add rows with several labels to the sums of the labels.
 
     Row i has the labels codes[indptr[i]:indptr[i + 1]] and the weight w = weights[i]. All labels
-    of the row have the value y = values[i].
+    of the row have the value y = label_values[i].
 
-    * For each label of the row, w is added to label_weights, and w y to total.
+    * For each label of the row, w is added to label_weights, and w y to label_sums.
     * For each label of the row, 1 is added to label_rows if w > 0.
     * For each pair of labels of the row, w y² is added to gram.
 

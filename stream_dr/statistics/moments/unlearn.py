@@ -188,13 +188,13 @@ def _check_same_target_kind(state_of_all: MomentState, state_to_remove: MomentSt
 
 
 def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: MomentState, rounding_error: float) -> None:
-    """Raise CannotUnlearn if b has more rows or weight than a.
+    """Raise CannotUnlearn unless one state contains another's rows and weight.
 
     The rows or weights are compared for each feature of sparse rows, each label and each label
-    set.
+    set. `state_to_remove` may nowhere have more than `state_of_all`.
 
-    state_of_all: state from which the rows of b are to be removed.
-    state_to_remove: state with the same features and labels as a.
+    state_of_all: state from which rows are to be removed.
+    state_to_remove: state of the rows to remove, with the same features and labels.
     rounding_error: rounding error that weights may have.
     """
     # Compare the weight of each feature of sparse rows.

@@ -214,8 +214,8 @@ class BlockBasis:
 
         X: (rows, features), dense or CSR.
         rows_learned: number of rows learned before.
-        method_parameter: parameter `method_parameter` of the estimator IncrementalSKM, or
-            `amnesic` of CCIPCA.
+        method_parameter: parameter `a` of the estimator IncrementalSKM, or parameter `amnesic` of
+            the estimator CCIPCA.
         running_variance: (1,) mean squared length of rows for CCIPCA. None for IncrementalSKM.
         class_codes: (rows,) classes for IncrementalSKM. None for CCIPCA.
         """

@@ -2,8 +2,9 @@
 
 The vectors of both methods are stored as a product of basis columns D (features, k) and
 coefficients M (block_basis.py). The functions use inner products and coefficients, and never touch
-features. The left half of the array `table` (k, 2k) is the Gram matrix (inner products of the
-vectors), and its right half is M. A function costs O(k) or O(p k) for each row, with p vectors.
+features. The left half of the array `gram_and_mixing` (k, 2k) is the Gram matrix (inner products
+of the vectors), and its right half is M. A function costs O(k) or O(p k) for each row, with p
+vectors.
 
 The two methods differ only in what a row adds to a vector. The functions here do the work that the
 methods have in common: they add new vectors, make the Gram matrix symmetric, and decide when to
@@ -115,13 +116,14 @@ def write_vector_products(
 def mirror_gram_row(
     gram_and_mixing: np.ndarray, row_index: int, n_vectors: int, max_vectors: int, n_means: int
 ) -> None:
-    """Copy row i of the Gram matrix to column i.
+    """Copy a row of the Gram matrix to the column of equal index.
 
     Only the entries of the vectors so far and of the means are copied.
 
     gram_and_mixing: (k, 2k), whose left half is the Gram matrix.
+    row_index: index of the row and of the column.
     n_vectors: number of vectors so far.
-    max_vectors: largest number of vectors. The means have the indices from p on.
+    max_vectors: largest number of vectors. The means have the indices from `max_vectors` on.
     n_means: number of means.
     """
     for j in range(n_vectors):
@@ -140,20 +142,24 @@ def add_vector_from_residual(
     row_share: float,
     row_scale: float,
 ) -> None:
-    """Start component i with the residual of a row.
+    """Start a new component with the residual of a row.
 
     The residual is the row x minus its parts along the earlier components. The components (called
     vectors) are the columns of D Mᵀ. D (features, k) holds the long basis columns, and row j of
-    the small matrix M (k, k) holds the coefficients of vector j. Column i of D is still zero.
+    the small matrix M (k, k) holds the coefficients of vector j. Let i be `vector_index`. Column i
+    of D is still zero.
 
     gram_and_mixing: (k, 2k), the Gram matrix of the vectors, then M. Row i of the Gram matrix and
         of M is written.
     residual: (2k,), inner products of the residual with all vectors, then its coefficients in the
         basis columns.
-    update_coefficients: (k,), of which entry i is written. The caller then adds x · weightsᵀ to D.
+    update_coefficients: (k,), of which entry i is written. The caller then adds x qᵀ to D, with
+        q = update_coefficients.
+    vector_index: index i of the new component.
     squared_length: squared length of the residual.
     row_share: coefficient of x in the residual.
-    row_scale: power of 2 by which rows are multiplied. Stored vectors are multiplied by unit².
+    row_scale: power of 2 by which rows are multiplied. Stored vectors are multiplied by
+        row_scale².
     """
     size = update_coefficients.shape[0]
     in_x = row_share
@@ -179,7 +185,7 @@ def update_squared_lengths(
     squared_lengths: (k,) squared lengths, changed in place.
     basis_products: (k,) inner products Dᵀx before the change.
     update_coefficients: (k,) coefficients q.
-    squared_norm: |x|².
+    squared_norm: squared length |x|² of the row.
     """
     for k in range(squared_lengths.shape[0]):
         squared_lengths[k] += update_coefficients[k] * (2.0 * basis_products[k] + update_coefficients[k] * squared_norm)

@@ -85,11 +85,11 @@ def add_sparse_row_to_basis(
     """Add x qᵀ to the basis columns for a sparse row x.
 
     x is `row_scale` times the entries `first_entry` to `end_entry` − 1 of a CSR matrix. The same
-    number of entries after `end_entry` probably belong to the next row. The basis columns are
-    prefetched for them.
+    number of entries from `end_entry` on probably belong to the next row. The basis columns are
+    prefetched for these entries.
 
     indices, values: (entries,) of all CSR rows.
-    basis_columns: (features, k), D, changed in place.
+    basis_columns: (features, k) basis columns, changed in place.
     update_coefficients: (k,) coefficients q.
     """
     width, ahead, last = update_coefficients.shape[0], end_entry - first_entry, indices.shape[0] - 1
@@ -117,9 +117,10 @@ def write_shifted_block(
     first_row: index of the block's first row in X.
     row_scale: power of 2 by which rows are multiplied.
     shift: (features,) row that is subtracted.
-    transposed_block: (features, rows of the block) float64, an output. Each column is unit · x −
-        shift for a row x.
-    squared_norms: (rows of the block,), an output: squared lengths of unit · x, before the shift.
+    transposed_block: (features, rows of the block) float64, an output. Each column is
+        row_scale · x − shift for a row x.
+    squared_norms: (rows of the block,), an output: squared lengths of row_scale · x, before the
+        shift.
     """
     squared_norms[:] = 0.0
     for j in range(X.shape[1]):
@@ -166,8 +167,8 @@ def add_block_to_basis(
     TILE features are handled at a time.
 
     transposed_block: (features, rows), the transposed rows x of the block.
-    basis_columns: (features, k), D, changed in place.
-    update_coefficients: (rows, k), whose row t is the coefficients q of row number t.
+    basis_columns: (features, k) basis columns, changed in place.
+    update_coefficients: (rows, k). Row t has the coefficients q of row t of the block.
     """
     part = np.empty((TILE, update_coefficients.shape[1]))
     for f in range(0, transposed_block.shape[0], TILE):
@@ -184,14 +185,14 @@ def add_products_of_earlier_rows(
 ) -> None:
     """Correct a row's inner products for earlier rows of its block.
 
-    products[t] holds the inner products of row x_t with the basis columns D, as D was before the
-    block. Each earlier row x_s of the block adds x_s q_sᵀ to D. So Σ_s q_s (x_s · x_t) is added to
-    products[t].
+    Let t be `row_in_block`. basis_products[t] holds the inner products of row x_t with the basis
+    columns D, as D was before the block. Each earlier row x_s of the block adds x_s q_sᵀ to D. So
+    Σ_s q_s (x_s · x_t) is added to basis_products[t].
 
     basis_products: (rows, k), of which row t is changed.
     row_gram: (rows, rows) inner products of the rows.
     update_coefficients: (rows, k), whose row s is q_s.
-    row_in_block: number of the row in its block.
+    row_in_block: index t of the row in its block.
     """
     for s in range(row_in_block):
         for k in range(basis_products.shape[1]):

@@ -120,9 +120,9 @@ def write_update_coefficients(
     """Write the coefficients by which a row changes vector v_i.
 
     Let u be the row without its parts along the vectors before v_i, and m_j the mean of class j
-    without its parts along these vectors.
-    Let q_j be the share of all rows that are of class j, minus `a` if j is the class of this row.
-    The change of v_i is scale · Σ_j q_j (u − m_j)((u − m_j) · v_i) [SKM eq. 22].
+    without its parts along these vectors. There are c classes. Let q_j be the share of all rows
+    that are of class j, minus `a` if j is the class of this row. The change of v_i is
+    scale · Σ_j q_j (u − m_j)((u − m_j) · v_i) [SKM eq. 22].
 
     The change is a combination of u and the m_j. part[0] receives the coefficient of u, and
     part[j + 1] the coefficient of m_j.
@@ -130,6 +130,7 @@ def write_update_coefficients(
     a: the parameter `a` of IncrementalSKM.
     scale: factor of the whole change.
     working: (c + 1, 2k). Column i holds the inner products of u and of the m_j with v_i.
+    i: index of the vector v_i.
     counts: (c,) number of rows of each class.
     row: number of the row, from 1.
     label: class of the row.
