@@ -178,7 +178,7 @@ class RandomFourier(FeatureMap):
         check_seed_or_none(self.seed)
 
     def apply(self, X: Rows, n_stream_features: int, names: tuple[str, ...] | None = None) -> np.ndarray:
-        """Return the features φ (rows, D) float64 of rows.
+        """Return the D features φ (rows, D) float64 of rows.
 
         The features of a frequency ω are 0 in rows x for which |ωᵀx| is above `FARTHEST`.
 

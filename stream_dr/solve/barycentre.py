@@ -142,7 +142,7 @@ class BarycentricProjection(NamedTuple):
 def locally_linear_embedding(
     rows: Rows, n_components: int, n_neighbors: int, reg: float, unit_variance: bool = False
 ) -> BarycentricProjection:
-    """Return the locally linear embedding of rows (r, features).
+    """Return the locally linear embedding of r rows (r, features).
 
     n_components: maximum number of components.
     n_neighbors: number of other rows that count as a row's neighbours. At most r − 1 are used.
@@ -174,7 +174,7 @@ def barycentric_weight_matrix(
 ) -> sp.csr_matrix:
     """Return the barycentric weights W (r, r) of each row's neighbours, as CSR.
 
-    rows: (r, features), dense or CSR.
+    rows: (r, features), r rows, dense or CSR.
     n_neighbors: maximum number of neighbours of a row.
     reg: regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to
         the diagonal of the Gram matrix.
@@ -215,7 +215,7 @@ def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarr
     weighted mean of the k landmarks is as close to the row as possible.
 
     rows: (rows, features), dense or CSR.
-    landmarks: (r, features), dense or CSR.
+    landmarks: (r, features), r landmarks, dense or CSR.
     neighbour_indices: (rows, k), indices of the k landmarks near each row.
     reg: regularisation. `reg` times the trace of a row's Gram matrix is added to the diagonal of
         the Gram matrix.

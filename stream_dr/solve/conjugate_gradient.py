@@ -180,8 +180,8 @@ def advance_block_solve(state: BlockSolve, matrix_times_directions: np.ndarray) 
 
     If the solve has ended, the state is returned unchanged.
 
-    matrix_times_directions: (features, r), the product A @ state.directions, where A is the matrix
-        of the linear system.
+    matrix_times_directions: (features, r), the product A @ state.directions of r columns, where A
+        is the matrix of the linear system.
 
     Costs O(features · r²).
     """
@@ -220,13 +220,13 @@ def relative_solve_residual(state: BlockSolve) -> float:
 def second_stage_components(
     first_stage_solution: np.ndarray, right_sides: np.ndarray, expansion: np.ndarray | None = None
 ) -> LoadingsAndEigenvalues:
-    """Return loadings (features, p) and eigenvalues (p,), largest first.
+    """Return the loadings and eigenvalues of p components.
 
-    This function is the second stage of a two-stage method [2S, Algorithm 2]. The first stage
-    solves a linear system. Let W1 (features, k) be its solution, and B (features, k) its
-    right-hand sides. The second stage computes the eigenvectors U (k, p) and eigenvalues of the
-    small matrix W1ᵀ B. The loadings are W1 U, with each column divided by the square root of its
-    eigenvalue.
+    The loadings are (features, p), and the eigenvalues (p,), largest first. This function is the
+    second stage of a two-stage method [2S, Algorithm 2]. The first stage solves a linear system.
+    Let W1 (features, k) be its solution, and B (features, k) its right-hand sides. The second
+    stage computes the eigenvectors U (k, p) and eigenvalues of the small matrix W1ᵀ B. The
+    loadings are W1 U, with each column divided by the square root of its eigenvalue.
 
     Components whose eigenvalue is at most 1e-10 of the largest are dropped, because their loadings
     may be only rounding errors [mathematics §3]. Costs O(features · k²).
@@ -237,7 +237,7 @@ def second_stage_components(
         Solution W1 of the first stage. The solution may be approximate, from a solve that has not
         ended, because W1ᵀ B is then positive semidefinite, too.
     right_sides : (features, k)
-        Right-hand sides B of the first stage.
+        The k right-hand sides B of the first stage.
     expansion : (r0, k) or None
         If not None, W1 is the product `first_stage_solution` @ `expansion`. A BlockSolve stores
         its solution so.
@@ -293,7 +293,7 @@ def _directions_pseudo_inverse(
 ) -> _PseudoInverse:
     """Return the pseudo-inverse of PᵀAP and A's estimated largest eigenvalue.
 
-    A (features, features) is the matrix of the linear system, and P (features, r) are the search
+    A (features, features) is the matrix of the linear system, and P (features, r) are the r search
     directions. The pseudo-inverse is (r, r). An eigenvalue of PᵀAP counts as zero if it is at most
     features · eps · (A's estimated largest eigenvalue). Its eigenvector is left out of the
     pseudo-inverse, because its direction lies in the null space of A [mathematics §3, rule 1].
@@ -316,9 +316,10 @@ def _orthonormalise_residual(
 ) -> _ResidualFactors:
     """Return a new basis (features, r) and new coefficients (r, k) of the residual.
 
-    The residual (features, k) is the product of `residual_factor` and `coefficients`. The new
-    basis is orthonormal, and the new basis times the new coefficients equals the residual. Only
-    singular vectors of the residual whose singular value is at most `noise_norm` are dropped.
+    The residual (features, k) of k right-hand sides is the product of `residual_factor` and
+    `coefficients`. The new basis of r vectors is orthonormal, and the new basis times the new
+    coefficients equals the residual. Only singular vectors of the residual whose singular value is
+    at most `noise_norm` are dropped.
 
     residual_factor: (features, r0), first factor of the residual, not orthonormal.
     coefficients: (r0, k), second factor of the residual.

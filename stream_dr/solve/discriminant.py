@@ -48,9 +48,9 @@ def scatter_sum_eigenpairs(
     """Return the eigenpairs of a weighted sum of two scatter matrices.
 
     The sum is `between_weight` times the scatter between classes plus `total_weight` times the
-    total scatter. Returns eigenvectors (features, r) and eigenvalues (r,). The largest eigenvalue
-    comes first, and eigenvalues may be negative. Eigenvalues within rounding of zero are dropped.
-    Costs O(d³) time and O(d²) memory for d features.
+    total scatter. Returns r eigenvectors (features, r) and eigenvalues (r,). The largest
+    eigenvalue comes first, and eigenvalues may be negative. Eigenvalues within rounding of zero
+    are dropped. Costs O(d³) time and O(d²) memory for d features.
 
     between_factor: (features, c), factor for c classes. `between_factor` times its transpose is
         the scatter between classes.
@@ -76,8 +76,8 @@ def positive_scatter_sum_eigenpairs(
     plus the diagonal of the scatter within classes. The rest of the scatter within classes is
     ignored.
 
-    Returns eigenvectors (features, r) and eigenvalues (r,), largest first. r is at most the number
-    c of classes. A step of Lanczos' method costs O(d c) for d features.
+    Returns r eigenvectors (features, r) and eigenvalues (r,), largest first. r is at most the
+    number c of classes. A step of Lanczos' method costs O(d c) for d features.
 
     between_factor: (features, c), factor for c classes. `between_factor` times its transpose is
         the scatter between classes.

@@ -173,7 +173,7 @@ class Eigenmap(NamedTuple):
 def laplacian_eigenmaps(
     rows: Rows, graph: Graph, n_components: int, unit_variance: bool = False, drop_zero_eigenvectors: bool = True
 ) -> Eigenmap:
-    """Return the Laplacian eigenmaps of rows (r, features).
+    """Return the Laplacian eigenmaps of r rows (r, features).
 
     rows: dense or CSR.
     graph: neighbourhood graph of the rows.

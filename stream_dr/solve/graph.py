@@ -135,7 +135,7 @@ def neighbourhood_graph(
 def _edge_ends(neighbour_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return two index arrays (r · k,), the first and second row of each edge.
 
-    neighbour_indices: (r, k), indices of each row's k nearest rows.
+    neighbour_indices: (r, k), indices of the k nearest rows of each of r rows.
     """
     return np.repeat(np.arange(len(neighbour_indices)), neighbour_indices.shape[1]), neighbour_indices.ravel()
 

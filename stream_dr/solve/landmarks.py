@@ -81,7 +81,7 @@ class SampledLandmarks(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """Landmarks (sampled rows) as a matrix (r, features), ndarray or CSR."""
+        """Landmarks (r sampled rows) as a matrix (r, features), ndarray or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
         shape = (len(self.indptr) - 1, self.width)
@@ -89,7 +89,7 @@ class SampledLandmarks(NamedTuple):
 
 
 def to_landmarks(rows: Rows) -> SampledLandmarks:
-    """Return sampled rows (r, features) as landmarks.
+    """Return r sampled rows (r, features) as landmarks.
 
     Landmarks are the rows with which a projection compares new rows. The values of `rows` are not
     copied.

@@ -60,7 +60,7 @@ def locality_projection(
     Parameters
     ----------
     rows : (r, features)
-        Rows before centring, dense or CSR.
+        The r rows before centring, dense or CSR.
     A, B : sparse (r, r)
         Matrices of the numerator and the denominator.
     n_components : int
@@ -111,9 +111,9 @@ def largest_eigenvalue_projection(
     Parameters
     ----------
     rows : (r, features)
-        Rows before centring, dense or CSR.
+        The r rows before centring, dense or CSR.
     multiply_by_matrix : function
-        Function that returns L @ columns (r, m) for columns (r, m).
+        Function that returns L @ columns (r, m) for m columns (r, m).
     n_components : int
         Maximum number of directions.
     unit_variance : bool
@@ -148,7 +148,7 @@ def _centred_svd(rows: Rows, mean: np.ndarray) -> _CentredSvd:
 
     Singular values that are only rounding error are dropped.
 
-    rows: (r, features) before centring, dense or CSR.
+    rows: (r, features), r rows before centring, dense or CSR.
     mean: (features,), mean of the rows, which is subtracted.
     """
     r, d = rows.shape
@@ -166,7 +166,7 @@ def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> _CentredSvd:
     The decomposition is computed from the inner products of the rows. So CSR rows are never made
     dense. Singular values that are only rounding error are dropped.
 
-    rows: (r, features) before centring, dense or CSR.
+    rows: (r, features), r rows before centring, dense or CSR.
     mean: (features,), mean of the rows, which is subtracted.
     """
     r = rows.shape[0]
@@ -191,7 +191,7 @@ def _singular_value_cut(singular_values: np.ndarray, n_rows: int, largest_mean: 
     The decomposition of the rows causes one rounding error, and the centring of the rows causes
     another. The error of the centring grows with the rows' distance from zero.
 
-    singular_values: (k,) singular values.
+    singular_values: (k,), all k singular values.
     n_rows: number of rows.
     largest_mean: largest absolute value of the rows' mean.
     """

@@ -12,9 +12,9 @@ from stream_dr.rows.block import Rows
 
 
 def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the mean (labels, p) of each class.
+    """Return the mean (labels, components) of each class.
 
-    Z: (rows, p), dense or CSR.
+    Z: (rows, components), dense or CSR.
     codes: (rows,), number of each row's class, from 0.
     n_classes: number of classes. The mean of a class without rows is NaN.
     """
@@ -30,9 +30,9 @@ def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
 def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
     """Return the squared Euclidean distances (rows, points), never negative.
 
-    Z: (rows, p), dense or CSR.
-    points: (points, p), dense or CSR. If a point has a value that is not finite, all distances to
-        the point are infinite.
+    Z: (rows, components), dense or CSR.
+    points: (points, components), dense or CSR. If a point has a value that is not finite, all
+        distances to the point are infinite.
     """
     products = Z @ points.T
     products = products.toarray() if sp.issparse(products) else np.asarray(products)
@@ -43,13 +43,13 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
 def nearest_mean(Z: Rows, class_means: np.ndarray) -> np.ndarray:
     """Return the index (rows,) of each row's nearest mean.
 
-    Z: (rows, p).
-    class_means: (labels, p), one row per class. If several means are equally near, the first of
-        these means is taken.
+    Z: (rows, components).
+    class_means: (labels, components), one row per class. If several means are equally near, the
+        first of these means is taken.
     """
     return np.argmin(squared_distances(Z, class_means), axis=1)
 
 
 def _squared_lengths(Z: Rows) -> np.ndarray:
-    """Return the squared length (rows,) of each row of Z (rows, p)."""
+    """Return the squared length (rows,) of each row of Z (rows, components)."""
     return np.asarray(Z.multiply(Z).sum(1)).ravel() if sp.issparse(Z) else np.einsum("ij,ij->i", Z, Z)

@@ -39,7 +39,7 @@ class DistanceChunk(NamedTuple):
 def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray:
     """Return the indices (r, k) of each landmark's k nearest landmarks.
 
-    landmarks: (r, features), sampled rows of the stream.
+    landmarks: (r, features), r sampled rows of the stream.
     k: number of nearest landmarks.
     include_self: if true, each landmark counts as the first of its own k nearest landmarks. If
         false, a landmark is not one of its own k nearest landmarks.
@@ -58,7 +58,7 @@ def landmark_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, n
     Returns two index arrays (pairs,), the first and the second landmark of each pair. Landmarks i
     and j appear as the pair (i, j) and as the pair (j, i). No landmark is paired with itself.
 
-    landmarks: (r, features), dense or CSR.
+    landmarks: (r, features), r landmarks, dense or CSR.
     radius: maximum Euclidean distance.
     """
     landmarks = subtract_shift(landmarks, column_medians(landmarks))
@@ -90,7 +90,7 @@ def column_medians(landmarks: Rows) -> np.ndarray:
     the result is 0 in each column in which fewer than half of the rows have a value. So sparse
     rows stay sparse if the medians are subtracted from them.
 
-    landmarks: (r, features), at least one row, dense or CSR.
+    landmarks: (rows, features), at least one row, dense or CSR.
     """
     # With an even number of rows, take the larger of the two middle values and not their mean, so
     # that medians of whole numbers are whole numbers.
@@ -121,7 +121,7 @@ def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> I
     """Yield the rows' squared distances to all landmarks, in chunks of rows.
 
     rows: (rows, features), dense or CSR.
-    landmarks: (r, features), sampled rows of the stream.
+    landmarks: (r, features), r sampled rows of the stream.
     shift: (features,). If the landmarks are sparse, this vector is first subtracted from the
         landmarks and from the rows.
     """
@@ -149,7 +149,7 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows, shift: np.ndarr
     """Return the squared distances (rows, r) of rows to r landmarks.
 
     rows: (rows, features), dense or CSR.
-    landmarks: (r, features), sampled rows of the stream. If the landmarks are sparse, the caller
+    landmarks: (r, features), r sampled rows of the stream. If the landmarks are sparse, the caller
         has already subtracted `shift` from them.
     shift: (features,). If the landmarks are sparse, this function subtracts `shift` from the rows.
     """

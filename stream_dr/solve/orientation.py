@@ -26,7 +26,7 @@ from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.solve.spectral import largest_signed_entries
 
 MultiplyByScatter = Callable[[np.ndarray], np.ndarray]
-"""Function that multiplies columns (features, m) by the scatter of the centred rows.
+"""Function that multiplies m columns (features, m) by the scatter of the centred rows.
 
 The scatter (features, features) may be scaled by a constant factor. The result is (features, m).
 """
@@ -80,7 +80,7 @@ def best_order_and_signs(
         rows is extended by rows of zeros. If there are no previous loadings, the signs make the
         entry of largest absolute value in each component positive.
     multiply_by_scatter : callable or None
-        Function that multiplies columns (features, m) by the scatter (features, features) of the
+        Function that multiplies m columns (features, m) by the scatter (features, features) of the
         centred rows. Components are then compared by their correlation over the rows. If None, the
         loadings themselves are compared.
     """
@@ -115,7 +115,7 @@ def orient_components(
     * If the two projections are of different kinds, or `previous` is None, only the signs change.
     * Any other projection is returned unchanged.
 
-    multiply_by_scatter: function that multiplies columns (features, m) by the scatter (features,
+    multiply_by_scatter: function that multiplies m columns (features, m) by the scatter (features,
         features) of the rows from which `projection` was solved. If not None, components of linear
         projections are compared by their correlation over these rows.
     """
@@ -218,9 +218,9 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
     divided by ‖new‖. The error is 0 if the columns of `new` lie in the span of the columns of
     `old`. The error is 1 if the two spans are orthogonal.
 
-    old: (d', q) float64.
-    new: (d, p) float64. If d and d' differ, the array with fewer rows is extended by rows of
-        zeros.
+    old: (d', q) float64, q columns.
+    new: (d, p) float64, p columns. If d and d' differ, the array with fewer rows is extended by
+        rows of zeros.
     """
     old, new = pad_to_equal_rows(old, new)
     if not old.shape[1] or not new.shape[1]:
@@ -275,8 +275,8 @@ def _cosines_or_correlations(
 ) -> np.ndarray:
     """Return the cosines (q, p) of the angles between columns of `old` and of `new`.
 
-    old: (d', q), previous loadings. Missing rows count as zeros.
-    new: (d, p), loadings. Missing rows count as zeros.
+    old: (d', q), loadings of d' features in q previous components. Missing rows count as zeros.
+    new: (d, p), loadings of d features in p components. Missing rows count as zeros.
     multiply_by_scatter: function that multiplies columns by the scatter of the centred rows. If
         not None, the correlations of the rows' projections onto the columns are returned, not the
         cosines.
@@ -309,8 +309,8 @@ def pad_to_equal_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.
 
     Rows of zeros are added to the array of fewer rows.
 
-    old: (d', q).
-    new: (d, p).
+    old: (d', q), d' rows of q columns.
+    new: (d, p), d rows of p columns.
     """
     d = max(len(old), len(new))
     return _pad_rows(old, d), _pad_rows(new, d)

@@ -108,8 +108,8 @@ class _SingularPair(NamedTuple):
 def _leading_left_singular(S: np.ndarray) -> _SingularPair:
     """Return the leading left singular vector (features,) and its singular value.
 
-    S: (features, k), matrix to decompose. The sign is chosen so that the vector's entry of largest
-        absolute value is positive.
+    S: (features, k), matrix of k columns to decompose. The sign is chosen so that the vector's
+        entry of largest absolute value is positive.
     """
     vectors, values = left_singular_pairs(S)
     if len(values) == 0:

@@ -68,7 +68,7 @@ class Rounding(NamedTuple):
         Cross sums are products of features and targets, summed over the rows. For example, all
         cross sums are only rounding error if all rows are of one class.
 
-        target_norm: Frobenius norm of the targets (rows, k) before centring.
+        target_norm: Frobenius norm of the targets before centring.
         column_scatter: (features,), scatter of each column.
         """
         # The error grows with the features' spread, with the error of unlearning rows, and with
@@ -82,7 +82,7 @@ class Rounding(NamedTuple):
         """Return the rounding error (features,) of each column's cross sums.
 
         A cross sum is the sum over all rows of the column's value times a target. The returned
-        errors are for targets (rows, k) of Frobenius norm 1. For other targets, the caller
+        errors are for targets of Frobenius norm 1. For other targets, the caller
         multiplies the errors by the norm of the targets.
 
         column_scatter: (features,), scatter of each column.
@@ -98,8 +98,8 @@ class Rounding(NamedTuple):
     ) -> np.ndarray:
         """Return the cross sums, with zeros for features of only rounding error.
 
-        cross_sums: (features, k), products of features and targets, summed over the rows.
-        target_norm: Frobenius norm of the targets (rows, k).
+        cross_sums: (features, k), products of features and k targets, summed over the rows.
+        target_norm: Frobenius norm of the targets.
         column_scatter: (features,), scatter of each column.
 
         Costs O(d k) for d features.
@@ -121,8 +121,8 @@ class Rounding(NamedTuple):
         nothing is dropped, `cross_sums` is returned unchanged. Costs O(d k min(d, k)) for d
         features.
 
-        cross_sums: (features, k), products of features and targets, summed over the rows.
-        target_norm: Frobenius norm of the targets (rows, k).
+        cross_sums: (features, k), products of features and k targets, summed over the rows.
+        target_norm: Frobenius norm of the targets.
         column_scatter: (features,), scatter of each column.
         """
         # Divide each feature's sums by the feature's own error, so that features with large values

@@ -89,7 +89,7 @@ class ScatterProduct:
         self._running_additions[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
-        """Return the product (features, r) of the scatter matrix and the columns.
+        """Return the product (features, r) of the scatter matrix and the r columns.
 
         The product is over all blocks that were added so far.
         """
@@ -132,7 +132,7 @@ class _PartialScatterProduct:
             self._add_dense_rows(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """Return the product (features, r) of the added blocks' scatter matrix and the columns."""
+        """Return the product (features, r) of the blocks' scatter matrix and the r columns."""
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse_rows(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
@@ -164,7 +164,7 @@ def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, 
     indices: (entries,), column of each entry.
     data: (entries,), value of each entry.
     weights: (rows,), weight of each row.
-    columns: (features, r), the columns by which the scatter matrix is multiplied.
+    columns: (features, r), the r columns by which the scatter matrix is multiplied.
     shift: (r,), mean of the rows times the columns.
     out: (features, r), sum that is changed in place.
     total: (r,), sum that is changed in place.

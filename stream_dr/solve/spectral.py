@@ -47,7 +47,7 @@ class LoadingsAndEigenvalues(NamedTuple):
 def semidefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> Eigenpairs:
     """Return the nonzero eigenpairs of a positive semidefinite matrix.
 
-    Returns the eigenvalues (r,), largest first, and the eigenvectors (m, r). Costs O(m³).
+    Returns r eigenvalues (r,), largest first, and their eigenvectors (m, r). Costs O(m³).
 
     matrix: (m, m).
     rounding_floor: size up to which eigenvalues are dropped as rounding errors. Eigenvalues up to
@@ -97,7 +97,7 @@ def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
 
 
 def _left_singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
-    """Return left singular vectors (m, r) and singular values (r,), or None.
+    """Return r left singular vectors (m, r) and singular values (r,), or None.
 
     The matrix (m, k) is factorised as Q R with two Gram matrices (k, k). This method is called
     CholeskyQR2. It makes Q orthonormal to 1e-15. Let R = u s vᵀ be the singular value
@@ -125,7 +125,7 @@ def _left_singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None
 def indefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> Eigenpairs:
     """Return the nonzero eigenpairs of a symmetric indefinite matrix.
 
-    Returns the eigenvalues (r,) and the eigenvectors (m, r). The largest eigenvalue comes first,
+    Returns r eigenvalues (r,) and their eigenvectors (m, r). The largest eigenvalue comes first,
     and negative eigenvalues come last. Costs O(m³).
 
     matrix: (m, m).
@@ -189,7 +189,7 @@ def largest_signed_entries(loadings: np.ndarray) -> np.ndarray:
     there are no rows, 0 is returned for each column. The cost is two passes over the loadings,
     without a copy.
 
-    loadings: (features, p).
+    loadings: (features, p), p columns.
     """
     if len(loadings) == 0:
         return np.zeros(loadings.shape[1])

@@ -76,7 +76,7 @@ def start_subspace(columns: np.ndarray) -> Subspace:
     The result's `basis` has no vectors. Its `directions` are orthonormal vectors that span the
     columns. Directions in which the columns have only rounding error are dropped.
 
-    columns: (features, k).
+    columns: (features, k), k columns.
     """
     d = len(columns)
     return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal(columns, np.zeros((d, 0))))
@@ -98,8 +98,9 @@ def extend_subspace(state: Subspace, scatter_times_directions: np.ndarray) -> Su
 def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) -> Subspace:
     """Return a smaller basis, which spans only a solution.
 
-    Let X (features, p) be the solution, and Cxx (features, features) the scatter of the centred
-    rows. The `directions` of the result span the part of Cxx X that lies outside the new basis.
+    Let X (features, p) be the solution of p columns, and Cxx (features, features) the scatter of
+    the centred rows. The `directions` of the result span the part of Cxx X that lies outside the
+    new basis.
 
     solution_coefficients: (m, p), the solution as coefficients of the m vectors of the old basis.
     """
@@ -134,8 +135,8 @@ def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     The vectors (features, r) are orthogonal to `basis`. r is at most the rank of the columns,
     because directions that are only rounding error are dropped.
 
-    columns: (features, k).
-    basis: (features, m), orthonormal.
+    columns: (features, k), k columns.
+    basis: (features, m), m orthonormal vectors.
     """
     size = np.linalg.norm(columns, axis=0)
     rest = columns[:, size > 0] / size[size > 0]

@@ -74,8 +74,8 @@ def two_stage(
     scatter : (features, features) or (features,)
         Scatter Cxx of the centred rows, or its diagonal.
     cross_sums : (features, k)
-        Product of the centred rows and the matrix (rows, k) by which the method describes the
-        targets.
+        Product of the centred rows and the matrix (rows, k) of k columns by which the method
+        describes the targets.
     gamma : float
         Ridge ≥ 0, which is added to the diagonal of `scatter`.
     rounding : Rounding or None
@@ -179,7 +179,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
 
     # M has rows of zeros for features that do not vary.
     def multiply_all_features(p: np.ndarray) -> np.ndarray:
-        """Return M @ p (features, m), with zeros for features that do not vary."""
+        """Return M @ p, with zeros for features that do not vary."""
         out = np.zeros((len(scatter), p.shape[1]))
         out[varying_columns] = root.multiply(p)
         return out
@@ -203,7 +203,7 @@ def varying_part(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
 def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
     """Return functions that multiply by a matrix M and by Mᵀ, from eigenpairs.
 
-    M is V (e + gamma)^(−1/2), with eigenvectors V (features, r) and eigenvalues e (r,) of
+    M is V (e + gamma)^(−1/2), with r eigenvectors V (features, r) and eigenvalues e (r,) of
     `scatter`. Eigenvalues that are only rounding errors are dropped [mathematics §3, rule 1].
 
     scatter: (features, features), scatter of the centred rows.

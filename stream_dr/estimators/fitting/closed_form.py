@@ -337,7 +337,7 @@ class ClosedForm(AdditiveEstimator):
         Costs O(d k) for d features and k targets. If the whole scatter is stored, costs O(d² m)
         more.
 
-        columns: (features, m).
+        columns: (features, m), m columns.
         """
         scatter = compute_moments(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
         d = len(columns)

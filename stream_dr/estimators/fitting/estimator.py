@@ -190,7 +190,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         the scatter were the identity. If there is a feature map, the scatter of the mapped rows is
         used.
 
-        columns: (features, m).
+        columns: (features, m), m columns.
         """
         return columns
 

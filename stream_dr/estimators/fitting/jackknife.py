@@ -137,7 +137,8 @@ def _compare_with_whole(
 
     all_rows_solution: solution of all rows, with d features and p components.
     reduced_solution: solution without one fold.
-    multiply_by_scatter: function that multiplies columns (features, m) by the scatter of all rows.
+    multiply_by_scatter: function that multiplies m columns (features, m) by the scatter of all
+        rows.
     """
     # Import scipy.optimize only here, because the import takes long.
     from scipy.optimize import linear_sum_assignment
@@ -185,7 +186,7 @@ def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices:
     spanned by its components i and i + 1. Only the planes `pair_indices` are compared. The result
     is NaN for other planes.
 
-    cosines: (m, m), cosines of the angles between all components of both solutions.
+    cosines: (m, m), cosines of the angles between all m components of both solutions.
     matches: (p,), index in `cosines` of the component that matches each component of all rows.
     pair_indices: indices of the planes that are compared.
     """

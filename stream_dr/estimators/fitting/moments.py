@@ -108,7 +108,7 @@ class Moments(NamedTuple):
 
         If only the diagonal of the scatter is stored, the product is with the diagonal.
 
-        columns: (features, m).
+        columns: (features, m), m columns.
         """
         return self.diagonal[:, None] * columns if self.scatter is None else self.scatter @ columns
 
@@ -142,7 +142,7 @@ class Moments(NamedTuple):
 
         The sums of these features are set to 0.
 
-        cross_sums: (features, k), products of features and targets, summed over the rows.
+        cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: norm of the targets.
         """
         return self.rounding.clear_noisy_features(cross_sums, target_norm, self.diagonal)
@@ -154,7 +154,7 @@ class Moments(NamedTuple):
         Combinations that are only rounding error are dropped. If rounding errors are far smaller
         than the sums, `cross_sums` itself is returned.
 
-        cross_sums: (features, k), products of features and targets, summed over the rows.
+        cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: norm of the targets.
         """
         # The decomposition is slow. Skip it if all sums are far above rounding error.
@@ -166,10 +166,10 @@ class Moments(NamedTuple):
     def significant_svd(self, cross_sums: np.ndarray, target_norm: float) -> tuple[np.ndarray, np.ndarray]:
         """Return singular vectors and singular values of cross sums.
 
-        Returns the left singular vectors (features, r) and the singular values (r,). Singular
+        Returns r left singular vectors (features, r) and their singular values (r,). Singular
         values that are only rounding error are dropped.
 
-        cross_sums: (features, k), products of features and targets, summed over the rows.
+        cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: norm of the targets.
         """
         significant_combinations = self.significant_combinations(
@@ -328,7 +328,7 @@ def divide_or_zero_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarra
 
     The result is 0 for features whose scale is 0.
 
-    columns: (features, m).
+    columns: (features, m), m columns.
     scale: (features,), scale of each feature.
     """
     return np.divide(columns, scale[:, None], out=np.zeros_like(columns), where=scale[:, None] > 0)

@@ -359,7 +359,7 @@ def is_exact_without_refine(estimator: "Estimator", state: State) -> bool:
 
 
 def _start_columns(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
-    """Return the columns (features, p) from which refine starts.
+    """Return the p columns (features, p) from which refine starts.
 
     The columns are the loadings of an earlier projection. Features that the projection does not
     have get zeros. If the projection is None or not linear, the result has no columns.

@@ -97,7 +97,8 @@ class FirstStageSolver:
         """Return the state after one step of conjugate gradient.
 
         solver_state: state before the step.
-        scatter_product: (features, r), product of the rows' scatter and `solver_state.directions`.
+        scatter_product: (features, r), product of the rows' scatter and the r columns of
+            `solver_state.directions`.
         """
         share, ridge = self._estimator.ridge_terms(self._moments)
         return cg.advance_block_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
@@ -172,7 +173,8 @@ class SubspaceSolver:
         solution.
 
         solver_state: basis before the pass.
-        scatter_product: (features, r), product of the rows' scatter and `solver_state.directions`.
+        scatter_product: (features, r), product of the rows' scatter and the r columns of
+            `solver_state.directions`.
         """
         grown = subspace.extend_subspace(solver_state, scatter_product)
 
@@ -198,7 +200,7 @@ class SubspaceSolver:
     def _directions_in_basis(self, basis_state: subspace.Subspace) -> "Directions":
         """Return the method's directions (m, p) and eigenvalues (p,) on a basis.
 
-        The directions are coefficients of the m vectors of the basis.
+        The p directions are coefficients of the m vectors of the basis.
 
         basis_state: the basis, and the scatter of the rows projected on the basis.
         """

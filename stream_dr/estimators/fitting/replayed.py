@@ -151,7 +151,7 @@ class RowReplay:
         rows have another number of features than the state.
 
         source: rows to read.
-        columns: (features, r), columns to multiply.
+        columns: (features, r), the r columns to multiply.
         relearn_rows: True for the first pass, in which a new accumulator learns the rows again.
         progress: function that is called with the number of rows read so far, or None.
         """
@@ -179,7 +179,7 @@ class RowReplay:
         Raises CannotRefine if the rows are not the rows that the state has learned.
 
         pass_sums: sums of the pass.
-        columns: (features, r), columns that were multiplied.
+        columns: (features, r), the r columns that were multiplied.
         """
         if pass_sums.fresh is not None:
             self._check_rows_are_learned(pass_sums.fresh)

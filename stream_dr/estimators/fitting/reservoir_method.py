@@ -120,7 +120,7 @@ class ReservoirMethod(Estimator):
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return the product (features, m) of the sampled rows' scatter and given columns.
 
-        columns: (features, m).
+        columns: (features, m), m columns.
         """
         rows = cast(Reservoir, whole_inner_state(state)).kept[:, : len(columns)]
         projected = rows @ columns

@@ -339,7 +339,7 @@ def _held_out_errors(
 
     train_moments: moments of the training rows.
     validation_moments: moments of the held-out rows, in the same scaled features.
-    loss_factors: (k, r), factors F of all target columns of the states.
+    loss_factors: (k, r), r factors F for each of the k target columns of the states.
     predictors: the m predictors.
     """
     basis, g = predictors
@@ -363,7 +363,7 @@ def _held_out_errors(
 
 
 def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """Return eigenvalues (r,) and eigenvectors (features, r) of the scatter.
+    """Return r eigenvalues (r,) and eigenvectors (features, r) of the scatter.
 
     Constant columns are left out. Eigenvalues that are only rounding errors are left out, too. The
     same rule is used when the method is solved [mathematics §3, rule 1].

@@ -141,11 +141,11 @@ class PredictsHeldOut(ClosedForm):
         The result has the shape (features, m). The matrix is the scatter of the rows, with the
         method's ridge.
 
-        columns: (features, m).
+        columns: (features, m), m columns.
         """
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return factors F (k, r) of the target columns in the method's loss.
+        """Return r factors F (k, r) of the target columns in the method's loss.
 
         The loss is the sum of |Fᵀ e|² over the rows, for a row's residuals e (k,). In the default
         implementation all targets count alike, and F is the identity.

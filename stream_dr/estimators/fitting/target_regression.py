@@ -86,7 +86,7 @@ class TargetRegression(Predictor):
         ----------
         X : rows (rows, features)
             Rows to predict.
-        y : array (rows,) or (rows, k)
+        y : array (rows,) or (rows, targets)
             True targets, in the form that `fit` takes. Rows without a target are left out.
         sample_weight : array (rows,) or None
             Weight of each row.
@@ -214,7 +214,7 @@ class TargetRegression(Predictor):
         A (features, features) is the matrix that the method inverts, the rows' scatter with a
         ridge.
 
-        loadings: (features, p), the components w, for columns scaled as in `moments`.
+        loadings: (features, p), the p components w, for columns scaled as in `moments`.
         eigenvalues: (p,), eigenvalues of the components.
         """
 
@@ -229,8 +229,8 @@ def ridged_scatter_along(right_hand_sides: np.ndarray, loadings: np.ndarray, eig
     A (features, features) is the matrix that the method inverts, the rows' scatter with a ridge.
     The components may have any length.
 
-    right_hand_sides: (features, k), right-hand sides of the method's linear system.
-    loadings: (features, p), the components w.
+    right_hand_sides: (features, k), the k right-hand sides of the method's linear system.
+    loadings: (features, p), the p components w.
     eigenvalues: (p,), eigenvalues of the components.
     """
     # For a component w of eigenvalue λ and the right-hand sides B, ‖Bᵀ w‖² = λ wᵀ A w.

@@ -168,7 +168,7 @@ class TwoStage(PredictsHeldOut):
         features) is the scatter of the rows, and the numbers a and ρ are `share` and
         `ridge` of `ridge_terms`.
 
-        columns: (features, m).
+        columns: (features, m), m columns.
         """
         share, ridge = self.ridge_terms(moments)
         return share * moments.scatter_product(columns) + ridge * columns
@@ -217,7 +217,7 @@ class TwoStage(PredictsHeldOut):
         The scatter along a component is the sum of squares of the centred projected rows. Costs
         O(d² p) for d features.
 
-        loadings: (features, p), the components, as `directions` returns them.
+        loadings: (features, p), the p components, as `directions` returns them.
         solution_kind: kind of solution, "exact", "diagonal" or "refined".
         """
         squares = loadings**2

@@ -120,7 +120,7 @@ class CentredPart(NamedTuple):
         Sums of new features and columns are zero.
 
         n_features: number of features of the result.
-        new_column_indices: (k,) new index of each target column.
+        new_column_indices: (target columns,) new index of each target column.
         n_target_columns: number of target columns of the result.
         """
         cross = np.zeros((n_features, n_target_columns))

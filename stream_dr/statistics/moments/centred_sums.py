@@ -256,8 +256,8 @@ class TargetRows(NamedTuple):
     def rows(self, weights: np.ndarray, total_weight: float, joining_factor: float) -> np.ndarray:
         """Return the centred targets, followed by a joining row.
 
-        The result is (b + 1, k). Rows 0 … b − 1 are √w (y − ȳ) for targets y, with ȳ the mean of
-        the chunk. The last row is the joining row,
+        The result is (b + 1, k) for b rows and k target columns. Rows 0 … b − 1 are √w (y − ȳ) for
+        targets y, with ȳ the mean of the chunk. The last row is the joining row,
         joining_factor · (ȳ − mean of the earlier targets).
 
         weights: (b,) weights w of the rows.

@@ -82,7 +82,7 @@ class ClassScatter(NamedTuple):
         Sums of new features and classes are zero.
 
         n_features: number of features of the result.
-        new_class_indices: (k,) new index of each class.
+        new_class_indices: (classes,) new index of each class.
         n_classes: number of classes of the result.
         """
         k, d = self.mean.shape

@@ -177,9 +177,9 @@ class LabelSets(NamedTuple):
     def cross(self, set_factors: Rows, mean: np.ndarray, mean_low: np.ndarray) -> np.ndarray:
         """Return the centred sums of label sets times `set_factors`.
 
-        The result is (features, m). A label set is a distinct combination of labels. The centred
-        sum (features,) of a label set is Σ w (x − x̄) over the rows x with this label set. w is
-        the weight of a row, and x̄ is the mean of all rows.
+        The result is (features, m) for m columns of `set_factors`. A label set is a distinct
+        combination of labels. The centred sum (features,) of a label set is Σ w (x − x̄) over the
+        rows x with this label set. w is the weight of a row, and x̄ is the mean of all rows.
 
         set_factors: (sets, m), dense or sparse.
         mean: (features,), the mean x̄ rounded to float64.

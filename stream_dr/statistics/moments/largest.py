@@ -71,7 +71,7 @@ class Largest(NamedTuple):
 
         Values of new columns are zero.
 
-        new_column_indices: (k,) new index of each target column.
+        new_column_indices: (target columns,) new index of each target column.
         n_target_columns: number of target columns of the result.
         """
         targets = np.zeros(n_target_columns)

@@ -203,7 +203,7 @@ def add_sparse_rows_continuous_targets(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    targets: (rows, k) targets minus a fixed point near their mean.
+    targets: (rows, k), k target columns minus a fixed point near their mean.
     feature_sums: (features, 4 + k), the sums of each feature, changed in place. Columns 0 to 3 are
         Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the weights of
         their rows, and c the first of the values. Column 4 + j is the weighted sum of row times

@@ -119,7 +119,7 @@ class SparsePart(NamedTuple):
         """Return the sums of the same rows in centred form.
 
         total_weight: total weight of all rows.
-        target_offset: (k,) mean of the targets minus `reference`.
+        target_offset: (target columns,) mean of the targets minus `reference`.
         """
         n, point, (offset, _) = (
             self.features[:, WEIGHT],
@@ -159,7 +159,7 @@ class SparsePart(NamedTuple):
         Sums of new features and columns are zero.
 
         n_features: number of features of the result.
-        new_column_indices: (k,) new index of each target column.
+        new_column_indices: (target columns,) new index of each target column.
         n_target_columns: number of target columns of the result.
         """
         cross, reference = np.zeros((n_features, n_target_columns)), np.zeros(n_target_columns)
@@ -172,7 +172,7 @@ class SparsePart(NamedTuple):
 
         The cross sums of rows x and targets y become Σ w x (y − reference)ᵀ.
 
-        reference: (k,) point that is subtracted from the targets.
+        reference: (target columns,) point that is subtracted from the targets.
         """
         if np.array_equal(self.reference, reference):
             return self
@@ -207,7 +207,8 @@ class SparseSums:
         written to.
 
         n_features: number of features.
-        reference: (k,) point that is subtracted from the targets before cross sums are computed.
+        reference: (target columns,) point that is subtracted from the targets before cross sums
+            are computed.
         """
         self.width, self.columns = n_features, len(reference)
         self.reference = reference.copy()
@@ -286,7 +287,7 @@ class SparseSums:
         `reference` is the point that is subtracted from targets before cross sums are computed.
         This method must be called before any row of weight above 0 is added.
 
-        targets: (rows, k) targets.
+        targets: (rows, target columns) targets.
         weights: (rows,).
         """
         total = float(weights.sum())

@@ -256,10 +256,10 @@ class MomentState(NamedTuple):
     def cross_by_label_set(self, set_factors: Rows) -> np.ndarray:
         """Return the centred sums of label sets times `set_factors`.
 
-        The result is (features, m). A label set is a distinct combination of labels. The centred
-        sum (features,) of a label set is Σ w (x − x̄) over the rows x with this label set. w is
-        the weight of a row, and x̄ is the mean of all rows. The estimator HSL computes its
-        right-hand side XH with this method [mathematics §3].
+        The result is (features, m) for m columns of `set_factors`. A label set is a distinct
+        combination of labels. The centred sum (features,) of a label set is Σ w (x − x̄) over the
+        rows x with this label set. w is the weight of a row, and x̄ is the mean of all rows. The
+        estimator HSL computes its right-hand side XH with this method [mathematics §3].
 
         set_factors: (sets, m), dense or CSR.
         """
@@ -448,7 +448,7 @@ def align_state(
 
     n_features: number of features of the result.
     new_labels: labels of the result.
-    new_column_indices: (k,) new index of each target column.
+    new_column_indices: (target columns,) new index of each target column.
     n_target_columns: number of target columns of the result.
     """
     if n_features == state.n_features and np.array_equal(new_column_indices, np.arange(n_target_columns)):

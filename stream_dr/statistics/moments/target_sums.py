@@ -72,7 +72,7 @@ class TargetPart(NamedTuple):
         return len(self.values.mean) == 0
 
     def mean(self, total_weight: float) -> np.ndarray:
-        """Return the mean (k,) of the targets.
+        """Return the mean (target columns,) of the targets.
 
         total_weight: total weight of all rows, divided by the same scale factor as the sums.
         """
@@ -81,7 +81,7 @@ class TargetPart(NamedTuple):
         return self.total / total_weight if total_weight > 0.0 else np.zeros_like(self.total)
 
     def scatter(self, total_weight: float) -> np.ndarray:
-        """Return the centred scatter matrix (k, k) of the targets.
+        """Return the centred scatter matrix (k, k) of k target columns.
 
         The matrix is Σ w (y − ȳ)(y − ȳ)ᵀ for targets y of weight w and their mean ȳ.
 
@@ -105,7 +105,7 @@ class TargetPart(NamedTuple):
 
         Sums of continuous targets are returned unchanged.
 
-        new_label_indices: (k,) new index of each label.
+        new_label_indices: (labels,) new index of each label.
         n_labels: number of labels of the result.
         many_labels_per_row: True if a row may have more than one label.
         """
@@ -167,7 +167,7 @@ class TargetSums:
         return TargetPart(weights, rows, total, gram, self.values.freeze())
 
     def mean(self, total_weight: float) -> np.ndarray:
-        """Return the mean (k,) of the targets.
+        """Return the mean (target columns,) of the targets.
 
         total_weight: total weight of all rows, divided by the same scale factor as the sums.
         """
@@ -200,10 +200,10 @@ class TargetSums:
     def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows.
 
-        Returns None for labels. For continuous targets, returns an array (rows + 1, k) from which
-        cross sums are computed. Its first rows are √w (y − ȳ) for the added targets y and their
-        mean ȳ. Its last row joins the added targets to the earlier sums (TargetRows in
-        centred_sums.py).
+        Returns None for labels. For continuous targets, returns an array (rows + 1, target
+        columns) from which cross sums are computed. Its first rows are √w (y − ȳ) for the added
+        targets y and their mean ȳ. Its last row joins the added targets to the earlier sums
+        (TargetRows in centred_sums.py).
 
         Rows of weight 0 are not counted in label_rows.
 

@@ -124,7 +124,7 @@ def normalise_long_columns(vectors: np.ndarray, min_relative_length: float) -> t
     Returns the scaled vectors as columns, and the lengths that they had before. A vector is
     dropped if its length is at most `min_relative_length` times the length of the longest vector.
 
-    vectors: (features, k), one vector in each column.
+    vectors: (features, k), k vectors as columns.
     min_relative_length: smallest relative length.
     """
     size = max(vectors.max(initial=0.0), -vectors.min(initial=0.0)) or 1.0

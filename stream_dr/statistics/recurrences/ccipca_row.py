@@ -139,7 +139,7 @@ def update_mean_and_residual(
 
     x is the row, and x̄ the running mean of all rows up to x.
 
-    products: (k,) inner products of x with the basis columns D (block_basis.py).
+    products: (k,) inner products of x with the k basis columns D (block_basis.py).
     squared: squared length of x. For dense rows, the shift is already subtracted from x.
     row: number of the row.
     table: (k, 2k), inner products of the vectors and the mean, then their coefficients in the

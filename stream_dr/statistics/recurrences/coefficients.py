@@ -99,7 +99,7 @@ def write_vector_products(
     matrix M (k, k) has the coefficients of vector i.
 
     gram_and_mixing: (k, 2k), the Gram matrix of the vectors, then M.
-    basis_products: (k,) inner products of the row with the basis columns.
+    basis_products: (k,) inner products of the row with the k basis columns.
     n_vectors: number of vectors so far, at most k.
     vector_products: (2k,), the output. Entries after the first `n_vectors` entries become zero.
     """
@@ -120,7 +120,7 @@ def mirror_gram_row(
 
     Only the entries of the vectors so far and of the means are copied.
 
-    gram_and_mixing: (k, 2k), whose left half is the Gram matrix.
+    gram_and_mixing: (k, 2k) for k basis columns. The left half is the Gram matrix.
     row_index: index of the row and of the column.
     n_vectors: number of vectors so far.
     max_vectors: largest number of vectors. The means have the indices from `max_vectors` on.
@@ -145,7 +145,7 @@ def add_vector_from_residual(
     """Start a new component with the residual of a row.
 
     The residual is the row x minus its parts along the earlier components. The components (called
-    vectors) are the columns of D Mᵀ. D (features, k) holds the long basis columns, and row j of
+    vectors) are the columns of D Mᵀ. D (features, k) holds the k long basis columns, and row j of
     the small matrix M (k, k) holds the coefficients of vector j. Let i be `vector_index`. Column i
     of D is still zero.
 
@@ -180,7 +180,7 @@ def update_squared_lengths(
 ) -> None:
     """Update the squared lengths of the basis columns.
 
-    A row x changes the basis columns D (features, k) to D + x qᵀ.
+    A row x changes the k basis columns D (features, k) to D + x qᵀ.
 
     squared_lengths: (k,) squared lengths, changed in place.
     basis_products: (k,) inner products Dᵀx before the change.
@@ -211,8 +211,8 @@ def needs_basis_refresh(
     rows.
 
     gram_and_mixing: (k, 2k), the Gram matrix of the vectors, then M.
-    squared_lengths: (k,) squared lengths of the columns of D.
-    mean_counts: (c,) number of rows in each mean.
+    squared_lengths: (k,) squared lengths of the k columns of D.
+    mean_counts: (c,) number of rows in each of c means.
     max_vectors: largest number of vectors.
     n_vectors: number of vectors so far.
     row_number: number of the row.

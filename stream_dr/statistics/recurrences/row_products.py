@@ -57,7 +57,7 @@ def write_sparse_row_products(
     the entries `first_entry` to `end_entry` − 1 of a CSR matrix.
 
     indices, values: (entries,) of all CSR rows.
-    basis_columns: (features, k), D.
+    basis_columns: (features, k), the k columns of D.
     basis_products: (k,), the output: inner products of x with the columns of D.
     """
     width = basis_products.shape[0]
@@ -89,7 +89,7 @@ def add_sparse_row_to_basis(
     prefetched for these entries.
 
     indices, values: (entries,) of all CSR rows.
-    basis_columns: (features, k) basis columns, changed in place.
+    basis_columns: (features, k), k basis columns, changed in place.
     update_coefficients: (k,) coefficients q.
     """
     width, ahead, last = update_coefficients.shape[0], end_entry - first_entry, indices.shape[0] - 1
@@ -140,7 +140,7 @@ def write_block_products(
     D are the basis columns. TILE features are handled at a time.
 
     transposed_block: (features, rows), the transposed rows of the block.
-    basis_columns: (features, k), D.
+    basis_columns: (features, k), the k columns of D.
     basis_products: (rows, k), an output: inner products of rows and columns of D.
     row_gram: (rows, rows), an output: inner products of the rows.
     """
@@ -167,7 +167,7 @@ def add_block_to_basis(
     TILE features are handled at a time.
 
     transposed_block: (features, rows), the transposed rows x of the block.
-    basis_columns: (features, k) basis columns, changed in place.
+    basis_columns: (features, k), k basis columns, changed in place.
     update_coefficients: (rows, k). Row t has the coefficients q of row t of the block.
     """
     part = np.empty((TILE, update_coefficients.shape[1]))
@@ -185,9 +185,9 @@ def add_products_of_earlier_rows(
 ) -> None:
     """Correct a row's inner products for earlier rows of its block.
 
-    Let t be `row_in_block`. basis_products[t] holds the inner products of row x_t with the basis
-    columns D, as D was before the block. Each earlier row x_s of the block adds x_s q_sᵀ to D. So
-    Σ_s q_s (x_s · x_t) is added to basis_products[t].
+    Let t be `row_in_block`. basis_products[t] holds the inner products of row x_t with the k
+    basis columns D, as D was before the block. Each earlier row x_s of the block adds x_s q_sᵀ to
+    D. So Σ_s q_s (x_s · x_t) is added to basis_products[t].
 
     basis_products: (rows, k), of which row t is changed.
     row_gram: (rows, rows) inner products of the rows.

@@ -153,7 +153,7 @@ def measure_updated_vector(
     their size shows how many digits are lost.
 
     The updated vector is v = keep · v_i + Σ_k part[k] · (working vector k). The working vectors
-    are the row and the class means, without their parts along the earlier vectors.
+    are the row and the c class means, without their parts along the earlier vectors.
 
     working: (c + 1, 2k), the working vectors. Column i holds their inner products with v_i.
     inner: (c + 1, c + 1) inner products of the working vectors with each other.
