@@ -208,8 +208,8 @@ def _describe_invalid_field(error: Mapping[str, Any]) -> str:
         meant = stream_dr.errors.did_you_mean(error.get("ctx", {}).get("tag", ""), stream_dr.ESTIMATORS)
         return f'no estimator is named that there is{meant}; "estimator" is one of {", ".join(stream_dr.ESTIMATORS)}'
 
-    # In a model's spec, the estimator does not have one of the parameters. The place is then
-    # ("body", key of the estimator, "params", name of the parameter).
+    # A model's spec has a parameter that its estimator does not have. The place of the error is
+    # then ("body", key of the estimator, "params", name of the parameter).
     if kind == "extra_forbidden" and len(place) > 3 and place[2] == "params" and place[1] in stream_dr.ESTIMATORS:
         known = [name for name, _, _ in stream_dr.parameter_types(stream_dr.ESTIMATORS[place[1]])]
         meant = stream_dr.errors.did_you_mean(place[-1], known)

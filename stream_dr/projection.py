@@ -491,7 +491,7 @@ class Mapped(NamedTuple):
                 yield part, map_table_rows(mapping, self.table, raw[part])
             return
 
-        # Any other map needs rows of numbers.
+        # A map without the statistics of a table needs rows of numbers.
         raise_if_raw_rows(X)
         if names is None or not mapping.by_name:
             if not sp.issparse(X):

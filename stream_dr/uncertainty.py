@@ -89,9 +89,11 @@ class CrossValidation(NamedTuple):
 class ComponentSpread(NamedTuple):
     """Uncertainty of p components of d features and of their eigenvalues.
 
-    If a component's angle is above 30° (MAX_ERROR_BAR_ANGLE), the standard errors of its loadings
-    are too small. Then do not show error bars. Show the angle of the plane instead, if this angle
-    is not NaN.
+    The attribute `angles` says how well the direction of each component is known. If a component's
+    angle is above 30° (MAX_ERROR_BAR_ANGLE), the standard errors of its loadings are too small.
+    Then do not show error bars. Two components with nearly equal eigenvalues may be uncertain
+    although the plane that they span is well known. Show the angle of their plane
+    (`plane_angles`) instead, if it is not NaN.
 
     Attributes
     ----------
@@ -106,8 +108,9 @@ class ComponentSpread(NamedTuple):
         does not have.
     angles : (p,) float64
         Typical angle in degrees, at most 90, between a component and the same component of an
-        infinite number of rows. The cosine of the angle is the correlation over the rows. If only
-        the diagonal of the rows' scatter is stored, the correlation is computed from the diagonal.
+        infinite number of rows. The cosine of the angle is the correlation of the projected rows
+        on the two components. If only the diagonal of the rows' scatter is stored, the correlation
+        is computed from the diagonal.
     plane_angles : (p − 1,) float64
         Typical angle, in degrees, for the plane of components i and i + 1. NaN unless the
         eigenvalues of the two components differ by less than 5 %.

@@ -8,15 +8,17 @@ They work alone or in a `compose.Pipeline`:
 Columns. A feature's name gets a column when the name is first learned. A feature missing from a
 row counts as 0. Rows are converted to sparse rows, so new names may appear at any time.
 
-Results. `transform_one` returns {"lda0": …, "lda1": …}. The names are the names that
-`get_feature_names_out` returns, so a union of several transformers has the components of all of
-them. The returned components are computed from all rows learned so far. Before the first row,
+Results. `transform_one` returns one number for each component. For LDA the result is
+{"lda0": …, "lda1": …}. The names are the names that `get_feature_names_out` returns. Each class of
+estimators has other names, so a union of several transformers has the components of all of them.
+The returned components are computed from all rows learned so far. Before the first row,
 `transform_one` returns {}. Components keep their signs and order when they are solved again, as in
 every estimator. So the inputs of a classifier after the transformer do not change signs.
 
 Feature maps by name. A feature map that identifies columns by name (hashing) receives rows as
 dicts. The column of a name is then the name's hash, whatever names came before. A value may be a
-string, and names that were never learned count, too.
+string. A projected row may have a name that was never learned. Its value is used, because the name
+has a hash. Without such a feature map, the value is ignored.
 
 The adapter handles only names. The estimator decides what it learns and what raises an error.
 
@@ -62,13 +64,13 @@ class RowLayout:
     Attributes
     ----------
     names : tuple
-        Names of the row's features.
+        Names of the row's features, in the order of the dict.
     width : int
-        Number of columns.
-    order : ndarray (known names,)
-        Positions in `names` of the names that have a column, in the order of these columns.
-    columns : ndarray (known names,), int32
-        The columns of these names, ascending.
+        Number of columns of the converted row.
+    order : ndarray (k,)
+        Indices in `names` of the k names that have a column. They are sorted by column.
+    columns : ndarray (k,), int32
+        Column indices of these k names, ascending.
     """
 
     def __init__(self, feature_names: tuple[Hashable, ...], column_by_name: dict[Hashable, int]) -> None:
@@ -160,8 +162,8 @@ class RiverTransformer(base.MiniBatchTransformer):
     def transform_many(self, X: Frame) -> Frame:
         """Project the rows of a data frame.
 
-        The result is a data frame of the same kind with the columns lda0, lda1 and so on. The
-        index of a pandas data frame is preserved.
+        The result is a data frame of the same library, with one column for each component. For
+        LDA, the columns are called lda0, lda1 and so on. A pandas data frame keeps its index.
         """
         projected = self._project_or_no_components(self._rows(X, add_new_names=False))
         columns = dict(zip(self._component_names(projected.shape[1]), projected.T, strict=True))
@@ -239,7 +241,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         return self._layout_of_names(tuple(data_frame.columns), add_new_names).rows(values)
 
     def _layout_of_names(self, names: tuple[Hashable, ...], add_new_names: bool) -> RowLayout:
-        """Return the columns of the features of a row, as a Layout.
+        """Return the RowLayout, which has the column of each feature.
 
         names: names of the row's features.
         add_new_names: if true, each new name gets a column. If false, new names have no column.
@@ -322,7 +324,10 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
 
 
 def convert_one_river_target(river_target: RiverTarget, target_kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
-    """Return the targets of one row in the form that estimators learn.
+    """Convert river's target of one row to targets for `partial_fit`.
+
+    If the estimator learns only labels and the target is a plain label, the result is a Targets
+    (parsed labels). Otherwise the result is a list with one target, which `partial_fit` parses.
 
     river_target: target as river passes it.
     target_kinds: kinds of targets that the estimator takes.
@@ -334,7 +339,7 @@ def convert_one_river_target(river_target: RiverTarget, target_kinds: tuple[str,
 
 
 def convert_river_target(river_target: RiverTarget) -> RowTarget:
-    """Convert river's target of one row to the form that estimators learn.
+    """Convert river's target of one row to a label or a list.
 
     A dict of bools becomes the list of labels that are True. A dict of numbers becomes a list of
     numbers. Any other target is returned unchanged.
@@ -347,5 +352,8 @@ def convert_river_target(river_target: RiverTarget) -> RowTarget:
 
 
 def _is_pandas_frame(data_frame: object) -> bool:
-    """Return True for a pandas data frame, which has an index."""
+    """Return True if a data frame is from pandas, and not from polars.
+
+    Only pandas data frames have the attribute `index`.
+    """
     return hasattr(data_frame, "index")

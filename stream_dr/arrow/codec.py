@@ -186,13 +186,19 @@ def block_from_arrow(
 def _read_feature_columns(
     batch: pa.RecordBatch, declared_n_features: int | None, max_features: int | None
 ) -> FeatureRows:
-    """Return the feature columns of a record batch as rows.
+    """Read the features of the rows from a record batch.
+
+    A batch has one of three layouts:
+
+    - Dense rows are vectors in the column `features`.
+    - Sparse rows are lists in the columns `indices` and `values`.
+    - A batch without these columns has one column for each feature.
 
     declared_n_features: number of features that a setting or a manifest declares, or None.
     max_features: maximum number of features of sparse rows, or None.
 
-    Raises SchemaMismatch for columns that fit no layout. Raises WidthMismatch if the number of
-    features of dense rows or of a table is not the declared number.
+    Raises SchemaMismatch if the columns fit none of the layouts. Raises WidthMismatch if the
+    number of features of dense rows or of a table is not the declared number.
     """
     columns = batch.schema.names
     dense = "features" in columns

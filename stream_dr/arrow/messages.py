@@ -459,7 +459,8 @@ class _MessageChecker:
         if kind not in _SUPPORTED or len(inner) != (kind in _LISTS) or (nested and inner):
             raise unsupported_type_error(column, f"of lists of {kind}" if nested else kind)
 
-        # Note the column of a dictionary, for the error messages of `check_and_count_message`.
+        # If the column is dictionary-encoded, store its name under the id of the dictionary. The
+        # error messages of `check_and_count_message` need the name.
         encoding = field.table(4)
         if encoding is not None:
             self._column_of_dictionary[encoding.number_or_zero(0, "<q")] = column

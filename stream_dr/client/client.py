@@ -162,7 +162,8 @@ class Client:
         in_parts = rows_kind(X) is Kind.STREAM
         query = {"check": "1"} if check else {"wait": "applied"} if wait else {}
 
-        # A stream is sent in several batches, so each batch has a key of its own.
+        # If X is a stream of tables, each table is sent as one request. Each request needs its own
+        # idempotency key, so the number of the batch is appended to `key`.
         for number, block in enumerate(batches(as_block(X, y, sample_weight))):
             body = self._encode_batch(block, ids, target)
             headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}-{number}" if in_parts else key}

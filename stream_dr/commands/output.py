@@ -46,7 +46,8 @@ class ProgressBar:
     known, the progress also has the share of rows done and the remaining time.
 
     On a terminal, the progress is a bar. Otherwise the progress is printed as lines of text. The
-    first line is printed after a second. The pauses between lines double, up to LINES seconds.
+    first line is printed after a second. The time between two lines then doubles with each line,
+    up to MAX_LINE_INTERVAL seconds.
 
     Parameters
     ----------

@@ -82,7 +82,8 @@ class ReadOptions(NamedTuple):
         """Return True if a path is to be read as shards, not as a file of another format.
 
         - A folder or a manifest of shards, and the URI of shards, are always read as shards.
-        - A single shard is read as a shard only if the command has no options of file formats.
+        - A single shard is read as a shard only if the user gave no option that says how to read
+          a file, such as --format or --label.
         """
         from stream_dr.datasets.sources import Options
         from stream_dr.shards.dataset import are_shards

@@ -139,11 +139,13 @@ def _print_test_scores(directory: "Directory") -> None:
 
 
 def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
-    """Refine models that have only an approximate ("diagonal") solution, if this helps.
+    """Refine models that have only an approximate solution.
 
-    Refining computes the exact solution of a model by further passes over the rows.
+    A model's solution is approximate if the model stores only the diagonal of the scatter matrix.
+    Refining computes the exact solution of such a model by further passes over the rows.
 
-    - Models with the parameter scatter="diagonal" are not refined.
+    - Models with the parameter scatter="diagonal" are not refined, because their user has chosen
+      the approximate solution. Other models may use the diagonal because of many features.
     - Models that predict are refined only if this raises their score on held-out rows.
     - Models that do not predict, or have no solution yet, are refined without a score.
     - If shards are in an object store, no model is refined. A message shows the command that

@@ -62,7 +62,7 @@ def suggest(
         )
     print_result(str(comparison))
 
-    # Propose this command line with `learn` instead of `suggest`, a directory and a model.
+    # Propose `learn` with the files and options of this command, a directory and the best model.
     best = comparison.best
     spec = format_spec(best.key, best.key, best.params)
     start = ctx.obj.index("suggest")

@@ -37,12 +37,13 @@ def transform(
 ) -> None:
     """Project rows and write them to a file.
 
-    The written file has the columns id and label, if the rows have ids and labels, and then z0, z1
-    and so on. An .npz file has the arrays z, id and label, and must fit into memory. A service may
-    use the directory at the same time.
+    The written file has a column for each component, z0, z1 and so on. If the rows have ids or
+    labels, the columns id and label come first. An .npz file has the components as the array z,
+    and the arrays id and label. It must fit into memory. A service may use the directory at the
+    same time.
 
-    If SRC is a table, columns that the models have not learned are ignored. If SRC does not have a
-    column that the models have learned, its values count as missing.
+    SRC may be a table. Columns that the models have not learned are then ignored. If SRC lacks a
+    column that the models have learned, every value of this column counts as missing.
 
         stream-dr transform D new.csv --model lda --out projected.parquet
     """

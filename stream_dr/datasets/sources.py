@@ -381,7 +381,10 @@ def _file_state(path: Path) -> _SizeAndTime:
 
 
 def _roles_from_options(options: Options) -> ColumnRoles:
-    """Return the columns that options name, by what they are."""
+    """Return the roles that the options give to columns.
+
+    The roles are label, labels, target, weight, id and drop.
+    """
     return ColumnRoles(
         label=options.label,
         labels=_split_column_names(options.labels),

@@ -474,9 +474,10 @@ class DraftGroup:
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
-        """Admit a draft to the group, and return True if it was admitted.
+        """Admit a draft to this group, and return True if admitted.
 
-        If the draft is refused, `answers` returns the error.
+        If the draft is refused, its error is not raised. The method `answers` returns the error
+        later.
 
         draft: an event that is not in the log yet.
         """

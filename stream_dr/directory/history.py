@@ -157,8 +157,8 @@ class History:
         self._active_models = active_models
         self._lock = threading.Lock()
 
-        # Unlearned rows, by position of their event.
-        # An item is (position of the unlearn event, row numbers or None for all rows).
+        # The keys are positions of events of which rows were unlearned. Each value is a list of
+        # pairs (position of the unlearn event, row numbers or None for all rows).
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
         self._removals_read_to = -1
 

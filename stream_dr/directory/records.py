@@ -70,8 +70,9 @@ DELETE FROM records WHERE kind NOT IN ('pass', 'failed') AND id IN (
 
 
 class Records:
-    """Records of a directory, in the SQLite file at `path`.
+    """Recorded history of a directory's models, in a SQLite file.
 
+    A record has the time and, for example, the progress, test scores or new version of a model.
     All threads and processes may add and read records.
 
     path: path of the file, which need not exist.

@@ -128,7 +128,7 @@ class _ClusterSums:
         logged = frozenset(position for position, reference in references if reference is None)
         self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
 
-        # Divide the batches in shards into tasks for the workers.
+        # Create tasks for the workers. Each task has some of the batches that shards contain.
         sized = [_locate_and_size(directory, reference) for _, reference in references if reference is not None]
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)

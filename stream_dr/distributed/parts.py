@@ -99,7 +99,7 @@ def learn_task(
         if on_batch is not None:
             on_batch(reference)
 
-        # Learn the batch, and add its outline to the result.
+        # Learn the batch, and add its outline (a Block with one row of the batch) to the result.
         block = _cached_shard(reference.uri, reference.sha256).read(reference.batch)
         try:
             schema = admit_block(block, schema, learners, limits)

@@ -118,8 +118,9 @@ def divide_into_tasks(
 ) -> tuple[Task, ...]:
     """Divide batches into tasks of consecutive batches.
 
-    A task ends when it has MIN_TASK_ROWS rows, and ROW_TO_STATE_BYTES times as many bytes of rows
-    as `total_state_bytes`. The last task may be smaller.
+    A task has at least MIN_TASK_ROWS rows. Its rows take at least ROW_TO_STATE_BYTES *
+    `total_state_bytes` bytes. The next batch starts a new task as soon as both limits are reached.
+    The last task may be smaller.
 
     references: the batches, in order.
     bytes_per_batch: number of bytes of all rows of each batch.

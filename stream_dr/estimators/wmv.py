@@ -92,11 +92,11 @@ class WMV(ClosedForm):
 
     @property
     def eigenvalue_growth(self) -> int:  # type: ignore[override]
-        """Exponent by which the eigenvalues grow with the number N of rows.
+        """Exponent g if the eigenvalues grow as N^g with the number N of rows.
 
-        With pairs="equal", eigenvalues grow as N². With pairs="share", the weights of pairs are
-        divided by numbers of rows, and eigenvalues grow as N. With pairs="share" and
-        `pair_weights`, eigenvalues have a part that grows as N and a part that grows as N².
+        g is 2 with pairs="equal". g is 1 with pairs="share", because the weights of pairs are then
+        divided by numbers of rows. With pairs="share" and `pair_weights`, a part of an eigenvalue
+        grows as N and another part as N². The property is 1 in this case, too.
         """
         return 1 if self.pairs == "share" else 2
 

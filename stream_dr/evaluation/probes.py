@@ -104,7 +104,8 @@ class NearestMean:
         if not self._multilabel or self._others is None:
             return nearest_mean(Z, self._means)
 
-        # If no row has a label, or all rows have the label, a mean is NaN. The score is then −1.
+        # Each label has two means, the mean of the rows with the label and the mean of the rows
+        # without it. If one of these sets is empty, its mean is NaN and the label's score is −1.
         with np.errstate(invalid="ignore"):
             distance_with = np.sqrt(squared_distances(Z, self._means))
             distance_without = np.sqrt(squared_distances(Z, self._others))

@@ -1,4 +1,4 @@
-"""Coordinates of rows on landmark rows, whose inner products are a kernel.
+"""Nyström feature map: coordinates of rows on landmark rows.
 
 Williams and Seeger (2001) describe the method. Landmarks are some of the rows, with which all rows
 are compared by a kernel k. Let Z be the landmarks and L the Cholesky factor of their kernel
@@ -149,7 +149,9 @@ class _DrawnRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Nystroem(FeatureMap):
-    """Coordinates of rows on landmark rows, whose inner products are a kernel.
+    """Map rows to coordinates on landmark rows.
+
+    The inner product of two mapped rows approximates the kernel of the two original rows.
 
     Attributes
     ----------

@@ -60,7 +60,11 @@ class Polynomial(FeatureMap):
 
     @property
     def width_is_fixed_at_start(self) -> bool:
-        """True, because the products depend on the number of features."""
+        """True, because the first row fixes the number of features.
+
+        The columns of mapped rows are products of features. With another number of features there
+        would be other products.
+        """
         return True
 
     def products(self, n_features: int) -> int:

@@ -415,7 +415,8 @@ def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSp
             table_width += encoding.n_hashed
         new_index |= {b.hashed + i: a.hashed + i for i in range(encoding.n_hashed)}
 
-    # Merge the categories by value, and the numeric columns of other kinds by order.
+    # Columns of mapped rows are matched between the states. For a column of categories they are
+    # matched by category. For any other kind of column, they are matched by their order.
     known = dict(zip(a.categories, a.places.tolist(), strict=False)) if a.kind == "category" else {}
     new = [c for c in b.categories if c not in known]
     counts = a.counts

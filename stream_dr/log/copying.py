@@ -8,8 +8,9 @@ in two steps:
 2. The index is copied as it is at one moment. Bytes that were appended to the files of bodies
    since step 1 are also copied.
 
-A body that is rewritten during step 2 is overwritten at the place that the copied index names.
-Then `is_overtaken` returns True, and step 2 must be repeated.
+During step 2, the other process may replace a body because rows were unlearned. The new body is
+appended to a file, and the old bytes are overwritten. The copied index then still points to the
+old bytes. In this case `is_overtaken` returns True, and step 2 must be repeated.
 
 Nearly all bytes of a log are bodies, so step 1 takes most of the time. If the index were read in
 one transaction from step 1 on, SQLite could not shorten its write-ahead log during this time.

@@ -1,10 +1,11 @@
 """Head: the last acknowledged position, stored next to the log.
 
-If a bit of SQLite's write-ahead log (WAL) is flipped, SQLite takes the WAL for one that a crash
-cut short. SQLite then opens the part before the flipped bit without an error, so the log could
-lose its end unnoticed. With an error, the user can restore a copy. Therefore the last acknowledged
-position is written after each commit, as 16 bytes of a file. These bytes survive a killed process.
-After a power cut the position may be older than the log, but never newer.
+If a bit of SQLite's write-ahead log (WAL) is flipped, SQLite assumes that a crash cut the WAL
+short. SQLite then opens the part before the flipped bit without an error, so the end of the log
+would be lost unnoticed. Therefore the last acknowledged position is written to a file after each
+commit, as 16 bytes. If the log ends before this position, an error is raised, and the user can
+restore a backup. The 16 bytes survive a killed process. After a power cut the position may be
+older than the log, but never newer.
 
 The file also stores the device and inode numbers of the log's index, so that a copied index is
 detected. Copying a live directory captures SQLite's file and its WAL at different moments, and

@@ -12,7 +12,7 @@ These are the tables:
   `total` is the number of rows of all events up to this event, as appended. `total` does not
   change when events are dropped or rewritten.
 * keys: the newest idempotency keys, up to a fixed number, and all keys of references to shards.
-  `number` numbers the keys that may be forgotten.
+  `number` counts the keys in order. It is NULL for references, whose keys are never removed.
 * schemas: changes of the stream's schema, by the position of their event.
 * files: the files of bodies, and the end of the last body in each file.
 * erasures: ranges of bytes in files of bodies that are still to be overwritten.
@@ -465,7 +465,9 @@ class Index:
         * the digest of each table row
         * no position is missing
         * the key and the schema change of each event are in their tables
-        * no key is missing among the newest `max_keys` keys that may be forgotten
+        * none of the newest `max_keys` idempotency keys is missing
+
+        Keys of references to shards are always stored and are not counted in `max_keys`.
         """
         check_integrity(self._connection, self._path)
 
@@ -484,7 +486,7 @@ class Index:
         for (key,) in self._connection.execute(_WITHOUT_KEY).fetchall():
             raise damaged_file(self._path, f"the key {key!r} of an event is missing")
 
-        # Keys that may be forgotten are numbered without gap.
+        # All keys that are not keys of references have consecutive numbers.
         ((known, first, last),) = self._connection.execute(_NUMBERS).fetchall()
         first = 1 if known < max_keys else first
         if known != last - first + 1:

@@ -4,13 +4,14 @@ Only the methods of a model change its attributes. Other threads read the attrib
 
 Publishing has four steps:
 
-1. Compute a projection from a frozen State.
+1. Compute a projection from a State, an immutable copy of the learned sums.
 2. Give its components the order and signs of the previous projection's components.
 3. Give it a version number.
 4. Set the attribute `published` to the new projection. This is one assignment of an immutable
    object, so readers never wait.
 
-One thread at a time changes the accumulator. Other threads get only copies of its values.
+A model's accumulator is the mutable object that learns rows. One thread at a time changes the
+accumulator. Other threads get only copies of its values.
 """
 
 import logging
@@ -272,7 +273,7 @@ class Model:
         block: rows of the event. None if the event has no rows to learn. The attribute `position`
             changes also in this case.
         """
-        # Measure the time, from which the learning rate is computed.
+        # Measure the time of learning, to report the rows learned per second.
         started = time.perf_counter()
         rows_before = self.rows
         with self._learning:

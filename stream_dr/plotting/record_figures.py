@@ -395,7 +395,10 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
 
 
 def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: str) -> FigureDict:
-    """Return a figure of residuals and angles as a dict.
+    """Return a figure of the convergence of refines as a dict.
+
+    The figure shows the residual and the angle of each pass. The angle is the largest principal
+    angle between the components after this pass and after the pass before.
 
     passes_by_model: name of a model → records of the passes by which the model was refined.
     """
@@ -434,6 +437,8 @@ def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[
 
 def _convergence_traces(model_name: str, passes: list[JsonDict], line_dash: str) -> list[Trace]:
     """Return the lines of residual and angle of one refine.
+
+    The angle of a pass is measured to the components of the pass before.
 
     model_name: name of the model.
     passes: records of the passes of the refine.

@@ -78,7 +78,8 @@ def split_target_column(block: Block, kind: Kind | None = None) -> Block:
     if not isinstance(y, str):
         return block
 
-    # pandas frames are not converted to Arrow.
+    # A pandas frame is not converted, because pandas itself can select and drop the column `y`.
+    # Any other table becomes an Arrow table.
     kind = kind or rows_kind(X)
     pandas = kind in PANDAS
     table = X if pandas else as_table(X, kind)

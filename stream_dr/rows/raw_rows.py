@@ -6,8 +6,9 @@ estimators with the feature map `table` or `text` can learn from RawRows.
 
 A number takes 8 bytes, and a text 4 bytes. Each distinct text is stored once in addition.
 
-Feature maps need the distinct texts and the missing values of a column. Numeric code does not use
-Arrow, so RawRows store the distinct texts and the missing values.
+Feature maps need the distinct texts and the missing values of a column. An Arrow table would have
+both, but the numeric code does not depend on Arrow. So RawRows store them in numpy arrays and
+tuples.
 
 The family of a column is "number", "date" or "text", or "" if all of its values are missing.
 Columns of one family can be compared, even if their kinds differ:
@@ -183,7 +184,8 @@ class RawRows:
         if len(others) == len(self.names) and self.rows:
             raise no_common_columns_error(tuple(families), self.names)
 
-        # All absent columns of a family share one array, because there may be many absent columns.
+        # Columns that are only in `families` get missing values. Of these, all columns of one
+        # family ("number", "date" or "text") share one array, to save memory.
         absent = {kind for name, kind in families.items() if name not in self.names}
         missing = {kind: column_of_missing_values(kind, self.rows) for kind in absent}
 

@@ -157,7 +157,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
             return raw_from_arrow(pa.table(columns, list(names)))
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
             return raw_from_array(dense, names)
-    # For all other objects, `as_rows` raises the error.
+    # X is sparse, or no supported kind of rows. This line raises the error that says why.
     return raw_from_array(as_rows(X)[0], names)
 
 

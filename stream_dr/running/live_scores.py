@@ -294,11 +294,14 @@ class TestThenTrain:
     def _solve_copies_on_half(
         self, models: Sequence[Model], position: int, block: Block, row_numbers: np.ndarray
     ) -> None:
-        """Solve copies of models that learn some rows of an event.
+        """Let copies of models learn half of an event's rows.
 
-        Each copy of a model learns the same rows of the first event. These rows are added to the
-        tested rows, so that the other rows of the event can be predicted from them. The models do
-        not change.
+        The event is the first one of a replay, before which the models have learned nothing. Each
+        copy learns the same rows and is solved. The models do not change.
+
+        A test predicts a row's target from the projected rows of earlier tests. The first test has
+        no earlier test, so it uses the learned rows. Therefore the learned rows are stored with
+        the tested rows.
 
         row_numbers: numbers of the rows to learn.
         """

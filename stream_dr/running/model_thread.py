@@ -151,8 +151,8 @@ class ModelThread:
         with self._fail_behind_on_error(models):
             while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
                 blocked = driver.catch_up(behind, self.slowest_position, continue_rebuild=None, after_page=should_stop)
-                # Each model in `blocked` must be rebuilt, which takes long. Publish the rows that
-                # it has learned, so that queries are answered during the rebuild.
+                # Each model in `blocked` must be rebuilt, which takes long. Publish the projection
+                # learned so far, so that queries are answered during the rebuild.
                 for model in blocked:
                     driver.submit_publish_if_new(model)
                 self._submit_rebuilds(blocked)

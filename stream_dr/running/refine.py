@@ -285,9 +285,11 @@ class _FrozenSource:
 
 
 def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> None:
-    """Write the state of the passes to a checkpoint file.
+    """Write the state of an unfinished refine to a checkpoint file.
 
-    frozen: state of the model, from which the passes started.
+    path: path of the checkpoint file.
+    frozen: state of the model when the refine started.
+    refining: state of the refine after its last pass over the rows.
     """
     arrays, description = pack(refining)
     path.parent.mkdir(parents=True, exist_ok=True)

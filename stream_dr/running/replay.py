@@ -149,7 +149,12 @@ class _CommitResult(NamedTuple):
 
 
 class Replay:
-    """Replay of a data set, by one or several processes."""
+    """Run of a replay, in which the models of a directory learn a data set.
+
+    Each batch of the data set becomes an event in the directory's log. The batches are learned by
+    this process (`append_and_learn_missing`), or by tasks in several threads or processes whose
+    learned states are merged (distributed/distributed_replay.py).
+    """
 
     def __init__(
         self, directory: Directory, dataset: Dataset, settings: ReplaySettings, on_progress: ReplayCallback | None

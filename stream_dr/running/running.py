@@ -459,9 +459,11 @@ class Running:
             self._figures[_COUNTED[event]] += 1
 
     def _make_live_if_new(self, model: Model, is_new: bool) -> ModelAndIsNew:
-        """Make a model live if it is new.
+        """Let a new model learn new events with the other models.
 
-        A new model that is far behind the log catches up first. Returns the arguments.
+        The model becomes live, that is, it learns each new event together with the other live
+        models. If the model is far behind the end of the log, it first learns earlier events
+        alone. A model that is not new is left as it is. Returns the arguments.
         """
         if is_new:
             self._set_default_policy(model)

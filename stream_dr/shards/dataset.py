@@ -340,7 +340,7 @@ def _open_shards_and_manifest(path: AnyPath) -> tuple[list[Shard], Manifest | No
 
     Raises SourceMissing, ForeignFile or DamagedFile.
     """
-    # A folder without a manifest.
+    # If the folder has no manifest, all shards in it are returned.
     if path.is_dir() and not (path / MANIFEST_NAME).exists():
         if (path / UNFINISHED).exists():
             raise DamagedFile(
@@ -354,13 +354,13 @@ def _open_shards_and_manifest(path: AnyPath) -> tuple[list[Shard], Manifest | No
             )
         return [Shard(p) for p in files], None
 
-    # A folder with a manifest, or a manifest.
+    # If there is a manifest (in the folder or at the path), the shards that it lists are returned.
     if path.is_dir() or path.suffix == ".json":
         manifest_path = path / MANIFEST_NAME if path.is_dir() else path
         manifest = read_manifest(manifest_path)
         return [Shard(manifest_path.parent / e.file, e, manifest.width) for e in manifest.shards], manifest
 
-    # One shard.
+    # The path must be the path of a single shard. Refuse a file that cannot be a shard.
     if path.is_file() and path.suffix not in _SUFFIXES and not may_be_shard(path):
         raise ForeignFile(
             f"{path} is no shard of Arrow record batches. Make shards of it first, with stream-dr convert {path} --out "

@@ -157,7 +157,8 @@ def download_file_cached(path: RemotePath, _size: int, _changed_ns: int) -> Down
     """Return the downloaded content of a remote file.
 
     The last 16 downloads are stored. An older download is dropped, and its file is downloaded
-    again when it is needed. The new download then has a new `token`.
+    again when it is needed. The attribute `token` of the new download is then another object. A
+    Shard compares tokens to find out if it has checked the bytes of this download already.
 
     The size and the time of change are not used. They are parameters so that a changed file is
     downloaded again.

@@ -73,13 +73,13 @@ def pls_rotations(
     sizes: list[float] = []
 
     for _ in range(max_components):
-        # Weight vector: the direction of largest covariance with the targets.
+        # Find the weight vector w, the direction of largest covariance with the targets.
         S[np.linalg.norm(S, axis=1) <= cross_sum_noise] = 0.0
         w, sigma = _leading_left_singular(S)
         if sigma <= _SMALLEST * max([sigma, *sizes]):
             break
 
-        # Rotation: the weight vector, made orthogonal to the earlier loadings.
+        # Compute the rotation r, the weight vector made orthogonal to the earlier loadings.
         r = w.copy()
         for load, earlier in zip(loads, vectors, strict=True):
             r -= (load @ r) * earlier
@@ -88,8 +88,10 @@ def pls_rotations(
         if t <= len(r) * EPS * largest * float(r @ r):
             break
 
-        # Loading, and the cross sums without this component.
+        # Update the largest variance along a rotation, with which later variances are compared.
         largest = max(largest, t / float(r @ r))
+        # Compute the loading (features,), and remove this component from the cross sums S, which
+        # are products of features and targets, summed over the rows.
         load = c / t
         S -= np.outer(load, r @ S)
         vectors.append(r)

@@ -87,7 +87,8 @@ class Rounding(NamedTuple):
 
         column_scatter: (features,), scatter of each column.
         """
-        # `own` is the error of each column. The error of unlearning rows is equal in all columns.
+        # `own` (features,) is the rounding error that a column has without unlearning. The second
+        # term below is the error of unlearning rows, which is one number for all columns.
         own = 1e-12 * np.sqrt(
             np.count_nonzero(self.varying_columns(column_scatter)) * column_scatter
         ) + 8 * EPS * np.abs(self.shift)

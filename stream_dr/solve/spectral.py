@@ -148,15 +148,18 @@ def rotate_equal_components(loadings: np.ndarray, eigenvalues: np.ndarray) -> np
     errors would then decide which basis a solver returns. For example, all eigenvalues of LDA are
     1 if the classes are perfectly separated.
 
-    The unique basis comes from a QR decomposition with pivoting. In a group of components with
-    equal eigenvalues, only the first component has a loading on the feature with the longest row
-    of loadings. Only the first two components have a loading on the next feature, and so on.
+    The unique basis comes from a QR decomposition with pivoting, for each group of components with
+    equal eigenvalues. Pivoting puts the features in an order. The first feature is the feature
+    whose row of loadings has the largest norm. Each further feature has the largest norm after the
+    span of the earlier features' rows is removed. On the first feature, only the first component
+    of the group has a nonzero loading. On the second feature, only the first two components have
+    nonzero loadings, and so on.
 
     Two eigenvalues count as equal if their relative difference is at most 1e-9. They also count as
     equal if their difference is at most the rounding error of the largest eigenvalue. Costs
     O(d m²) for d features and m equal eigenvalues.
     """
-    # True where an eigenvalue equals the next eigenvalue.
+    # Compute a mask that is True where an eigenvalue equals the next eigenvalue.
     gap = np.abs(np.diff(eigenvalues))
     equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())
     if not equal.any():

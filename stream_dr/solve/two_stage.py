@@ -177,7 +177,8 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     if part is scatter:
         return root
 
-    # M has rows of zeros for features that do not vary.
+    # `root` multiplies by a matrix with rows only for the features that vary. The matrix M of the
+    # result has a row for every feature, with zeros for features that do not vary.
     def multiply_all_features(p: np.ndarray) -> np.ndarray:
         """Return M @ p, with zeros for features that do not vary."""
         out = np.zeros((len(scatter), p.shape[1]))

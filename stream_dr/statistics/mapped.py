@@ -248,7 +248,7 @@ class MappedAccumulator:
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """Number of rows (labels,) int64 with each label.
+        """Number of rows with each label, an int64 array (labels,).
 
         None if the inner accumulator does not count rows by label.
         """

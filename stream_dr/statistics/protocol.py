@@ -152,7 +152,7 @@ class Accumulator(Protocol):
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """Number of rows (labels,) int64 with each label.
+        """Number of rows with each label, an int64 array (labels,).
 
         None if the accumulator does not count rows by label.
         """

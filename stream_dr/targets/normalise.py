@@ -200,9 +200,9 @@ def _any_type_is_collection(types: set[type]) -> bool:
 
 
 def _is_numeric_table(rows: list[Any]) -> bool:
-    """Return True if rows of equal length have only floats.
+    """Return True if all targets are float vectors of equal length.
 
-    Rows must not be empty.
+    Returns False if a target is no vector, if lengths differ, or if the vectors are empty.
 
     rows: target of each row.
     """

@@ -5,8 +5,8 @@ may be empty) and `continuous` (k numbers per row).
 
 The distinct labels of a batch are stored in order of appearance. Each row has a code for each of
 its labels. The code is the index of the label. So the size of a batch does not depend on the
-number of labels in the stream. Batches may have different codes for a label, so a State compares
-the labels themselves.
+number of labels in the stream. Two batches may have different codes for the same label. So code
+that combines batches compares the labels themselves.
 
 A row may have no target (null). Supervised accumulators skip and count rows without a target.
 

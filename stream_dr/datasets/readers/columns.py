@@ -84,9 +84,10 @@ class ColumnRoles(NamedTuple):
         return single + self.labels + self.target + self.drop
 
     def numeric_target_columns(self) -> tuple[str, ...]:
-        """Return the names of the numeric target and weight columns.
+        """Return the names of target and weight columns with numbers.
 
-        These are the columns of `labels`, `target` and `weight`, whose values must be numbers.
+        These are the columns of `labels` (with 0 and 1), of `target` and of `weight`. The column
+        of `label` is not included, because its values may be texts.
         """
         return (*self.labels, *self.target, *((self.weight,) if self.weight is not None else ()))
 

@@ -354,12 +354,12 @@ class CsvFile:
     def raise_malformed_with_line(
         self, error: StreamDRError, type_by_column: dict[str, pa.DataType], approximate_line: int
     ) -> NoReturn:
-        """Raise MalformedInput with the line of another error.
+        """Raise MalformedInput that names the file's line with an error.
 
-        error: the other error, which was raised when the rows of a block were converted.
+        error: error that was raised when the rows of a block were converted. It names no line.
         type_by_column: Arrow types by name of the column. They are needed to find the line.
-        approximate_line: approximate line number of the block's first row. The error names this
-            line if the exact line is not found.
+        approximate_line: approximate line number of the block's first row. MalformedInput names
+            this line if the exact line is not found.
         """
         if isinstance(error, SchemaMismatch | NotFinite):
             self._raise_if_any_bad_line(type_by_column)
@@ -563,9 +563,11 @@ class CsvFile:
 
 
 class _TypedColumn(NamedTuple):
-    """A column whose values must have an Arrow type.
+    """A column, and the Arrow type to which its values are converted.
 
     number: index of the column among all columns of the file, from 0.
+    name: name of the column.
+    kind: Arrow type. A value that cannot be converted to this type is an error.
     """
 
     number: int

@@ -353,7 +353,13 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def solution_(self) -> str:
-        """Kind of solution, "exact", "diagonal", "refined" or "recurrence"."""
+        """How the components were computed, as a name.
+
+        - "exact": the method's equations were solved exactly.
+        - "diagonal": only the diagonal of the scatter matrix was used.
+        - "refined": an approximate solution was improved by further passes over the rows.
+        - "recurrence": the components are updated after each row.
+        """
         return self.projection().solution
 
     @property

@@ -182,23 +182,25 @@ def _near_equal_pair_indices(eigenvalues: np.ndarray) -> np.ndarray:
 def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices: np.ndarray) -> np.ndarray:
     """Return the squared sines (p − 1,) of angles between matching planes.
 
-    There are p components. The angle is the largest principal angle. Plane i of a solution is
-    spanned by its components i and i + 1. Only the planes `pair_indices` are compared. The result
-    is NaN for other planes.
+    Two solutions are compared, the solution of all rows and a solution without one fold. Plane i
+    is spanned by the components i and i + 1 of the solution of all rows. The matching plane is
+    spanned by the two components of the other solution that match them. The angle is the largest
+    principal angle. The result is NaN for planes that are not compared.
 
     cosines: (m, m), cosines of the angles between all m components of both solutions.
     matches: (p,), index in `cosines` of the component that matches each component of all rows.
-    pair_indices: indices of the planes that are compared.
+    pair_indices: indices i of the planes that are compared.
     """
-    # Take the cosines within each plane, and between each plane and the matching plane.
+    # Each plane is spanned by two components. Take the cosines of the angles between components
+    # within each plane (`own`), within its matching plane (`other`), and between both (`cross`).
     mine = pair_indices[:, None] + [0, 1]
     theirs = matches[mine]
     own = cosines[mine[:, :, None], mine[:, None, :]]
     other = cosines[theirs[:, :, None], theirs[:, None, :]]
     cross = cosines[mine[:, :, None], theirs[:, None, :]]
 
-    # The eigenvalues of a matrix are the squared cosines of the two principal angles of a plane
-    # and the matching plane.
+    # Each plane has one matrix (2, 2). The eigenvalues of this matrix are the squared cosines of
+    # the two principal angles between the plane and its matching plane.
     matrices = np.linalg.pinv(own) @ cross @ np.linalg.pinv(other) @ cross.swapaxes(1, 2)
     squares = np.full(max(len(matches) - 1, 0), np.nan)
     squares[pair_indices] = np.clip(1.0 - np.linalg.eigvals(matrices).real.min(axis=1), 0.0, 1.0)

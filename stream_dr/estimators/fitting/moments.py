@@ -246,15 +246,14 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
 
 
 def _without_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_error: float) -> Moments:
-    """Return moments without the influence of labels with too few rows.
+    """Remove the means of labels with too few rows from moments.
 
-    Only the influence of the labels' means is removed.
+    The deviations of these labels' rows from the mean of their label stay in the moments. If each
+    of these labels has one row, there are no such deviations. The result is then equal to the
+    moments of the other rows [mathematics §2].
 
-    If each of these labels has one row, the result is equal to the moments of the other rows
-    [mathematics §2].
-
-    moments: moments of all rows.
-    has_few_rows: (labels,) bool, True for labels with too few rows.
+    moments: moments of all rows, with m labels.
+    has_few_rows: (m,) bool, True for labels with too few rows.
     scatter_error: absolute size of the error that unlearning may have caused in the scatter.
     """
     ready = ~has_few_rows

@@ -273,8 +273,9 @@ class MappedSource:
     """Source of events whose rows are mapped by an estimator's feature map.
 
     estimator: estimator with the feature map.
-    state: state that has learned the rows, with the statistics of the map.
-    source: source of rows that are not mapped.
+    state: state that has learned the rows. It also has the statistics that the map computed from
+        the rows, such as the categories of a table's columns.
+    source: source of the original rows, before the map.
     feature_names: names of the features, if the rows have named columns.
     """
 
@@ -316,7 +317,7 @@ def strip_feature_map(
     merged into one state.
 
     state: state that has learned the rows.
-    source: source of rows that are not mapped.
+    source: source of the original rows, before the map.
     feature_names: names of the features, if the rows have named columns.
     """
     if not isinstance(state, MappedState):

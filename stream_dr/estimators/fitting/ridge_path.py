@@ -298,8 +298,8 @@ def _cross_validation_errors(
     rows of the fold. Raises InvalidParameter if errors overflow.
 
     states_by_fold: states with the same features and labels, in the same order.
-    all_rows_moments: moments of all rows, from which the factors of the target columns are
-        computed.
+    all_rows_moments: moments of all rows. The matrix F is computed from them, by which the
+        residuals of the target columns are multiplied before they are squared.
     fit_predictors: function that returns the m predictors of training rows.
     """
     factors = estimator.loss_factors(all_rows_moments)
@@ -339,14 +339,14 @@ def _held_out_errors(
 
     train_moments: moments of the training rows.
     validation_moments: moments of the held-out rows, in the same scaled features.
-    loss_factors: (k, r), r factors F for each of the k target columns of the states.
+    loss_factors: (k, r), matrix F with one row for each of the k target columns of the states.
     predictors: the m predictors.
     """
     basis, g = predictors
     F_train, F = loss_factors[train_moments.present], loss_factors[validation_moments.present]
 
-    # V is the basis and F the factors of the targets. B is Vᵀ Cxy F of the training rows. C and S
-    # are Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
+    # Cxx is the scatter, and Cxy the sums of products of features and targets. V is the basis.
+    # B is Vᵀ Cxy F of the training rows. C and S are Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
     B = basis.T @ (train_moments.cross @ F_train)
     C = basis.T @ (validation_moments.cross @ F)
     S = basis.T @ validation_moments.scatter_product(basis)

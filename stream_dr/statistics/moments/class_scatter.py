@@ -107,7 +107,8 @@ class ClassScatter(NamedTuple):
         sign: 1 to add the rows of other, −1 to remove them from the rows of `self`.
         is_not_empty: (k,) bool for k classes, False for classes whose sums are set to zero.
         """
-        # Sums of rows without any label have no class. The result is then the other sums.
+        # If `self` or `other` has no class (none of its rows has a label), there is nothing to add
+        # or subtract. The result is the one that has classes.
         if not len(self.weights) or not len(other.weights):
             return self if len(self.weights) else other
         nothing = empty_centred_part(self.mean.shape[1], 0, whole_scatter=True)

@@ -138,9 +138,13 @@ class SparsePart(NamedTuple):
     def variances(self, total_weight: float) -> np.ndarray:
         """Return the diagonal of the centred scatter matrix.
 
-        The result is (features,). The entry of a feature is q + n (N − n) / N · μ². μ is the mean
-        of the feature's nonzeros v, and q = Σ w (v − μ)². n is the weight of the rows with these
-        nonzeros, and N the weight of all rows. Costs O(features).
+        The result is (features,). Its symbols, for one feature:
+
+        - v are the nonzeros of the feature, and w the weights of their rows.
+        - n is the sum of these weights, and N the weight of all rows.
+        - μ is the weighted mean of the nonzeros, and q = Σ w (v − μ)².
+
+        The entry of the feature is q + n (N − n) / N · μ². Costs O(features).
 
         total_weight: weight N of all rows.
         """

@@ -214,8 +214,9 @@ class BlockBasis:
 
         X: (rows, features), dense or CSR.
         rows_learned: number of rows learned before.
-        method_parameter: parameter `a` of the estimator IncrementalSKM, or parameter `amnesic` of
-            the estimator CCIPCA.
+        method_parameter: for IncrementalSKM, its parameter `a`. The larger it is, the closer
+            together are the projected rows of one class. For CCIPCA, its parameter `amnesic`. The
+            larger it is, the more weight recent rows have.
         running_variance: (1,) mean squared length of rows for CCIPCA. None for IncrementalSKM.
         class_codes: (rows,) classes for IncrementalSKM. None for CCIPCA.
         """
