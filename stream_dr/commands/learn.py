@@ -201,7 +201,7 @@ def store_and_learn_files(
         Files and shards, in the order in which they are learned.
     files : dict of Path to FileSource
         The opened files among `sources`, by path.
-    specs : Specs
+    specs : ModelSpecs
         Models to add first.
     read_as : ReadOptions
         Options that say how files are read.

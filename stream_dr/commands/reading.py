@@ -95,7 +95,7 @@ class ReadOptions(NamedTuple):
         return are_shards(path) and (plain or not path.is_file() or path.suffix == ".json")
 
     def check(self, sources: Sequence[Path]) -> None:
-        """Raise an error if a file's format does not have an option of the command.
+        """Raise an error if the user gave an option that a file's format lacks.
 
         No row is read.
         """

@@ -49,12 +49,12 @@ def replay_and_report(
         Path of the directory.
     dataset : Dataset
         The shards.
-    specs : Specs
+    specs : ModelSpecs
         Models to add first.
     settings : ReplaySettings
         Number of passes, tests and so on.
     out : Path or None
-        File for the rows, projected by the first model in `specs`, or else in the directory.
+        File for the rows, as the first model of `specs` (or else of the directory) projects them.
     plan_runner : PlanRunner or None
         Function that runs tasks in parallel, in threads or on a cluster. None: the batches are
         learned one after the other.

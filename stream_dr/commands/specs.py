@@ -193,7 +193,7 @@ def add_feature_maps(specs: ModelSpecs, first_block: "Block", default_map: JsonD
 
     Parameters
     ----------
-    specs : Specs
+    specs : ModelSpecs
         The models.
     first_block : Block
         First batch of the table.

@@ -126,8 +126,8 @@ def write_rcv1_like_shards(
 def _draw_thousand_rows(seed: int, thousand_index: int, targets: str) -> Block:
     """Return 1,000 rows of the stream that a seed defines.
 
-    thousand_index: index of these 1,000 rows, from 0. The first returned row is row
-        1,000 · thousand_index of the stream.
+    thousand_index: index of these 1,000 rows. In the stream, the first returned row has the number
+        1,000 · thousand_index.
     targets: "topics" or "top4", as in `generate_rcv1_like`.
     """
     words = language.build_word_and_topic_tables()

@@ -117,7 +117,7 @@ class Directory(AbstractContextManager["Directory"]):
         Reader of the rows of past events.
     retention : Retention
         Removes events and rows that no model needs.
-    recent : Recent
+    recent : RecentDrafts
         Drafts in memory that were appended and not learned yet.
     records : Records
         Records in records.sqlite.

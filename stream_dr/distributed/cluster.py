@@ -305,7 +305,8 @@ class _ClusterRun:
         spec, state = plan.recurrences[recurrence_index]
         states = [] if state is None else [self._client.scatter(state)]
         # The rows of each batch count once as progress. If the plan has models whose states can be
-        # merged, their tasks count all batches. If not, the first recurrence counts all batches.
+        # merged (`plan.specs`), their tasks count all batches. If not, the first model whose
+        # states cannot be merged (index 0 of `plan.recurrences`) counts all batches.
         counts_as_progress = not plan.specs and recurrence_index == 0
         key = f"{self._context.topic}-recurrence-{recurrence_index}"
         return submit(

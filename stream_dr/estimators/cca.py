@@ -105,7 +105,7 @@ class CCA(TargetRegression, TwoStage):
 
     @property
     def y_rotations_(self) -> np.ndarray:
-        """Canonical directions (targets, components) float64 of the targets.
+        """Canonical directions of the targets, float64 (targets, components).
 
         If the targets are labels, there is one row for each label, in the order of `classes_`.
         With scaling="unit", targets projected on these directions have variance 1. With

@@ -123,12 +123,12 @@ class InformationGain(AdditiveEstimator):
 
     @property
     def columns_(self) -> np.ndarray:
-        """Indices (components,) int64 of the selected features, best first."""
+        """Indices of the selected features, best first, int64 (components,)."""
         return self._linear_projection_array("columns")
 
     @property
     def scores_(self) -> np.ndarray:
-        """Information gain (components,) float64 of the selected features, in nats."""
+        """Information gain of each selected feature, in nats, float64 (components,)."""
         return self._linear_projection_array("scores")
 
     def get_support(self, indices: bool = False) -> np.ndarray:
@@ -160,7 +160,7 @@ class InformationGain(AdditiveEstimator):
 
     @property
     def eigenvalues_(self) -> np.ndarray:
-        """Information gain (components,) float64 of each component, equal to `scores_`."""
+        """Information gain of each component, equal to `scores_`, float64 (components,)."""
         return self.scores_
 
     @property

@@ -287,7 +287,7 @@ class LDA(LinearClassifier, TwoStage):
 
     @property
     def priors_(self) -> np.ndarray:
-        """Probabilities (classes,) float64 of the classes, in the order of `classes_`."""
+        """Probability of each class, in the order of `classes_`, float64 (classes,)."""
         return self._class_means_and_priors().priors
 
     @property
@@ -310,7 +310,7 @@ class LDA(LinearClassifier, TwoStage):
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
-        """Share (components,) float64 of each component in the variance between classes.
+        """Share of each component in the variance between classes, (components,).
 
         Variances are measured in units of the within-class covariance.
         """

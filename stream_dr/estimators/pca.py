@@ -156,7 +156,7 @@ class PCA(LinearGaussian, ClosedForm):
 
     @property
     def components_std_(self) -> np.ndarray:
-        """Standard error (components, features) float64 of each entry of `components_`.
+        """Standard error of each entry of `components_`, float64 (components, features).
 
         With `whiten`, the standard error includes the uncertainty of the length by which
         components are divided.

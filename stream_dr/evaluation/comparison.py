@@ -222,7 +222,7 @@ class Comparison(NamedTuple):
         Number of rows from which the sample was drawn.
     folds : int
         Number of folds on which all methods were scored before the time limit.
-    lines : tuple of Compared
+    lines : tuple of MethodResult
         Results of the methods, highest score first, and then results of the baselines.
     """
 
@@ -415,7 +415,7 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     words = "words" in ridge_key_for_rows(sample, map_spec)
     scaling: JsonDict = {} if words else {"standardize": True}
 
-    # The default method, without and with shrinkage, and methods of other kinds.
+    # Compare the default method, without and with shrinkage, and methods of other kinds.
     choices: list[tuple[str, JsonDict]] = [(key, params)]
     shrunk = {"shrinkage": 0.1, **scaling}
     if shrunk != params:
@@ -426,8 +426,8 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     if sample.sparse and kind == "class":
         choices.append(("information_gain", {"n_components": 500}))
 
-    # The default method on random Fourier features, a nonlinear map. Its gamma is 1 / (sum of the
-    # columns' variances).
+    # Compare also the default method on random Fourier features, a nonlinear feature map. The
+    # map's gamma is 1 / (sum of the columns' variances).
     if not sample.sparse and not sample.table:
         variance = float(sample.X.var(axis=0).sum())
         fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance if variance else 1:.2g}")}

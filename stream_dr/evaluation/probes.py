@@ -62,7 +62,7 @@ class ProbeSample(NamedTuple):
 class LabelMeans(NamedTuple):
     """Means of projected rows with and without each label.
 
-    If no row has a label, or all rows have it, the mean of the missing rows is NaN.
+    A mean of no rows is NaN. This happens if no row has a label, or if all rows have a label.
 
     means: (labels, components) mean of the rows with each label.
     others: (labels, components) mean of the rows without each label. None if rows have one label.

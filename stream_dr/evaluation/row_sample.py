@@ -65,9 +65,9 @@ class RowSample:
         self._tables.append((new, block.X[new - rows_before]))
 
     def numbers(self) -> np.ndarray:
-        """Return the numbers of the sampled rows, ascending, (sampled rows,) int64.
+        """Return the numbers of the sampled rows, in ascending order.
 
-        A row's number is its index in the stream, from 0.
+        The result is (sampled rows,) int64. A row's number is its index in the stream, from 0.
         """
         return self._reservoir.freeze().numbers
 

@@ -29,7 +29,7 @@ class ClassScores:
     """
 
     def __init__(self) -> None:
-        # (labels, labels) number of rows, by true label code and predicted label code.
+        # Array (labels, labels) of the number of rows, by true and by predicted label code.
         self._confusion = np.zeros((0, 0), np.int64)
 
     def add(self, true_codes: np.ndarray, predicted_codes: np.ndarray, n_labels: int) -> None:
@@ -75,11 +75,11 @@ class LabelScores:
     """Accuracy, F1 and AUC of predictions for rows with several labels."""
 
     def __init__(self) -> None:
-        # (labels, 3) numbers of true positives, false positives and false negatives.
+        # For each label, the numbers of true positives, false positives and false negatives.
         self._counts = np.zeros((0, 3), np.int64)
 
-        # (2, labels, bins) histograms of the predicted scores of each label:
-        # [0] of the rows that have the label, [1] of the rows that do not.
+        # Array (2, labels, bins) of histograms of each label's predicted scores. Entry 0 is for
+        # the rows that have the label, and entry 1 for the rows that do not.
         self._histograms = np.zeros((2, 0, BINS), np.int64)
         self._exact_matches = 0
         self._rows = 0

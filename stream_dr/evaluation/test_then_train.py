@@ -500,7 +500,7 @@ class _Evaluation:
 
 
 class _IdentityProjection(NamedTuple):
-    """Projection of the baseline FULL, which returns rows unchanged.
+    """Projection that returns rows unchanged, for the baseline FULL_BASELINE.
 
     n_features: number of features to return. Sparse rows with more features are cut.
     kind: kind of the projection, as in other projections. "columns" means that the result consists

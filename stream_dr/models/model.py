@@ -186,7 +186,7 @@ class Model:
         Number of rows learned, and the time (time.monotonic), when the last refine started.
     version_numbers : VersionNumbers
         Gives each published projection its number.
-    solving : Solving
+    solving : SolveAttempt
         Last attempt to compute a projection from the state.
     last_snapshot : SnapshotContents
         Contents of the last snapshot (file with the model's state).

@@ -6,8 +6,8 @@ as numbers). In a CSR matrix, the indices of each row are sorted and distinct. S
 are computed in float64, but the batch as a whole is not converted. Targets are a `Targets` object.
 A caller's own source may also pass targets in any form that `parse_targets` reads.
 
-So numeric code does not depend on Arrow, files or pandas. A batch is not copied if its layout is
-suitable.
+Numeric code uses only Blocks, so it does not depend on Arrow, files or pandas. A batch is not
+copied if its layout is suitable.
 """
 
 from typing import Any, NamedTuple, cast

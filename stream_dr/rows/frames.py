@@ -94,7 +94,8 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
         table = frame.to_arrow()
         return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
 
-    # Convert other objects with Arrow's interface. Of columns, only columns of vectors are tables.
+    # Convert other objects with Arrow's interface. A single column is a table only if its values
+    # are vectors.
     if isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
         return _one_column_vector_table(X)
     return pa.table(X) if isinstance(X, ArrowStream | ArrowArray) else None

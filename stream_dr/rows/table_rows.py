@@ -54,7 +54,7 @@ _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_
 
 
 class _EncodedTexts(NamedTuple):
-    """Codes (rows,) int32 of a column's texts, and the distinct texts."""
+    """Code of each row's text, int32 (rows,), and the distinct texts of a column."""
 
     codes: np.ndarray
     distinct_texts: tuple[str, ...]

@@ -138,7 +138,7 @@ class EventReader:
         )
 
     def pages(self, after_position: int, last_position: int) -> Generator[list[ParsedEvent], None, None]:
-        """Yield the events of a range of positions, in lists.
+        """Yield all events of a range of positions, in lists.
 
         The range is after_position < position ≤ last_position. Each list has at most PAGE events.
         """
@@ -215,9 +215,9 @@ def backfill(
 
     last_position: position of the last event to apply.
     learn_pool: threads in which the models learn in parallel. None: one model after another.
-    after_page: called after each page of events. It may return True to stop.
-    continue_rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A
-        rebuild learns the log again without unlearned rows.
+    after_page: function that is called after each page of events. It may return True to stop.
+    continue_rebuild: function that is called at every event of a rebuild. It returns False to stop
+        the rebuild. None forbids rebuilds. A rebuild learns the log again without unlearned rows.
 
     Returns the models that stopped before an unlearn event, because they need a rebuild that was
     not done. Raises HistoryGone if a model needs events that are no longer in the log.
@@ -255,8 +255,8 @@ def advance_all(
     The models learn in parallel.
 
     learn_pool: threads in which the models learn. None: one model after another.
-    continue_rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A
-        rebuild learns the log again without unlearned rows.
+    continue_rebuild: function that is called at every event of a rebuild. It returns False to stop
+        the rebuild. None forbids rebuilds. A rebuild learns the log again without unlearned rows.
 
     Returns the models that stopped before an unlearn event, because they need a rebuild that was
     not done.
@@ -348,7 +348,8 @@ def _unlearn_unless_blocked(
 
     position: position of the unlearn event.
     removal: rows to unlearn.
-    continue_rebuild: says at every event whether to go on with a rebuild. None forbids a rebuild.
+    continue_rebuild: function that is called at every event of a rebuild. It returns False to stop
+        the rebuild. None forbids a rebuild.
 
     Returns False, without changing the model, if a needed rebuild was forbidden or stopped.
     """

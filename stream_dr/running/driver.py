@@ -213,9 +213,10 @@ class Driver:
         applied. Models are published and snapshotted on the way, when this is due.
 
         last_position: position of the last event to apply.
-        continue_rebuild: says at every event whether to go on with a rebuild. None forbids
-            rebuilds. A rebuild learns the log again without unlearned rows.
-        after_page: called after each page of events. It may return True to stop.
+        continue_rebuild: function that is called at every event of a rebuild. It returns False to
+            stop the rebuild. None forbids rebuilds. A rebuild learns the log again without
+            unlearned rows.
+        after_page: function that is called after each page of events. It may return True to stop.
 
         Returns the models that need a rebuild that was not done. Raises HistoryGone if a model
         needs events that are no longer in the log.

@@ -125,7 +125,7 @@ class Appender:
             answers: list[Receipt | StreamDRError] = self._directory.append([draft for draft, _ in group])
         except Exception as e:
             log.exception("append failed")
-            # The frames of its traceback would hold the drafts' rows in memory.
+            # The frames of the error's traceback would hold the drafts' rows in memory.
             error = remove_stack_frames(e)
             for _, future in group:
                 future.set_exception(error)

@@ -85,7 +85,7 @@ def refine_frozen(
 
     Parameters
     ----------
-    frozen : Frozen
+    frozen : FrozenState
         State of the model, and the position up to which the log is read.
     tol : float
         Tolerance of the residual at which the passes end.
@@ -171,7 +171,7 @@ def _run_passes(
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
 
-    # Publish the result. Another refine may continue from the checkpoint, if this one has not
+    # Publish the result. Another refine may continue from the checkpoint, if this refine has not
     # reached the tolerance.
     published = model.publish_refined(last.projection, frozen, last.report.residual)
     if last.report.converged:

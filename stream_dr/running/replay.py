@@ -295,7 +295,8 @@ class Replay:
                     if isinstance(receipt, Receipt):
                         self.columns_missing |= dict.fromkeys(receipt.columns_missing)
 
-                # Only the last answer can be a refusal, because the directory stops there.
+                # The directory stops at the first refused batch, so only the last answer can be an
+                # error.
                 last = answers[-1]
                 refusal = (
                     _name_batch_in_error(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
@@ -308,8 +309,8 @@ class Replay:
     def data_set_digest(self) -> str:
         """Hex digest that identifies the data set.
 
-        The digest does not depend on the order of the shards. Shards without a sha256 in a
-        manifest are read to compute it.
+        The digest does not depend on the order of the shards. It is computed from the sha256 of
+        each shard. If no manifest has a shard's sha256, the shard is read to compute it.
         """
         return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
 

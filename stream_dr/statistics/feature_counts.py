@@ -215,7 +215,7 @@ class FeatureCountAccumulator(AccumulatorBase):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows (labels,) int64 with each label."""
+        """Number of rows with each label, an int64 array (labels,)."""
         return self._label_rows
 
     def _check_block_fits(self, block: Block) -> None:

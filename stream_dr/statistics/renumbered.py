@@ -38,7 +38,7 @@ def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any
     new_index: (features,) int64, the new number of each feature.
     n_features: number of features of the result.
     """
-    # States that consist of other states.
+    # Renumber the parts of a state that consists of other states.
     if isinstance(state, MomentState):
         parts = {
             name: renumber_features(getattr(state, name), new_index, n_features)
@@ -56,7 +56,7 @@ def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any
     if isinstance(state, LabelSets):
         return state.renumbered(new_index, n_features)
 
-    # States whose fields are arrays.
+    # Renumber the arrays of a state whose fields are arrays.
     axes = _AXES.get(type(state))
     if axes is None:
         raise CannotMerge(

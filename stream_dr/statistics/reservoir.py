@@ -340,7 +340,7 @@ def _recode_labels(codes: np.ndarray, old_labels: tuple[Label, ...], new_labels:
 
 
 def _stack_rows_as_float64(upper: Rows, lower: Rows, n_features: int) -> Rows:
-    """Return the upper rows, followed by the lower rows.
+    """Return the rows of `upper`, followed by the rows of `lower`.
 
     The result is float64. It is CSR if `upper` is CSR.
 

@@ -103,7 +103,7 @@ def read_csv(
     ----------
     path : path
         File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
-    roles : Roles
+    roles : ColumnRoles
         Role of each column: label, target, weight, id or feature.
     delimiter, header, decimal, encoding
         Format of the file, as in `CsvFormat`.

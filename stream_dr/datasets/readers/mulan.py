@@ -150,7 +150,7 @@ class _ArffRowParser:
 
     Parameters
     ----------
-    header : Header
+    header : ArffHeader
         Names and types of the file's attributes.
     columns : ndarray
         Indices of the attributes with labels.

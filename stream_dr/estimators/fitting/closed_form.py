@@ -263,7 +263,7 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def fold_rows_(self) -> np.ndarray:
-        """Number of rows (folds,) int64 in each fold."""
+        """Number of rows in each fold, int64 (folds,)."""
         return np.array(count_rows_in_folds(self.state_), dtype=np.int64)
 
     def stored_scatter(self) -> Literal["exact", "diagonal", "auto", ""]:
@@ -433,7 +433,7 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def components_std_(self) -> np.ndarray:
-        """Standard error (components, features) float64 of each entry of `components_`."""
+        """Standard error of each entry of `components_`, float64 (components, features)."""
         return self._cached_component_spread().components_std
 
     @property

@@ -73,7 +73,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
         return self._readout_or_raise().probabilities(scores)
 
     def predict_log_proba(self, X: RowsLike) -> np.ndarray:
-        """Return logarithms (rows, classes) float64 of the posterior probabilities.
+        """Return logarithms of the posterior probabilities, float64 (rows, classes).
 
         If the solution is "diagonal", the warning Uncalibrated is issued.
         """
@@ -102,7 +102,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
 
     @property
     def coef_(self) -> np.ndarray:
-        """Coefficients (classes, features) float64 of `decision_function`.
+        """Coefficients of `decision_function`, float64 (classes, features).
 
         `decision_function` is X · coef_ᵀ + intercept_. For two classes the shape is (1, features).
         """
@@ -110,7 +110,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
 
     @property
     def intercept_(self) -> np.ndarray:
-        """Intercepts (classes,) float64 of `decision_function`.
+        """Intercepts of `decision_function`, float64 (classes,).
 
         For two classes the shape is (1,).
         """

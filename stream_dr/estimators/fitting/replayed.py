@@ -232,7 +232,8 @@ class RowReplay:
             return weights
 
         y = block.y or targets_without_labels(block.rows)
-        # A row without a label has the code −1, which selects the last factor, of the key None.
+        # A row without a label has the code −1, which selects the last factor. The last factor is
+        # the factor for rows without a label, which is stored under the key None.
         factors = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
         return factors if weights is None else factors * weights
 
@@ -313,8 +314,8 @@ def strip_feature_map(
 ) -> MappedInputs:
     """Return estimator, state, source and feature names for the mapped rows.
 
-    If the estimator has no feature map, the arguments are returned unchanged. Only folds are
-    merged into one state.
+    If the estimator has no feature map, the arguments are returned unchanged, except that a state
+    in folds is merged into one state.
 
     state: state that has learned the rows.
     source: source of the original rows, before the map.

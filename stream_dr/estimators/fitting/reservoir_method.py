@@ -197,7 +197,7 @@ class Embedding(ReservoirMethod):
 
     @property
     def embedding_(self) -> np.ndarray:
-        """Coordinates (sampled rows, components) float64 of the sampled rows.
+        """Coordinates of the sampled rows, float64 (sampled rows, components).
 
         The rows are in the order of `state_.kept`.
         """

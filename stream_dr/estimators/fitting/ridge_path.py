@@ -10,7 +10,9 @@ and Cyy. The error on its rows is tr(Fᵀ E F) with
 
     E = Cyy − Wᵀ Cxy − Cxyᵀ W + Wᵀ Cxx W + n b bᵀ,    b = (ȳ_T − ȳ) − Wᵀ(x̄_T − x̄)
 
-[mathematics §12]. F (k, r) are factors of the k target columns. They are the same for all folds.
+[mathematics §12]. The matrix F (k, r) weighs the residuals of the k target columns. For example,
+LDA divides the residual of each class by the root of the class's weight. F is the same for all
+folds.
 
 Every predictor of a path is W = V diag(g) Vᵀ Cxy, where Cxy belongs to the training rows. The
 basis V is computed once for each fold, and g depends on the ridge or on the number of components.
@@ -298,8 +300,8 @@ def _cross_validation_errors(
     rows of the fold. Raises InvalidParameter if errors overflow.
 
     states_by_fold: states with the same features and labels, in the same order.
-    all_rows_moments: moments of all rows. The matrix F is computed from them, by which the
-        residuals of the target columns are multiplied before they are squared.
+    all_rows_moments: moments of all rows, from which a matrix F is computed. The residuals of the
+        target columns are multiplied by F before they are squared.
     fit_predictors: function that returns the m predictors of training rows.
     """
     factors = estimator.loss_factors(all_rows_moments)

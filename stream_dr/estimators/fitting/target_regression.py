@@ -141,12 +141,12 @@ class TargetRegression(Predictor):
 
     @property
     def y_loadings_(self) -> np.ndarray:
-        """Changes (targets, components) float64 of targets per unit of a component."""
+        """Changes of targets per unit of a component, float64 (targets, components)."""
         return self._readout_or_raise().weights.T
 
     @property
     def x_loadings_(self) -> np.ndarray:
-        """Changes (features, components) float64 of features per unit of a component.
+        """Changes of features per unit of a component, float64 (features, components).
 
         The changes are computed by least squares from the rows' scatter. If only the diagonal of
         the scatter is stored, features are taken as uncorrelated. Raises InvalidParameter if the

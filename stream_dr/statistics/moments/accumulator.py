@@ -175,7 +175,7 @@ class MomentAccumulator(AccumulatorBase):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows (labels,) int64 with each label. Read only."""
+        """Number of rows with each label, a read-only int64 array (labels,)."""
         return self._targets.label_rows
 
     @property

@@ -82,7 +82,7 @@ class FoldedState(NamedTuple):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows with each label (labels,) int64."""
+        """Number of rows with each label, an int64 array (labels,)."""
         return np.sum([part.label_rows for part in self.parts], axis=0)
 
     def check(self) -> None:
@@ -212,7 +212,7 @@ class FoldedAccumulator(AccumulatorBase):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows (labels,) int64 with each label."""
+        """Number of rows with each label, an int64 array (labels,)."""
         counts = [part.label_rows for part in self._parts]
         # If another thread learns a batch now, only some folds may have the batch's new labels.
         known = min(map(len, counts))

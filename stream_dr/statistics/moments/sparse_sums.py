@@ -270,7 +270,7 @@ class SparseSums:
 
         Returns the total weight of all rows so far.
 
-        X: (rows, at most as many features as the sums have).
+        X: (rows, columns), at most as many columns as features.
         weights: (rows,) weights, divided by the same scale factor as the stored sums.
         encoded: targets as numeric columns. None if there are no targets.
         earlier_weight: total weight of all earlier rows.
@@ -391,13 +391,13 @@ def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, si
     over the nonzeros v of a feature. w are the weights of their rows, and c is a fixed point for
     each feature. The sums are joined by the formula of Chan, Golub and LeVeque.
 
-    The last column may become negative, by rounding or because the second rows are not among the
+    The last column may become negative, by rounding or because the removed rows are not among the
     first rows. Negative values are not corrected here, because `nonzero_offsets_and_scatters`
     reads them as 0.
 
     first_sums: sums of the first rows.
     second_sums: sums of the second rows.
-    sign: 1 to add the second rows, −1 to remove them.
+    sign: 1 to add the second rows to the first rows, −1 to remove them from the first rows.
     """
     # Join the mean of the nonzeros, and the scatter about the mean.
     (offset, spread), (other, other_spread) = (

@@ -204,7 +204,7 @@ class MomentState(NamedTuple):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows with each label (labels,) int64."""
+        """Number of rows with each label, an int64 array (labels,)."""
         return self.targets.label_rows
 
     @property
@@ -497,9 +497,9 @@ def add_or_subtract_sums(first_state: MomentState, second_state: MomentState, si
 
     first_state, second_state: states with the same features, labels and form (see
         align_states_together).
-    sign: 1 to add the rows of the second state, −1 to remove them from the rows of the first.
+    sign: 1 to add the rows of `second_state`, −1 to remove them from the rows of `first_state`.
     """
-    # Sums of all rows.
+    # Add or subtract the sums of all rows.
     targets = add_or_subtract_targets(first_state.targets, second_state.targets, sign)
     if isinstance(first_state.features, SparsePart) and isinstance(second_state.features, SparsePart):
         features: CentredPart | SparsePart = first_state.features.join(second_state.features, sign)
@@ -507,7 +507,7 @@ def add_or_subtract_sums(first_state: MomentState, second_state: MomentState, si
         step = second_state.targets.mean_difference(first_state.targets, second_state.weight, first_state.weight)
         features = centred_features(first_state).join(centred_features(second_state), step, sign)
 
-    # Sums of each class, and of each label set.
+    # Add or subtract the sums of each class, and of each label set.
     classes, sets = first_state.class_scatter, first_state.label_sets
     if isinstance(classes, ClassScatter) and isinstance(second_state.class_scatter, ClassScatter):
         classes = classes.join(second_state.class_scatter, sign, targets.label_weights > 0.0)

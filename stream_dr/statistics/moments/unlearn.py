@@ -188,10 +188,10 @@ def _check_same_target_kind(state_of_all: MomentState, state_to_remove: MomentSt
 
 
 def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: MomentState, rounding_error: float) -> None:
-    """Raise CannotUnlearn unless one state contains another's rows and weight.
+    """Raise CannotUnlearn if a state to remove has too many rows.
 
-    The rows or weights are compared for each feature of sparse rows, each label and each label
-    set. `state_to_remove` may nowhere have more than `state_of_all`.
+    The rows to remove must not have more weight, or be more rows, than the learned rows. This is
+    checked for each feature of sparse rows, each label and each label set.
 
     state_of_all: state from which rows are to be removed.
     state_to_remove: state of the rows to remove, with the same features and labels.

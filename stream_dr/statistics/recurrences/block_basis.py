@@ -150,7 +150,7 @@ class BlockBasis:
         if follow:
             self.shift += self.columns[: self.features, p] / max(self.counts[0], 1.0)
 
-        # M without the rows of vectors that do not exist yet.
+        # Copy M, and set the rows of vectors that do not exist yet to zero.
         mixing = self.table[:p, size : size + k].copy()
         mixing[self.live :] = 0.0
         scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])

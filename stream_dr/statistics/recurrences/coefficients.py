@@ -116,14 +116,14 @@ def write_vector_products(
 def mirror_gram_row(
     gram_and_mixing: np.ndarray, row_index: int, n_vectors: int, max_vectors: int, n_means: int
 ) -> None:
-    """Copy a row of the Gram matrix to the column of equal index.
+    """Copy a row of the Gram matrix to the column of the same index.
 
     Only the entries of the vectors so far and of the means are copied.
 
     gram_and_mixing: (k, 2k) for k basis columns. The left half is the Gram matrix.
     row_index: index of the row and of the column.
     n_vectors: number of vectors so far.
-    max_vectors: largest number of vectors. The means have the indices from `max_vectors` on.
+    max_vectors: largest number of vectors, which is the index of the first mean.
     n_means: number of means.
     """
     for j in range(n_vectors):
@@ -145,21 +145,20 @@ def add_vector_from_residual(
     """Start a new component with the residual of a row.
 
     The residual is the row x minus its parts along the earlier components. The components (called
-    vectors) are the columns of D Mᵀ. D (features, k) holds the k long basis columns, and row j of
-    the small matrix M (k, k) holds the coefficients of vector j. Let i be `vector_index`. Column i
-    of D is still zero.
+    vectors) are the columns of D Mᵀ. D (features, k) holds the long basis columns, and row j of
+    the small matrix M (k, k) holds the coefficients of vector j. Let i be `vector_index`, the
+    index of the new component. Column i of D is still zero.
 
     gram_and_mixing: (k, 2k), the Gram matrix of the vectors, then M. Row i of the Gram matrix and
         of M is written.
     residual: (2k,), inner products of the residual with all vectors, then its coefficients in the
         basis columns.
-    update_coefficients: (k,), of which entry i is written. The caller then adds x qᵀ to D, with
-        q = update_coefficients.
-    vector_index: index i of the new component.
+    update_coefficients: (k,) coefficients q, of which entry i is written. The caller then adds
+        x qᵀ to D.
     squared_length: squared length of the residual.
     row_share: coefficient of x in the residual.
-    row_scale: power of 2 by which rows are multiplied. Stored vectors are multiplied by
-        row_scale².
+    row_scale: power of 2 by which rows are multiplied. Stored vectors are multiplied by the square
+        of this power.
     """
     size = update_coefficients.shape[0]
     in_x = row_share
@@ -221,7 +220,7 @@ def needs_basis_refresh(
     deflation_ratio: squared length of the row, divided by its squared length after the parts along
         the vectors are subtracted.
     """
-    # Conditions that are quick to check.
+    # First check the conditions that are quick to check.
     size = squared_lengths.shape[0]
     if row_number >= min(max_growth * max(refreshed_at_row, 1), refreshed_at_row + MAX_ROWS_BETWEEN_REFRESHES):
         return True
@@ -231,7 +230,7 @@ def needs_basis_refresh(
         if abs(gram_and_mixing[i, size + i]) < SMALLEST:
             return True
 
-    # The costly condition: some vector is much shorter than the terms whose sum it is.
+    # Check the costly condition, that some vector is much shorter than the terms whose sum it is.
     if row_number % 32 != 0 or row_number - refreshed_at_row < max(32, row_number // 16):
         return False
     for i in range(n_vectors):

@@ -14,7 +14,8 @@ live: number of vectors so far.
 turned: number of the row at which D was last replaced by D·M.
 p: largest number of vectors.
 unit: power of 2 by which rows are multiplied.
-a: parameter `a` of incremental SKM, or `amnesic` of CCIPCA.
+a: for incremental SKM, its parameter `a`. The larger it is, the closer together are the projected
+    rows of one class. For CCIPCA, its parameter `amnesic`, the additional weight of recent rows.
 variance: (1,) mean squared length of rows for CCIPCA. None for incremental SKM.
 labels: (rows,) int64 classes for incremental SKM. None for CCIPCA.
 

@@ -120,7 +120,7 @@ def write_shifted_block(
     transposed_block: (features, rows of the block) float64, an output. Each column is
         row_scale · x − shift for a row x.
     squared_norms: (rows of the block,), an output: squared lengths of row_scale · x, before the
-        shift.
+        shift is subtracted.
     """
     squared_norms[:] = 0.0
     for j in range(X.shape[1]):
@@ -185,9 +185,9 @@ def add_products_of_earlier_rows(
 ) -> None:
     """Correct a row's inner products for earlier rows of its block.
 
-    Let t be `row_in_block`. basis_products[t] holds the inner products of row x_t with the k
+    Let t be `row_in_block`. Row t of `basis_products` holds the inner products of row x_t with the
     basis columns D, as D was before the block. Each earlier row x_s of the block adds x_s q_sᵀ to
-    D. So Σ_s q_s (x_s · x_t) is added to basis_products[t].
+    D. So Σ_s q_s (x_s · x_t) is added to row t of `basis_products`.
 
     basis_products: (rows, k), of which row t is changed.
     row_gram: (rows, rows) inner products of the rows.
