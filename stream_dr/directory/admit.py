@@ -466,7 +466,7 @@ class DraftGroup:
         self._outcomes: list[Receipt | StreamDRError | _Placement] = []
 
     def put(self, draft: Draft) -> None:
-        """Admit a draft to the group, or raise the error that refuses the draft.
+        """Admit a draft to this group, or raise an error if refused.
 
         draft: an event that is not in the log yet.
         """

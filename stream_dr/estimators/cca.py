@@ -86,7 +86,10 @@ class CCA(TargetRegression, TwoStage):
         return RightHandSide(moments.cross @ root, root.shape[1] ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (targets, r) that whiten the targets.
+        """Return the factors (targets, r) of the residuals in the loss.
+
+        In cross-validation, the residuals of the targets are multiplied by these factors. The
+        factors whiten the targets (make them uncorrelated, with equal variance).
 
         The product of the factors and their transpose is a pseudo-inverse of the targets' scatter.
         """

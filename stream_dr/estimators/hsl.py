@@ -132,9 +132,10 @@ class HSL(TwoStage):
         return super().held_out_error(other)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (labels, labels) of the labels' indicators.
+        """Return the factors (labels, labels) of the residuals in the loss.
 
-        The matrix is diagonal. The factor of each label is 1 / √n for the weight n of its rows.
+        In cross-validation, the residuals of the predicted label indicators are multiplied by this
+        diagonal matrix. The factor of each label is 1 / √n for the weight n of its rows.
         """
         return np.diag(1.0 / np.sqrt(moments.label_weights))
 

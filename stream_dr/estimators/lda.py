@@ -150,9 +150,10 @@ class LDA(LinearClassifier, TwoStage):
         return RightHandSide(_between_scatter_factor(moments), len(moments.label_weights) ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (classes, classes) of the classes' indicators.
+        """Return the factors (classes, classes) of the residuals in the loss.
 
-        The matrix is diagonal. The factor of each class is 1 / √n for the weight n of its rows.
+        In cross-validation, the residuals of the predicted class indicators are multiplied by this
+        diagonal matrix. The factor of each class is 1 / √n for the weight n of its rows.
         """
         return np.diag(1.0 / np.sqrt(moments.label_weights))
 
