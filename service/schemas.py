@@ -566,7 +566,7 @@ MODEL_PROBLEMS = problems(404, 409)
 """Error responses that routes that use a model can return in addition."""
 
 
-def _replace_const_by_enum(schemas: JsonDict) -> None:
+def _any_of_const_to_enum(schemas: JsonDict) -> None:
     """Replace {"const": x} by {"enum": [x]} in the alternatives ("anyOf") of fields.
 
     With "const", clients that openapi-python-client generates would reject all other alternatives.
@@ -601,7 +601,7 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
         for name, example in EXAMPLES.items():
             components["schemas"][name]["examples"] = [example]
 
-        _replace_const_by_enum(components["schemas"])
+        _any_of_const_to_enum(components["schemas"])
         if needs_token:
             meaning = (
                 "Requests that read need the read token or the write token. Requests that write need the write token."

@@ -217,7 +217,7 @@ def post_shard_batches(address: str, shard_paths: list[Path]) -> Iterator[Mappin
             yield client.partial_fit(block.X, block.y, key=f"demo-{number}")
 
     last = blocks[-1]
-    body = {"rows": [_row_as_json(row) for row in last.X], "labels": last.y.row_labels()}
+    body = {"rows": [_sparse_row_as_json(row) for row in last.X], "labels": last.y.row_labels()}
     headers = {"Idempotency-Key": "demo-json"}
     response = httpx.post(f"{address}/partial_fit?wait=applied", json=body, headers=headers, timeout=60)
     response.raise_for_status()
@@ -347,7 +347,7 @@ def project_row_with_lda(address: str, row: Rows) -> JsonDict:
 def example_curl_commands(address: str, row: Rows) -> list[str]:
     """Return three shell commands that send requests to the running service."""
     query = "&".join(f"{name}={numbers}" for name, numbers in _row_as_query(row).items())
-    body = json.dumps({"rows": [_row_as_json(row)]})
+    body = json.dumps({"rows": [_sparse_row_as_json(row)]})
     return [
         f"curl '{address}/models'",
         f"curl '{address}/transform?model=lda&{query}'",
@@ -360,11 +360,11 @@ def _split_for_requests(X: Rows) -> list[Rows]:
     return [X[start : start + 4_000] for start in range(0, X.shape[0], 4_000)]
 
 
-def _row_as_json(row: Rows) -> dict[str, list[float]]:
+def _sparse_row_as_json(row: Rows) -> dict[str, list[float]]:
     """Return a sparse row (1, features) in the form of a JSON body."""
     return {"indices": row.indices.tolist(), "values": row.data.tolist()}
 
 
 def _row_as_query(row: Rows) -> dict[str, str]:
     """Return a sparse row (1, features) as query parameters of a URL."""
-    return {name: ",".join(f"{number:g}" for number in numbers) for name, numbers in _row_as_json(row).items()}
+    return {name: ",".join(f"{number:g}" for number in numbers) for name, numbers in _sparse_row_as_json(row).items()}

@@ -63,7 +63,7 @@ def write_atomically(path: FileName, write_contents: Callable[[BinaryIO], object
 
     except BaseException as e:
         temporary.unlink(missing_ok=True)
-        if is_disk_full_error(e) or is_input_output_error(e):
+        if is_disk_full_or_read_only(e) or is_input_output_error(e):
             raise cannot_write_error(path, str(e)) from e
         raise
 
@@ -128,7 +128,7 @@ def check_free_space(path: FileName, n_bytes: int, min_free_bytes: int = 0) -> N
         )
 
 
-def is_disk_full_error(error: BaseException) -> TypeGuard[OSError]:
+def is_disk_full_or_read_only(error: BaseException) -> TypeGuard[OSError]:
     """Return True if an error says that the disk accepts no more data.
 
     There are four such errors: the disk is full, a quota is reached, a file is too large, or the

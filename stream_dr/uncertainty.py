@@ -168,9 +168,10 @@ def uncertainty_sentences(
 def component_angle_sentences(spread: ComponentSpread, max_components: int | None = None) -> list[str]:
     """Return sentences that say how well components are known.
 
-    The first sentence has all components with an angle of at most 30° (MAX_ERROR_BAR_ANGLE). If a
-    component's angle is larger and the angle of its plane with the next component is known, the
-    two components share a sentence.
+    A component's angle is the typical angle between it and the same component of an infinite
+    number of rows. The first sentence has the components with an angle of at most 30°
+    (MAX_ERROR_BAR_ANGLE). If the angle of a component or of the next one is larger, and the angle
+    of their plane is known, the two components share a sentence.
 
     max_components: maximum number of components in the sentences. None means all.
 
@@ -184,7 +185,7 @@ def component_angle_sentences(spread: ComponentSpread, max_components: int | Non
     others = []
     angles = spread.angles[:max_components]
 
-    # Take a pair of neighbouring components if their plane is better known than the components.
+    # Take a pair of neighbouring components if one is poorly known and the plane's angle is known.
     i = 0
     while i < len(angles):
         pair = angles[i : i + 2]

@@ -150,6 +150,7 @@ def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running)
 
     models = {}
     for name, model in directory.models.items():
+        # The page requests this response every two seconds, so leave out long fields.
         state = schemas.ModelState(**model.describe(position)).model_dump(exclude={"eigenvalues"})
         models[name] = state | _label_counts(state) | {"refines": running.can_refine(model)}
         models[name] |= {key: value for key, value in running.scores(model).items() if key != "curve"}

@@ -57,16 +57,16 @@ def _targets_from_labels(row_labels: list[ParsedJson]) -> Targets:
     """
     types = {type(v) for v in row_labels if v is not None}
     if list not in types:
-        _refuse_mixed_label_types(row_labels)
+        _refuse_unlike_label_types(row_labels)
         return class_targets(row_labels)
 
     if types != {list}:
         raise InvalidTargets("some rows have a list of labels and some a single label; send one form.")
-    _refuse_mixed_label_types(list(chain.from_iterable(v for v in row_labels if v is not None)), None)
+    _refuse_unlike_label_types(list(chain.from_iterable(v for v in row_labels if v is not None)), None)
     return multilabel_targets(row_labels)
 
 
-def _refuse_mixed_label_types(labels: list[ParsedJson], absent_label_type: type | None = type(None)) -> None:
+def _refuse_unlike_label_types(labels: list[ParsedJson], absent_label_type: type | None = type(None)) -> None:
     """Raise InvalidTargets unless all labels have the same type.
 
     The type is string, bool or integer. A float without a fraction counts as an integer.

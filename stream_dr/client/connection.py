@@ -142,16 +142,17 @@ for _kind in vars(errors).values():
 _ERROR_CLASSES["invalid_request"] = errors.InvalidParameter
 
 
-def checked_header(name: str, value: str) -> str:
+def checked_header(value_name: str, value: str) -> str:
     """Return `value` if an HTTP header can have this value.
 
     Raises InvalidParameter for other values.
 
-    name: name of the value in the error message.
+    value_name: name of the value in the error message.
     """
     if not (isinstance(value, str) and value.isascii() and value.isprintable() and value == value.strip()):
         raise errors.InvalidParameter(
-            f"{name} goes into a header; it must be of printable ASCII characters and neither begin nor end with a space."
+            f"{value_name} goes into a header; it must be of printable ASCII characters and neither begin "
+            "nor end with a space."
         )
     return value
 

@@ -28,7 +28,7 @@ from stream_dr.disk import (
     cannot_write_error,
     check_free_space,
     fsync_directory,
-    is_disk_full_error,
+    is_disk_full_or_read_only,
 )
 from stream_dr.errors import DirectoryMissing, OutputExists, Overloaded
 from stream_dr.failpoints import failpoint
@@ -127,7 +127,7 @@ def _copy_at_one_moment(
                 if list(open_files) != _paths_to_copy(directory_path, models):
                     continue
                 copy.copy_index_and_rest(index)
-                if copy.is_overtaken(index):
+                if copy.source_overwritten_since(index):
                     continue
             if _model_names_and_ids(unfinished_copy) == models:
                 open_file_stack.enter_context(attempt.pop_all())
@@ -197,7 +197,7 @@ def _new_directory(target: Path) -> Iterator[Path]:
             fsync_directory(target.parent)
         except BaseException as e:
             shutil.rmtree(temporary, ignore_errors=True)
-            if is_disk_full_error(e):
+            if is_disk_full_or_read_only(e):
                 raise cannot_write_error(target, str(e)) from e
             raise
 

@@ -34,13 +34,13 @@ NOTE_FORMAT = 1
 
 
 def convert_to_own_shards(
-    path: Path, source: FileSource, name: str | None = None, progress: Callable[[int], object] | None = None
+    directory_path: Path, source: FileSource, name: str | None = None, progress: Callable[[int], object] | None = None
 ) -> Path:
     """Write a file's rows as shards that the directory owns.
 
     If the shards of an unchanged file exist already, nothing is written.
 
-    path: path of the directory.
+    directory_path: path of the directory.
     source: source of one file.
     name: name of the shards' folder. None takes the file's name.
     progress: function called with the number of rows written so far.
@@ -50,7 +50,7 @@ def convert_to_own_shards(
     and the errors of reading the file. After an error, unfinished shards are removed.
     """
     name = re.sub(r"[^\w.-]+", "_", name or source.paths[0].name.replace("!", "_"))
-    folder = path / SOURCES / name
+    folder = directory_path / SOURCES / name
     note = _source_note(source)
     if (folder / NOTE).exists() and json.loads((folder / NOTE).read_bytes()) == note:
         return folder

@@ -184,7 +184,7 @@ class MissingBatches:
         return [shards[i] for i in order]
 
 
-def find_shard(path: Path, uri: str, sha256: str) -> Shard:
+def find_shard(directory_path: Path, uri: str, sha256: str) -> Shard:
     """Find the shard that an event refers to.
 
     The shard is searched at these places, in this order:
@@ -194,15 +194,15 @@ def find_shard(path: Path, uri: str, sha256: str) -> Shard:
     3. the folder of shards that the directory owns. The URI of such a shard is wrong after the
        directory was moved or copied.
 
-    path: path of the directory.
+    directory_path: path of the directory.
 
     Raises SourceMissing or DamagedShard if no place has a shard with this sha256.
     """
     try:
         return _open_verified_shard(uri, sha256)
     except (SourceMissing, DamagedShard):
-        own = path.absolute().joinpath(SOURCES, *Path(unquote(urlparse(uri).path)).parts[-2:])
-        for place in (_moved_shard_uris(path / PLACES).get(sha256, uri), own.as_uri()):
+        own = directory_path.absolute().joinpath(SOURCES, *Path(unquote(urlparse(uri).path)).parts[-2:])
+        for place in (_moved_shard_uris(directory_path / PLACES).get(sha256, uri), own.as_uri()):
             if place != uri and (place != own.as_uri() or own.exists()):
                 return _open_verified_shard(place, sha256)
         raise

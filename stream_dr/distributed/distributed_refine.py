@@ -55,6 +55,7 @@ def refine_on_cluster(
     Returns the published version of the model.
 
     scheduler_address: address of the Dask scheduler, tcp://host:port.
+    directory: directory of the model.
     tol, max_passes, on_progress: as in `refine_model`.
 
     In addition to the errors of `refine_model`, these errors are raised:

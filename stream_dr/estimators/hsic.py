@@ -102,11 +102,11 @@ def _exact_hsic(
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
     row_sigma = x_sigma if x_kernel == "rbf" else None
     return _hsic_in_blocks(
-        block.X, _numeric_target_columns(block.y), row_weights(block.weights, block.rows), row_sigma, y_sigma
+        block.X, _targets_as_numbers(block.y), row_weights(block.weights, block.rows), row_sigma, y_sigma
     )
 
 
-def _numeric_target_columns(targets: Targets) -> np.ndarray:
+def _targets_as_numbers(targets: Targets) -> np.ndarray:
     """Return the targets as numeric columns (rows, k).
 
     Numbers are unchanged. Labels become one column of 0 and 1 for each label.

@@ -186,15 +186,15 @@ class LinearProbe:
         return Z @ sp.diags(self._scale) if sp.issparse(Z) else Z * self._scale
 
 
-def fit_probe(name: str, sample: ProbeSample, n_neighbours: int) -> Probe:
+def fit_probe(probe_kind: str, sample: ProbeSample, n_neighbours: int) -> Probe:
     """Return a classifier of projected rows, fitted on a sample.
 
-    name: "mean" (nearest class mean), "knn" (nearest neighbours) or "linear".
+    probe_kind: "mean" (nearest class mean), "knn" (nearest neighbours) or "linear".
     n_neighbours: number of neighbours for "knn". The other classifiers ignore this parameter.
     """
-    if name == "mean":
+    if probe_kind == "mean":
         return NearestMean(sample)
-    return NearestNeighbours(sample, n_neighbours) if name == "knn" else LinearProbe(sample)
+    return NearestNeighbours(sample, n_neighbours) if probe_kind == "knn" else LinearProbe(sample)
 
 
 def label_means_of_sample(sample: ProbeSample) -> LabelMeans:

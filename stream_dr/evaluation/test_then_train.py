@@ -267,7 +267,7 @@ class _Evaluation:
         self._next_solve = settings.first
 
         self._probes: dict[tuple[str, str], Probe] = {}
-        self._projections: dict[str, Projection | _IdentityProjection] = {}
+        self._projections: dict[str, Projection | _FirstColumnsProjection] = {}
         self._class_scores: dict[tuple[str, str], ClassScores] = {}
         self._label_scores: dict[tuple[str, str], LabelScores] = {}
 
@@ -412,9 +412,9 @@ class _Evaluation:
         means, others = self._means_with_and_without()
 
         for name, estimator in self._models.items():
-            projection: Projection | _IdentityProjection
+            projection: Projection | _FirstColumnsProjection
             if estimator is None:
-                projection = _IdentityProjection(self._sample.n_features)
+                projection = _FirstColumnsProjection(self._sample.n_features)
             else:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
@@ -499,7 +499,7 @@ class _Evaluation:
         return 0 if projection is None else projection.n_components
 
 
-class _IdentityProjection(NamedTuple):
+class _FirstColumnsProjection(NamedTuple):
     """Projection that returns rows unchanged, for the baseline FULL_BASELINE.
 
     n_features: number of features to return. Sparse rows with more features are cut.

@@ -98,7 +98,7 @@ class TableReport(NamedTuple):
         """
         could_be = "could be" if any(c.options for c in self.columns) else ""
         lines = [("column", "taken for", "made of it", "why", could_be)]
-        for columns in _group_similar_columns(self.columns):
+        for columns in _group_vector_columns(self.columns):
             c, last = columns[0], columns[-1].name
             name, options = (c.name, ", ".join(c.options)) if c.name == last else (f"{c.name} … {last}", "")
             lines.append((name, c.taken_for or "nothing yet", c.made or "left out", c.why, options))
@@ -108,7 +108,7 @@ class TableReport(NamedTuple):
         return "\n".join([*text, *(f"problem: {problem}" for problem in self.problems)])
 
 
-def _group_similar_columns(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
+def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
     """Return columns in groups that share a line.
 
     A group has one line in the report.

@@ -126,7 +126,7 @@ class RandomFourier(FeatureMap):
         X: (rows, features), the first rows of the stream.
         """
         gamma = float(self.gamma or 0.0)
-        distance = _median_row_distance(X, self.kernel)
+        distance = _median_l1_or_squared_l2(X, self.kernel)
         value = float(
             matern(np.array(distance), gamma, self.nu) if self.kernel == "matern" else np.exp(-gamma * distance)
         )
@@ -238,7 +238,7 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     return omega
 
 
-def _median_row_distance(X: Rows, kernel: str) -> float:
+def _median_l1_or_squared_l2(X: Rows, kernel: str) -> float:
     """Return the median distance of two rows of X.
 
     The distance is |x − x'|₁ for the Laplace kernel, and |x − x'|² for the others. At most 200

@@ -10,7 +10,7 @@ in two steps:
 
 During step 2, the other process may replace a body because rows were unlearned. The new body is
 appended to a file, and the old bytes are overwritten. The copied index then still points to the
-old bytes. In this case `is_overtaken` returns True, and step 2 must be repeated.
+old bytes. In this case `source_overwritten_since` returns True, and step 2 must be repeated.
 
 Nearly all bytes of a log are bodies, so step 1 takes most of the time. If the index were read in
 one transaction from step 1 on, SQLite could not shorten its write-ahead log during this time.
@@ -45,8 +45,8 @@ class LogCopy:
     """Copy of the log in the folder `source`, in the new folder `target`.
 
     Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of `view`,
-    which completes the copy, unless `is_overtaken` returns True afterwards. Raises DamagedFile,
-    ForeignFile, UnknownFormat, InsufficientStorage.
+    which completes the copy, unless `source_overwritten_since` returns True afterwards. Raises
+    DamagedFile, ForeignFile, UnknownFormat, InsufficientStorage.
     """
 
     def __init__(self, source: Path, target: Path, progress: CopyProgress = lambda done, total: None) -> None:
@@ -103,12 +103,12 @@ class LogCopy:
         head.close()
         fsync_directory(self._target)
 
-    def is_overtaken(self, index: Index) -> bool:
+    def source_overwritten_since(self, copied_index: Index) -> bool:
         """Return True if payloads of the copied index may have been overwritten.
 
-        index: the consistent snapshot that was copied.
+        copied_index: the consistent snapshot that was copied.
         """
-        copied = {listed.first: set(index.places(listed.first)) for listed in index.files()}
+        copied = {listed.first: set(copied_index.places(listed.first)) for listed in copied_index.files()}
         with self.view() as now:
             return any(copied.get(listed.first, set()) - set(now.places(listed.first)) for listed in now.files())
 

@@ -105,16 +105,16 @@ def device_and_inode(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def moved_error(path: Path) -> DirectoryInUse:
+def moved_error(log_folder: Path) -> DirectoryInUse:
     """Return the error for a log whose folder was moved or replaced.
 
     This process may no longer write to the log.
 
-    path: path of the log's folder.
+    log_folder: path of the log's folder.
     """
-    pid = read_lock_holder_pid(path.parent)
+    pid = read_lock_holder_pid(log_folder.parent)
     return DirectoryInUse(
-        f"{path} was moved or replaced since process {os.getpid()} opened it to write; the directory's lock names "
+        f"{log_folder} was moved or replaced since process {os.getpid()} opened it to write; the directory's lock names "
         f"process {pid}. This one writes no more to it. Let one process write, and start it again.",
         pid=pid,
     )

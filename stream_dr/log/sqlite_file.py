@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_error
+from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_or_read_only
 from stream_dr.errors import DamagedFile, ForeignFile, Overloaded, StreamDRError, UnknownFormat
 
 JOURNAL_BYTES = 16 << 20
@@ -372,7 +372,7 @@ def _translate_system_error(error: OSError, path: Path) -> StreamDRError | None:
 
     Returns None if no error of this library fits.
     """
-    if is_disk_full_error(error):
+    if is_disk_full_or_read_only(error):
         return cannot_write_error(path, str(error))
     if error.errno in (errno.EISDIR, errno.ENOTDIR):
         return damaged_file(path, str(error.strerror))

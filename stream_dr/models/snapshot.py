@@ -21,7 +21,7 @@ import numpy as np
 
 from stream_dr import __version__
 from stream_dr.aliases import JsonDict
-from stream_dr.disk import cannot_write_error, fsync_directory, is_disk_full_error
+from stream_dr.disk import cannot_write_error, fsync_directory, is_disk_full_or_read_only
 from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
@@ -146,17 +146,17 @@ def write_published(model: Model, directory_path: Path) -> None:
     write_file(folder / FAILED_FILE_NAME, arrays, metadata)
 
 
-def restore_published(model: Model, directory_path: Path) -> None:
+def restore_published(failed_model: Model, directory_path: Path) -> None:
     """Publish the projection of a failed model again after a restart.
 
     The projection is read from the file that `write_published` writes. If the file does not exist
     or cannot be read, nothing is published and a warning is logged.
     """
-    path = snapshot_folder(directory_path, model.name, model.id) / FAILED_FILE_NAME
+    path = snapshot_folder(directory_path, failed_model.name, failed_model.id) / FAILED_FILE_NAME
     try:
         arrays, metadata = read_file(path)
         with errors_as_damaged_file(path):
-            _restore_published_from(model, arrays, metadata)
+            _restore_published_from(failed_model, arrays, metadata)
     except StreamDRError as e:
         log.warning("%s passed over (%s): %s", path, e.code, e)
 
@@ -276,7 +276,7 @@ def write_start_estimator(estimator: Estimator, directory_path: Path, model_name
         for folder in (path.parent.parent, directory_path):
             fsync_directory(folder)
     except OSError as e:
-        if is_disk_full_error(e):
+        if is_disk_full_or_read_only(e):
             raise cannot_write_error(path, str(e)) from e
         raise
 

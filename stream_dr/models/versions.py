@@ -92,7 +92,7 @@ class Versions:
         self._published.append(published)
         while (
             len(self._published) > 2
-            and sum(_nested_array_bytes(p.projection) for p in self._published) > self._max_bytes
+            and sum(_array_bytes_in_tuples(p.projection) for p in self._published) > self._max_bytes
         ):
             self._published.popleft()
 
@@ -156,11 +156,11 @@ class VersionNumbers:
         self._ceiling = ceiling
 
 
-def _nested_array_bytes(value: object) -> int:
+def _array_bytes_in_tuples(value: object) -> int:
     """Return the number of bytes of nested arrays."""
     if isinstance(value, np.ndarray):
         return value.nbytes
-    return sum(map(_nested_array_bytes, value)) if isinstance(value, tuple) else 0
+    return sum(map(_array_bytes_in_tuples, value)) if isinstance(value, tuple) else 0
 
 
 def projection_change(old_projection: Projection, new_projection: Projection) -> ProjectionChange | None:

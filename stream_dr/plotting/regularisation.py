@@ -75,17 +75,17 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
     return figure_dict([line, mark], title, xaxis=axis, yaxis={"title": {"text": "error"}}, legend=legend)
 
 
-def _ridge_positions_and_axis(ridges: np.ndarray) -> tuple[np.ndarray, JsonDict]:
+def _ridge_positions_and_axis(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict]:
     """Return the positions of ridges, and the options of their axis.
 
     The axis is logarithmic. The first ridge is 0, which has no logarithm. It is drawn at the left
     end of the axis, where the tick has the text 0.
 
-    ridges: the ridges, ascending from 0.
+    ridges_from_zero: the ridges, ascending from 0.
     """
     # All ridges are 0 if no column varies.
-    smallest = ridges[1] or 1.0
-    x = np.maximum(ridges, smallest / 10)
+    smallest = ridges_from_zero[1] or 1.0
+    x = np.maximum(ridges_from_zero, smallest / 10)
     powers = np.arange(np.ceil(np.log10(smallest)), np.log10(x[-1]) + 1e-9)
     names = ["0", *(f"10<sup>{power:.0f}</sup>" for power in powers)]
     ticks = {"tickvals": [x[0], *10.0**powers], "ticktext": names}

@@ -81,7 +81,7 @@ def raw_from_arrow(batch: Any, skipped_columns: Sequence[str] = ()) -> RawRows:
 
     # Refuse columns of unsupported types.
     fields = [field for field in batch.schema if field.name not in skipped_columns]
-    refused = [f"{field.name} is {field.type}" for field in fields if not is_supported_type(field.type)]
+    refused = [f"{field.name} is {field.type}" for field in fields if not is_table_column_type(field.type)]
     if refused:
         raise SchemaMismatch(
             f"column {', column '.join(refused)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
@@ -110,7 +110,7 @@ def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
     return dict(zip(rows.names, map(_arrow_from_raw_column, rows.columns), strict=True))
 
 
-def is_supported_type(arrow_type: pa.DataType) -> bool:
+def is_table_column_type(arrow_type: pa.DataType) -> bool:
     """Return True if `raw_from_arrow` can convert columns of this Arrow type."""
     if pa.types.is_dictionary(arrow_type) or _is_number_list_type(arrow_type):
         arrow_type = arrow_type.value_type
@@ -245,7 +245,7 @@ def view_of_numbers(array: pa.Array) -> np.ndarray:
 def _raw_column_from_arrow(column: pa.Array) -> RawColumn:
     """Return an Arrow array as a RawColumn (float64 numbers, or codes of texts).
 
-    column: array of a type for which `is_supported_type` is true, and not of vectors.
+    column: array of a type for which `is_table_column_type` is true, and not of vectors.
     """
     # Convert texts, null columns and dictionary-encoded columns.
     kind = column.type
@@ -351,6 +351,7 @@ def _arrow_from_raw_column(column: RawColumn) -> pa.Array:
     """Return a RawColumn as an Arrow array of the type that fits the column's kind."""
     missing = column.missing
     if column.kind == "text":
+        # The values of a column of text are indices of its labels.
         return pa.array(column.labels, pa.string()).take(pa.array(column.values, mask=missing))
     if column.kind == "number":
         return pa.array(column.values, mask=missing)
@@ -361,5 +362,6 @@ def _arrow_from_raw_column(column: RawColumn) -> pa.Array:
         return pa.array(values != 0.0, mask=missing)
     if column.kind == "time":
         return pa.array(np.rint(values * _UNITS_PER_DAY["us"]).astype(np.int64), pa.timestamp("us"), mask=missing)
+    # A date is a number of days, and the last kind is "integer".
     whole = pa.array(values.astype(np.int64), mask=missing)
     return whole.cast(pa.int32()).cast(pa.date32()) if column.kind == "date" else whole

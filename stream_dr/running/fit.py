@@ -59,6 +59,7 @@ def fit(
     >>> stream_dr.fit(stream_dr.LDA(), "rows.csv", label="y", progress=False).n_samples_seen_
     4
     """
+    # Only a feature map can learn a table with text or missing values. Without one, read numbers.
     options = options if estimator.feature_map else {"raw": False} | options
     blocks = _read_blocks(source, label, format, options)
 

@@ -100,30 +100,31 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return json.dumps(obj, ensure_ascii=False, indent=None, separators=(",", ":")).encode()
 
 
-def read_manifest(path: AnyPath) -> Manifest:
+def read_manifest(manifest_path: AnyPath) -> Manifest:
     """Return the manifest in a file.
 
     Raises SourceMissing, ForeignFile, UnknownFormat or DamagedFile.
     """
     try:
-        obj = json.loads(path.read_bytes())
+        obj = json.loads(manifest_path.read_bytes())
     except FileNotFoundError as e:
-        raise SourceMissing(f"{path} is not there; give a folder of shards, a manifest or shard files.") from e
+        raise SourceMissing(f"{manifest_path} is not there; give a folder of shards, a manifest or shard files.") from e
     except ValueError as e:
-        raise DamagedFile(f"{path} is not JSON ({e}); write the shards anew.", path=str(path)) from e
+        raise DamagedFile(f"{manifest_path} is not JSON ({e}); write the shards anew.", path=str(manifest_path)) from e
 
     if not isinstance(obj, dict) or obj.get("stream_dr") != "shards":
-        raise ForeignFile(f"{path} is not a manifest of stream_dr shards.", path=str(path))
+        raise ForeignFile(f"{manifest_path} is not a manifest of stream_dr shards.", path=str(manifest_path))
     if obj.get("format") != MANIFEST_FORMAT:
         raise UnknownFormat(
-            f"{path} has format {obj.get('format')!r}; this release reads {MANIFEST_FORMAT}.", path=str(path)
+            f"{manifest_path} has format {obj.get('format')!r}; this release reads {MANIFEST_FORMAT}.",
+            path=str(manifest_path),
         )
 
     try:
         entries = tuple(_parse_shard_entry(entry) for entry in obj["shards"])
         return Manifest(obj["rows"], obj["width"], obj["target_kind"], tuple(obj["labels"]), entries)
     except (KeyError, TypeError, ValueError) as e:
-        raise DamagedFile(f"{path} lacks {e}; write the shards anew.", path=str(path)) from e
+        raise DamagedFile(f"{manifest_path} lacks {e}; write the shards anew.", path=str(manifest_path)) from e
 
 
 def _parse_shard_entry(json_entry: dict[str, Any]) -> ShardEntry:

@@ -24,7 +24,7 @@ from typing import IO
 import pyarrow as pa
 
 from stream_dr.arrow.codec import arrow_from_block
-from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_error
+from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_or_read_only
 from stream_dr.errors import OutputExists, SchemaMismatch
 from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
@@ -151,7 +151,7 @@ class ShardWriter:
     def write(self, block: Block) -> None:
         """Add the rows of a Block. Complete batches are written immediately."""
         batch = arrow_from_block(block)
-        self._update_schema_and_labels(block, batch)
+        self._check_schema_add_labels(block, batch)
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         self._waiting_bytes += batch.nbytes
@@ -231,7 +231,7 @@ class ShardWriter:
                 path.unlink(missing_ok=True)
         self._remove_marker_file()
 
-    def _update_schema_and_labels(self, block: Block, batch: pa.RecordBatch) -> None:
+    def _check_schema_add_labels(self, block: Block, batch: pa.RecordBatch) -> None:
         """Update the schema, the width and the labels.
 
         The first Block sets the schema. Raises SchemaMismatch if a later Block has other columns.
@@ -274,7 +274,7 @@ class ShardWriter:
                 self._writer = self._open_next_shard()
             self._writer.write_table(head.replace_schema_metadata(self._schema.metadata))
         except OSError as e:
-            if is_disk_full_error(e):
+            if is_disk_full_or_read_only(e):
                 raise cannot_write_error(self._temporary, str(e)) from e
             raise
 

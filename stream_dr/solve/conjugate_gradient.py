@@ -39,7 +39,7 @@ a combination of the directions lies in the null space of A, the matrix PᵀT ha
 The combination is recognised by this eigenvalue and dropped. With Dubrulle's own update
 P = Q + P zᵀ, the columns of P may be large, and the small eigenvalue would not be recognised.
 
-`advance_block_solve` takes the product A P as an array, so the caller decides where the rows come
+`advance_linear_solve` takes the product A P as an array, so the caller decides where the rows come
 from. The caller may also save the state between two steps and continue in another process.
 """
 
@@ -175,7 +175,7 @@ def start_block_solve(
     )
 
 
-def advance_block_solve(state: BlockSolve, matrix_times_directions: np.ndarray) -> BlockSolve:
+def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray) -> BlockSolve:
     """Return the state after one more step of conjugate gradient.
 
     If the solve has ended, the state is returned unchanged.

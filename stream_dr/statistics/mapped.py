@@ -36,7 +36,7 @@ from stream_dr.feature_maps.table_columns import TableColumn
 from stream_dr.feature_maps.widths import check_max_encoded_columns, max_numeric_columns, reason_for_diagonal_scatter
 from stream_dr.projection import Columns, Linear, Mapped, checked_feature_map, row_slices_to_map
 from stream_dr.readout import Readout
-from stream_dr.rows.block import Block, Rows, check_rows
+from stream_dr.rows.block import Block, Rows, check_numeric_rows
 from stream_dr.rows.raw_rows import raw_from_array
 from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
 from stream_dr.statistics.renumbered import renumber_features
@@ -284,14 +284,14 @@ class MappedAccumulator:
         width, names = self._width_and_names_with(block)
         before = self._map, self._spec
         if not self._map.has_final_parameters and block.rows:
-            check_rows(block)
+            check_numeric_rows(block)
             self._map = self._map.decided(block)
             self._spec = canonical_spec_json(self._map)
 
         # Map and learn the batch. After an error the parameters of the map are undecided again.
         try:
             if not self.n_features and block.rows:
-                check_rows(block)
+                check_numeric_rows(block)
                 self._map.warn_if_unsuitable(block.X)
             self._apply_to_row_parts(block, lambda part: self.inner.add(self._map_block(part, width)))
         except BaseException:
@@ -345,10 +345,10 @@ class MappedAccumulator:
         return row_slices_to_map(block.rows, self._map)
 
     def _check(self, block: Block) -> None:
-        check_rows(block)
+        check_numeric_rows(block)
 
     def _map_block(self, block: Block, n_features: int) -> Block:
-        check_rows(block)
+        check_numeric_rows(block)
         # The hash of a row decides its fold. It is computed from the row before the map.
         hashes = row_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
         X = self._map_rows(block, n_features)
@@ -403,7 +403,7 @@ class LandmarkAccumulator(MappedAccumulator):
         Landmarks are rows that the map compares other rows with. Raises WidthMismatch and the
         errors of the inner accumulator. After an error nothing has changed.
         """
-        check_rows(block)
+        check_numeric_rows(block)
         self._width_and_names_with(block)
         before = self.landmarks
         self.landmarks = self._map.add_landmarks_from_batch(before, block)
@@ -424,7 +424,7 @@ class LandmarkAccumulator(MappedAccumulator):
         have been replaced. Rows that were learned with a replaced landmark cannot be mapped in the
         same way again.
         """
-        check_rows(block)
+        check_numeric_rows(block)
         if self._map.draws_landmarks and (self._map.first or 0) > self._map.most:
             raise CannotUnlearn("rows were learned by the landmarks there were then. Learn anew without them.")
         if self._map.draws_landmarks and self.landmarks.among(block.X):

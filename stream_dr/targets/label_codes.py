@@ -93,7 +93,7 @@ def encode_labels(labels: Any) -> EncodedLabels:
     types = set(map(type, items))
     if len(types) == 1 and types <= {str, int, bool}:
         return EncodedLabels(*_encode_labels_of_one_type(items), None)
-    return _encode_labels_of_any_type(items)
+    return _check_and_encode_labels(items)
 
 
 def encode_label_sets_fast(label_sets: Sequence[Any]) -> EncodedSets | None:
@@ -233,14 +233,14 @@ def _check_no_lone_surrogates(distinct_labels: Sequence[str]) -> None:
         raise InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.") from None
 
 
-def _encode_labels_of_one_type(labels_of_rows: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
+def _encode_labels_of_one_type(flat_labels: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
     """Return the distinct labels and a code for each row.
 
-    labels_of_rows: label of each row, all str, all int or all bool.
+    flat_labels: label of each row, all str, all int or all bool.
     """
-    table = {label: code for code, label in enumerate(dict.fromkeys(labels_of_rows))}
+    table = {label: code for code, label in enumerate(dict.fromkeys(flat_labels))}
     _check_label_storable(tuple(table))
-    return tuple(table), np.fromiter(map(table.__getitem__, labels_of_rows), dtype=np.int32, count=len(labels_of_rows))
+    return tuple(table), np.fromiter(map(table.__getitem__, flat_labels), dtype=np.int32, count=len(flat_labels))
 
 
 def _encode_integers_by_table(labels: np.ndarray, smallest: int, largest: int) -> tuple[tuple[Label, ...], np.ndarray]:
@@ -266,21 +266,21 @@ def _encode_integers_by_table(labels: np.ndarray, smallest: int, largest: int) -
     return tuple(smallest + offset for offset in used.tolist()), number[offsets]
 
 
-def _encode_labels_of_any_type(labels_of_rows: list[Any]) -> EncodedLabels:
+def _check_and_encode_labels(label_of_each_row: list[Any]) -> EncodedLabels:
     """Encode one label per row, for labels of any type.
 
-    labels_of_rows: label of each row.
+    label_of_each_row: label of each row.
     """
     table: dict[Label, int] = {}
-    codes = np.empty(len(labels_of_rows), dtype=np.int32)
-    for i, item in enumerate(labels_of_rows):
+    codes = np.empty(len(label_of_each_row), dtype=np.int32)
+    for i, item in enumerate(label_of_each_row):
         try:
             codes[i] = -1 if item is None else table.setdefault(item, len(table))
         except TypeError as e:
             raise InvalidTargets(
                 f"the label of row {i} is of type {type(item).__name__}; labels must be all str, all int or all bool."
             ) from e
-    if len({type(item) for item in labels_of_rows}) > 1:
-        plain_labels(item for item in labels_of_rows if item is not None)
+    if len({type(item) for item in label_of_each_row}) > 1:
+        plain_labels(item for item in label_of_each_row if item is not None)
     present = codes >= 0
     return EncodedLabels(plain_labels(table), codes, None if present.all() else present)

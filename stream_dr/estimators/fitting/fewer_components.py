@@ -16,9 +16,10 @@ def warn_if_fewer_components(estimator: "Estimator", n_components: int, stacklev
     """Issue the warning FewerComponents if there are too few components.
 
     The warning is issued if there are fewer components than the caller has set as n_components. It
-    is issued once for each value of n_components.
+    is not repeated until n_components changes.
 
     n_components: number of components of the projection.
+    stacklevel: number of calls between this function and the line that the warning names.
     """
     fitted = estimator.fitted()
     if not _user_asked_for_more(estimator, n_components) or fitted.last_warned_n_components == estimator.n_components:

@@ -101,7 +101,7 @@ class FirstStageSolver:
             `solver_state.directions`.
         """
         share, ridge = self._estimator.ridge_terms(self._moments)
-        return cg.advance_block_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
+        return cg.advance_linear_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
 
     def current_solution(self, solver_state: cg.BlockSolve) -> RefinedSolution:
         """Return loadings, eigenvalues and relative residual after the steps so far."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
-from stream_dr.rows.block import Block, Rows, as_weights, check_rows, row_weights
+from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_rows, row_weights
 from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_encoding_kind, encode, take_encoded_rows
 from stream_dr.targets.label_codes import Label
@@ -115,7 +115,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     rows, features = block.X.shape
     sparse = is_sparse(block.X)
     _check_width(accumulator, rows, features, sparse)
-    check_rows(block)
+    check_numeric_rows(block)
 
     # Check the targets, and drop rows without a target if the encoding needs one.
     weights = as_weights(block.weights, rows)

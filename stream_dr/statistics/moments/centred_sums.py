@@ -29,7 +29,7 @@ from stream_dr.statistics.moments.dense_kernels import (
     add_outer_product,
     add_scatter_product,
     symmetric_from_lower_triangle,
-    write_centred_rows,
+    write_root_weighted_rows,
 )
 from stream_dr.statistics.moments.encoding import Encoded, dense_encoded_rows
 from stream_dr.statistics.moments.shifted_rows import add_sparse_products, shifted_rows
@@ -164,7 +164,7 @@ class CentredSums:
         # Write the centred rows, then the joining row.
         rows = np.empty((len(X) + 1, X.shape[1]))
         joining = self._add_chunk_to_mean(
-            *write_centred_rows(X, weights, total_weight, rows[:-1], self._nonzero), total_weight
+            *write_root_weighted_rows(X, weights, total_weight, rows[:-1], self._nonzero), total_weight
         )
         np.multiply(joining.step, joining.root, out=rows[-1])
 

@@ -21,8 +21,12 @@ the matrix.
 """
 
 
-def write_centred_rows(
-    X: np.ndarray, weights: np.ndarray, total_weight: float, centred_rows: np.ndarray, nonzero_counts: np.ndarray
+def write_root_weighted_rows(
+    X: np.ndarray,
+    weights: np.ndarray,
+    total_weight: float,
+    centred_rows: np.ndarray,
+    nonzero_counts_to_update: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centre rows, and return their mean as two arrays.
 
@@ -35,13 +39,13 @@ def write_centred_rows(
     weights: (b,) weights w.
     total_weight: sum of the weights, above 0.
     centred_rows: (b, d) float64, the output.
-    nonzero_counts: (d,), changed in place. To the entry of each feature is added the number of
-        rows of weight above 0 in which the feature is not 0.
+    nonzero_counts_to_update: (d,), changed in place. To the entry of each feature is added the
+        number of rows of weight above 0 in which the feature is not 0.
     """
     # Count the rows of weight above 0 in which each feature is not 0.
     weighing = X if weights.all() else X[weights > 0]
     zero = weighing == 0.0
-    nonzero_counts += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
+    nonzero_counts_to_update += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
 
     # Copy the rows as float64, because numpy multiplies other types without BLAS.
     centred_rows[:] = X

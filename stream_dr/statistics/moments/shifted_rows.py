@@ -50,7 +50,7 @@ def shifted_rows(
     values: np.ndarray,
     weights: np.ndarray,
     total_weight: float,
-    nonzero_counts: np.ndarray,
+    nonzero_counts_to_update: np.ndarray,
 ) -> Shifted:
     """Shift the features that are nonzero in most rows.
 
@@ -62,11 +62,11 @@ def shifted_rows(
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
     total_weight: sum of the weights, above 0.
-    nonzero_counts: (features,), changed in place. To the entry of each feature is added the number
-        of rows of weight above 0 in which the feature is not 0.
+    nonzero_counts_to_update: (features,), changed in place. To the entry of each feature is added
+        the number of rows of weight above 0 in which the feature is not 0.
     """
-    shift, rest = np.zeros((2, len(nonzero_counts)))
-    columns = _write_feature_shifts(indptr, indices, values, weights, total_weight, shift, nonzero_counts)
+    shift, rest = np.zeros((2, len(nonzero_counts_to_update)))
+    columns = _write_feature_shifts(indptr, indices, values, weights, total_weight, shift, nonzero_counts_to_update)
     room = len(values) + len(weights) * len(columns)
     out = (np.empty(len(weights) + 1, dtype=np.int64), np.empty(room, dtype=np.int32), np.empty(room))
     used = _write_shifted_rows(indptr, indices, values, weights, total_weight, columns, shift, rest, *out)
@@ -81,7 +81,7 @@ def _write_feature_shifts(
     weights: np.ndarray,
     total_weight: float,
     shift: np.ndarray,
-    nonzero_counts: np.ndarray,
+    nonzero_counts_to_update: np.ndarray,
 ) -> np.ndarray:
     """Write the shift of each feature.
 
@@ -94,8 +94,8 @@ def _write_feature_shifts(
     weights: (rows,) float64.
     total_weight: sum of the weights.
     shift: (features,), the output, zero before the call.
-    nonzero_counts: (features,), changed in place. To the entry of each feature is added the number
-        of rows of weight above 0 in which the feature is not 0.
+    nonzero_counts_to_update: (features,), changed in place. To the entry of each feature is added
+        the number of rows of weight above 0 in which the feature is not 0.
     """
     # Compute the mean of each feature's nonzeros, and the weight of the rows with a nonzero.
     there = np.zeros(len(shift))
@@ -105,7 +105,7 @@ def _write_feature_shifts(
                 v = np.float64(values[e])
                 if v != 0.0:
                     j = indices[e]
-                    nonzero_counts[j] += 1.0
+                    nonzero_counts_to_update[j] += 1.0
                     there[j] += weights[i]
                     shift[j] += (v - shift[j]) * (weights[i] / there[j])
 

@@ -388,8 +388,9 @@ def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, si
     """Add the feature sums of two sets of rows, or subtract them.
 
     Feature sums are (d, 4) for d features. The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)²
-    over the nonzeros v of a feature. w are the weights of their rows, and c is a fixed point for
-    each feature. The sums are joined by the formula of Chan, Golub and LeVeque.
+    over the nonzeros v of a feature. w are the weights of their rows. c is the point about which
+    the sums of a feature are taken. It may differ between the two sets of rows. The sums are
+    joined by the formula of Chan, Golub and LeVeque.
 
     The last column may become negative, by rounding or because the removed rows are not among the
     first rows. Negative values are not corrected here, because `nonzero_offsets_and_scatters`

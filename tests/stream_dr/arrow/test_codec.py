@@ -22,7 +22,7 @@ from stream_dr.arrow.codec import (
     read_arrow,
     write_arrow,
 )
-from stream_dr.rows.block import Block, check_rows
+from stream_dr.rows.block import Block, check_numeric_rows
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 VALUES = st.floats(-1e100, 1e100, allow_subnormal=True)
@@ -336,7 +336,7 @@ def test_a_tables_columns_are_rows_that_no_model_of_numbers_takes(columns, error
     block = block_from_arrow(pa.record_batch(columns))
     assert block.names == tuple(columns)
     with pytest.raises(error, match=named):
-        check_rows(block)
+        check_numeric_rows(block)
 
 
 def test_a_column_that_comes_twice_is_refused():

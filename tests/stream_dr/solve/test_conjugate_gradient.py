@@ -13,7 +13,7 @@ def solve(A, B, steps=200, noise=cg.NOISE):
     for _ in range(steps):
         if state.directions.shape[1] == 0:
             break
-        state = cg.advance_block_solve(state, A @ state.directions)
+        state = cg.advance_linear_solve(state, A @ state.directions)
     return state
 
 
@@ -64,7 +64,7 @@ def test_exact_convergence_ends_the_solve():
     assert state.directions.shape[1] == 0
     assert cg.relative_solve_residual(state) == 0.0
     np.testing.assert_allclose(current_solution(state), B / 2)
-    assert cg.advance_block_solve(state, np.zeros((3, 0))) is state
+    assert cg.advance_linear_solve(state, np.zeros((3, 0))) is state
 
 
 def test_nothing_to_solve():
@@ -91,7 +91,7 @@ def test_a_state_goes_on_after_pack_and_unpack():
     half = solve(A, B, steps=3)
     half = unpack(cg.BlockSolve, *pack(half))
     for _ in range(3):
-        half = cg.advance_block_solve(half, A @ half.directions)
+        half = cg.advance_linear_solve(half, A @ half.directions)
     np.testing.assert_array_equal(current_solution(half), current_solution(straight))
 
 
