@@ -35,13 +35,13 @@ _END = object()
 """Result that stands for the end of the items."""
 
 
-def new_engine_thread(name: str, run: Callable[[], None]) -> threading.Thread:
+def new_engine_thread(name_ending: str, run: Callable[[], None]) -> threading.Thread:
     """Return a new thread of the service's engine, not started yet.
 
-    name: last part of the thread's name.
+    name_ending: last part of the thread's name.
     run: function that the thread calls.
     """
-    return threading.Thread(target=run, name=f"stream_dr-{name}", daemon=True)
+    return threading.Thread(target=run, name=f"stream_dr-{name_ending}", daemon=True)
 
 
 def new_thread_pool(name: str, n_threads: int | None = None) -> ThreadPoolExecutor:

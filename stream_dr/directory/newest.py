@@ -27,7 +27,7 @@ class NewestRows(NamedTuple):
         parts = [projection.apply(block.X) for block in self.blocks]
         return np.vstack(parts) if parts else np.zeros((0, projection.n_components))
 
-    def deviations(self, projection: Projection) -> np.ndarray:
+    def input_column_deviations(self, projection: Projection) -> np.ndarray:
         """Return the standard deviation (features,) of each input column.
 
         projection: a linear projection. The columns are those that its loadings multiply. Columns
@@ -49,7 +49,7 @@ class NewestRows(NamedTuple):
         Returns an array (components,). Entry k is the variance of the rows within the subspace
         that components 0 to k span, divided by the sum of the variances of all columns.
         """
-        total = float((self.deviations(projection) ** 2).sum())
+        total = float((self.input_column_deviations(projection) ** 2).sum())
         loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009
 
         # `triangle` is R, the triangular factor of the QR decomposition.

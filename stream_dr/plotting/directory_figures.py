@@ -183,7 +183,7 @@ def _projection_figure(
         # The newest version may have fewer components than the caller's `component` needs.
         component = min(options.component, max(0, width - 1))
         names = directory.schema.names if projection.kind != "mapped" else None
-        deviations = None if linear is None else rows.deviations(linear)
+        deviations = None if linear is None else rows.input_column_deviations(linear)
         return loadings_figure_dict(projection, component, 20, names, f"{name}: loadings", deviations)
     return projected_rows_figure(
         rows.project(projection), rows.targets, options.dimensions, max(1, options.rows), 0, title

@@ -163,7 +163,7 @@ def plain_labels(labels: Any) -> tuple[Label, ...]:
     if not types <= {str, int, bool} or len(types) > 1:
         names = ", ".join(sorted(t.__name__ for t in types))
         raise InvalidTargets(f"labels are of type {names}; labels must be all str, all int or all bool.")
-    _check_label_storable(plain)
+    _check_labels_fit_arrow(plain)
     return plain
 
 
@@ -200,7 +200,7 @@ def check_float_labels_exact(numbers: ArrayLike) -> None:
         )
 
 
-def _check_label_storable(distinct_labels: Sequence[Any]) -> None:
+def _check_labels_fit_arrow(distinct_labels: Sequence[Any]) -> None:
     """Raise InvalidTargets for a label that Arrow cannot represent.
 
     Arrow cannot represent integers out of range, and strings with half a character.
@@ -239,7 +239,7 @@ def _encode_labels_of_one_type(flat_labels: list[Any]) -> tuple[tuple[Label, ...
     flat_labels: label of each row, all str, all int or all bool.
     """
     table = {label: code for code, label in enumerate(dict.fromkeys(flat_labels))}
-    _check_label_storable(tuple(table))
+    _check_labels_fit_arrow(tuple(table))
     return tuple(table), np.fromiter(map(table.__getitem__, flat_labels), dtype=np.int32, count=len(flat_labels))
 
 

@@ -197,7 +197,7 @@ class TargetSums:
         if many_labels_per_row:
             self.gram = pad_to_shape(self.gram, (n_labels, n_labels))
 
-    def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
+    def add(self, encoded: Encoded, scaled_weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows.
 
         Returns None for labels. For continuous targets, returns an array (rows + 1, target
@@ -208,26 +208,28 @@ class TargetSums:
         Rows of weight 0 are not counted in label_rows.
 
         encoded: targets as numeric columns.
-        weights: (rows,) weights w, divided by the same scale factor as the stored sums.
+        scaled_weights: (rows,) weights w, divided by the same scale factor as the stored sums.
         """
         if encoded.values is not None:
-            return self.values.add(encoded.values, weights, float(weights.sum()))
+            return self.values.add(encoded.values, scaled_weights, float(scaled_weights.sum()))
 
         # One label per row. Σ w y equals the weight of the label's rows.
         k = len(self.total)
         if not len(self.gram):
-            weights = weights if encoded.indptr is None else np.repeat(weights, np.diff(encoded.indptr))
-            added = np.bincount(encoded.codes, weights, minlength=k)
+            scaled_weights = (
+                scaled_weights if encoded.indptr is None else np.repeat(scaled_weights, np.diff(encoded.indptr))
+            )
+            added = np.bincount(encoded.codes, scaled_weights, minlength=k)
             self.label_weights += added
             self.total += added
-            self.label_rows += np.bincount(encoded.codes[weights > 0.0], minlength=k)
+            self.label_rows += np.bincount(encoded.codes[scaled_weights > 0.0], minlength=k)
             return None
 
         # Several labels per row.
         assert encoded.indptr is not None
-        values = np.ones(len(weights)) if encoded.row_values is None else encoded.row_values
+        values = np.ones(len(scaled_weights)) if encoded.row_values is None else encoded.row_values
         sums = (self.label_weights, self.label_rows, self.total, self.gram)
-        add_multilabel_targets(encoded.indptr, encoded.codes, weights, values, *sums)
+        add_multilabel_targets(encoded.indptr, encoded.codes, scaled_weights, values, *sums)
         return None
 
 
