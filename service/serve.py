@@ -75,7 +75,7 @@ def serve(
     settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
     auth.refuse_unguarded_host(settings)
     refuse_several_workers()
-    increase_file_limit(settings)
+    raise_file_limit_to_max(settings)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     listening = bind_socket(settings)
@@ -116,7 +116,7 @@ def refuse_several_workers() -> None:
         )
 
 
-def increase_file_limit(settings: Settings) -> None:
+def raise_file_limit_to_max(settings: Settings) -> None:
     """Raise this process's limit of open files to the system's maximum.
 
     Raises ValueError if the maximum is less than `max_connections` + FILES.

@@ -130,7 +130,9 @@ class _ClusterSums:
         self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
 
         # Create tasks for the workers. Each task has some of the batches that shards contain.
-        sized = [_locate_and_size(directory, reference) for _, reference in references if reference is not None]
+        sized = [
+            _locate_and_estimate_bytes(directory, reference) for _, reference in references if reference is not None
+        ]
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)
         self._tasks = divide_into_tasks([r for r, _ in sized], [size for _, size in sized], state_bytes)
@@ -179,7 +181,7 @@ class _SizedReference(NamedTuple):
     n_bytes: float
 
 
-def _locate_and_size(directory: Directory, reference: Reference) -> _SizedReference:
+def _locate_and_estimate_bytes(directory: Directory, reference: Reference) -> _SizedReference:
     """Find the shard and the size of a batch.
 
     The URI of the returned reference is the current place of the shard.

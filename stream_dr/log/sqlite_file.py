@@ -219,15 +219,15 @@ def unknown_format(path: Path, file_version: int, version: int) -> UnknownFormat
     )
 
 
-def _open_maybe_immutable(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
+def _open_maybe_immutable(uri_with_mode: str, path: Path, uri_is_writable: bool) -> sqlite3.Connection:
     """Open a file and return the connection.
 
-    uri: URI of the file, whose query says whether the connection may write.
+    uri_with_mode: URI of the file, whose query says whether the connection may write.
     path: path of the file.
-    writable: True if the connection may write.
+    uri_is_writable: True if the connection may write.
     """
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
-    if writable:
+    connection = sqlite3.connect(uri_with_mode, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
+    if uri_is_writable:
         return connection
 
     # A reader that may not write to the folder cannot create the index file of the write-ahead
@@ -242,7 +242,9 @@ def _open_maybe_immutable(uri: str, path: Path, writable: bool) -> sqlite3.Conne
             raise damaged_file(
                 path, "a write was interrupted, and is undone when it is next opened by serve or replay"
             ) from None
-        connection = sqlite3.connect(f"{uri}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            f"{uri_with_mode}&immutable=1", uri=True, isolation_level=None, check_same_thread=False
+        )
     return connection
 
 

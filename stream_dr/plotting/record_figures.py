@@ -58,14 +58,18 @@ _SHADES = [[0.0, "rgba(66, 105, 208, 0.04)"], [1.0, "rgba(66, 105, 208, 0.75)"]]
 """Colour scale for shares from 0 to 1. Text on it is readable on white and on black pages."""
 
 
-def load_records(source: Any) -> list[JsonDict]:
+def load_records(directory_or_records: Any) -> list[JsonDict]:
     """Return the records of a directory, oldest first.
 
-    source: a Directory, its path, or records, which are returned as a list.
+    directory_or_records: a Directory, its path, or records, which are returned as a list.
     """
-    if isinstance(source, str | Path):
-        return Records(Path(source) / RECORDS).read()
-    return source.records.read() if isinstance(source, Directory) else list(source)
+    if isinstance(directory_or_records, str | Path):
+        return Records(Path(directory_or_records) / RECORDS).read()
+    return (
+        directory_or_records.records.read()
+        if isinstance(directory_or_records, Directory)
+        else list(directory_or_records)
+    )
 
 
 def recorded(records: Sequence[JsonDict], kind: str, model: str | None = None) -> list[JsonDict]:

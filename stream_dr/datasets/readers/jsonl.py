@@ -233,7 +233,7 @@ def _open_json_reader(
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
 
-def _raise_if_any_bad_line(path: FileName, number_types: dict[str, pa.DataType]) -> None:
+def _raise_if_any_bad_line(path: FileName, float64_columns: dict[str, pa.DataType]) -> None:
     """Raise MalformedInput for the first line with an error.
 
     The error names the number of the line. A line has an error in these cases:
@@ -244,7 +244,8 @@ def _raise_if_any_bad_line(path: FileName, number_types: dict[str, pa.DataType])
 
     Nothing is raised if no line has an error.
 
-    number_types: Arrow types of the columns whose values must be numbers, by name of the column.
+    float64_columns: Arrow types of the columns whose values must be numbers, by name of the
+        column.
     """
     json_types: dict[str, str] = {}
     for lines in read_line_groups(path, comment_byte=b""):
@@ -261,7 +262,7 @@ def _raise_if_any_bad_line(path: FileName, number_types: dict[str, pa.DataType])
                         i, f"{value!r} in column {name!r} is a {json_type}, and was a {was} in the lines before."
                     )
 
-            for name, arrow_type in number_types.items():
+            for name, arrow_type in float64_columns.items():
                 if arrow_type == pa.float64() and not _is_number_within_limit(parsed.get(name)):
                     lines.fail(
                         i,

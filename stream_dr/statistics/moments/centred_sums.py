@@ -26,7 +26,7 @@ from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
 from stream_dr.statistics.moments.dense_kernels import (
     add_cross_product,
-    add_outer_product,
+    add_outer_product_to_lower,
     add_scatter_product,
     symmetric_from_lower_triangle,
     write_root_weighted_rows,
@@ -196,7 +196,7 @@ class CentredSums:
         if targets is not None and self._cross.shape[1]:
             self._cross += rows[1][:, None] * targets.rows(weights, total_weight, joining.root)[1]
         if self.exact:
-            add_outer_product(self._scatter, rows[1], 1.0)
+            add_outer_product_to_lower(self._scatter, rows[1], 1.0)
         else:
             self._diagonal += rows[1] ** 2
         return rows
@@ -205,8 +205,8 @@ class CentredSums:
         z = shifted_rows(X.indptr, X.indices, X.data, weights, total_weight, self._nonzero)
         joining = self._add_chunk_to_mean(*add_to_double_double(z.shift, np.zeros_like(z.shift), z.rest), total_weight)
         add_sparse_products(z.indptr, z.indices, z.values, self._scatter)
-        add_outer_product(self._scatter, z.rest, -total_weight)
-        add_outer_product(self._scatter, joining.step, joining.root**2)
+        add_outer_product_to_lower(self._scatter, z.rest, -total_weight)
+        add_outer_product_to_lower(self._scatter, joining.step, joining.root**2)
         if targets is not None and self._cross.shape[1]:
             own = targets.rows(weights, total_weight, joining.root)
             shifted = sp.csr_matrix((z.values, z.indices, z.indptr), shape=(X.shape[0], len(self.mean)))

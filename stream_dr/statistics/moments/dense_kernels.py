@@ -87,14 +87,14 @@ def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) 
         cross += rows.T @ targets
 
 
-def add_outer_product(scatter: np.ndarray, vector: np.ndarray, factor: float) -> None:
-    """Add factor · vector vectorᵀ to the lower triangle of `scatter`.
+def add_outer_product_to_lower(lower_scatter: np.ndarray, vector: np.ndarray, factor: float) -> None:
+    """Add factor · vector vectorᵀ to the lower triangle of `lower_scatter`.
 
-    scatter: (features, features), changed in place.
+    lower_scatter: (features, features), changed in place.
     vector: (features,).
     """
     if len(vector):
-        dsyr(factor, vector, a=scatter.T, overwrite_a=1)
+        dsyr(factor, vector, a=lower_scatter.T, overwrite_a=1)
 
 
 def symmetric_from_lower_triangle(scatter: np.ndarray) -> np.ndarray:
