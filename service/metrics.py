@@ -198,7 +198,8 @@ class MetricsMiddleware:
             await self.app(scope, receive, send_recording_status)
         except (Exception, asyncio.CancelledError) as error:
             response = problems.log_and_respond(scope, error)
-            # The error can be sent only if no response has started, which sets `status`.
+            # The error can be sent only if no response has started. `status` is set when a
+            # response starts.
             if not status:
                 await response(scope, receive, send_recording_status)
 

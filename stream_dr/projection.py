@@ -409,7 +409,7 @@ class Mapped(NamedTuple):
 
     @property
     def n_features(self) -> int:
-        """Number of features, before the map, of the rows that were learned."""
+        """Number of features of the learned rows, as they were before mapping."""
         return self.width
 
     @property
@@ -558,7 +558,7 @@ def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
             state, "names", f"{len(state.names)} names", f"{n_features} of a map that goes by name, or None"
         )
 
-    # Only the maps of tables have statistics of columns.
+    # Only the maps Table and Text read tables, so only they have statistics of columns.
     if not isinstance(mapping, Table | Text):
         check_field_equals(state, "table", None)
     elif state.table is not None:

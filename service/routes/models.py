@@ -110,7 +110,8 @@ def projection(
 ) -> Response:
     """Return the arrays of a published projection.
 
-    The arrays of an older version include the map from this version to the newest one.
+    If the query names a version, the response also has arrays that convert rows projected with
+    this version to the newest version.
     """
     accept = negotiate_media_type(request, (JSON, ARROW_STREAM, SAFETENSORS))
     exported = stream_dr.export_projection(shared.directory.model(name), query.version)

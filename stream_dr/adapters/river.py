@@ -81,8 +81,8 @@ class RowLayout:
         self.order = known[np.argsort(columns[known])]
         self.columns = columns[self.order]
 
-        # `rows` copies this row for each single row. A copy is faster than scipy's constructor,
-        # because the constructor checks its arrays.
+        # Build one CSR row as a template. To convert a row, `rows` copies the template and sets
+        # its values. This is faster than scipy's constructor, which checks its arrays.
         self._convert_dict = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
         self._convert_dict.has_canonical_format = True
 
@@ -168,7 +168,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         projected = self._project_or_no_components(self._rows(X, add_new_names=False))
         columns = dict(zip(self._component_names(projected.shape[1]), projected.T, strict=True))
 
-        # Build a data frame of the class of X.
+        # Return the projected columns as a data frame of X's class, with X's index if it has one.
         frame: Any = X
         frame_type: Any = type(X)
         return cast(Frame, frame_type(columns, index=frame.index) if _is_pandas_frame(X) else frame_type(columns))

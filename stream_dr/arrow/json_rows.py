@@ -83,7 +83,7 @@ def refuse_too_many_missing(parsed_request: ParsedJson) -> None:
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
         _refuse_too_many_gaps(len(rows), len(set(chain.from_iterable(rows))), sum(map(len, rows)), "columns")
 
-    # A row may have no target.
+    # `target` may have null for a row without a target. Such a null counts as a gap.
     if isinstance(target, list):
         width = max((len(v) for v in target if isinstance(v, list)), default=1)
         present = sum(len(v) if isinstance(v, list) else v is not None for v in target)

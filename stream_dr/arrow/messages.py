@@ -20,8 +20,8 @@ The metadata of messages is a flatbuffer, which is read by `FlatbufferTable`. py
 MessageReader cannot be used, because it copies everything that a message refers to, and shows
 neither buffers nor deltas.
 
-Cost: O(messages + columns of the schema). Of the contents of a buffer, at most
-    its unpacked size is read.
+Cost: O(messages + columns of the schema). The contents of buffers are not read, except the few
+bytes of a compressed buffer that state its unpacked size.
 """
 
 import struct
@@ -482,9 +482,9 @@ class _MessageChecker:
             MAX_COLUMNS_AND_ENTRIES,
             "columns, counted in each record batch, and entries of metadata; send fewer",
         )
-        # Each column or metadata entry takes at least 16 bytes and the bytes of its texts.
-        # If the sum of these sizes exceeds the size of the metadata, the metadata refers to some
-        # columns or entries several times.
+        # In the messages' metadata, a column or a pair of key and value takes at least 16 bytes
+        # plus the bytes of its texts. If these sizes add up to more bytes than the metadata has,
+        # the metadata refers to one column or pair several times.
         self._text_bytes += 16 * n_parts + n_text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")

@@ -100,11 +100,11 @@ def first_message_line(error: BaseException) -> str:
 
 
 def _non_numeric_arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the column name and array of non-numeric arrays.
+    """Yield (column name, array) for each non-numeric array.
 
-    These are arrays of strings, lists and dictionaries. Columns of numbers, bools, dates and nulls
-    are skipped. The values of a list array and the dictionary of a dictionary array are yielded as
-    further arrays of their column.
+    Non-numeric arrays are arrays of strings, lists and dictionaries. Columns of numbers, bools,
+    dates and nulls are skipped. For a column of lists, the array of all list elements is also
+    yielded. For a dictionary-encoded column, the dictionary is also yielded.
     """
     for number, field in enumerate(batch.schema):
         if field.type.id in _NUMERIC:

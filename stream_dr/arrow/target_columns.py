@@ -199,7 +199,8 @@ def _targets_of_numbers(target_column: pa.Array) -> Targets:
             column="target",
         )
 
-    # A row without a target has zeros, so that the next check does not refuse its null.
+    # Convert the targets to floats (rows, k). The null of a row without a target becomes NaN, and
+    # is then replaced by zeros, because NaN is refused below.
     values = flat.to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(len(target_column), k)
     present = None if target_column.null_count == 0 else target_column.is_valid().to_numpy(zero_copy_only=False)
     if present is not None:

@@ -206,7 +206,7 @@ def store_and_learn_files(
     read_as : ReadOptions
         Options that say how files are read.
     settings : ReplaySettings
-        Number of passes, tests and so on.
+        Settings of the replay that learns the rows, such as the number of passes.
     name : str or None
         Name under which a single file is stored. None: the file's name.
     out : Path or None

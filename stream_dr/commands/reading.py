@@ -134,8 +134,9 @@ class ReadOptions(NamedTuple):
 
     def has_fractional_targets(self, path: Path) -> bool:
         """Return True if the first targets of a file are numbers and some have a fraction."""
-        # Reading words as numeric targets raises an error, and words have no fractions. Any other
-        # error of the file is raised again when its rows are learned.
+        # Read the first targets. If they are words and not numbers, reading them raises an error,
+        # and the answer is False. Any other error of the file is raised again when its rows are
+        # learned.
         try:
             first = None if self.reads_as_shards(path) else self.open_files_as_one([path]).first
         except StreamDRError:

@@ -172,8 +172,9 @@ def _draw_row_topics(random: np.random.Generator, word_tables: language.WordAndT
     pair = np.searchsorted(word_tables.pairs, random.random(_CHUNK) * word_tables.pairs[-1], side="right")
     top, second = np.divmod(pair, len(language.TOP_SHARES))
 
-    # Draw the lower topics. `row` and `above` have one entry for each lower topic to draw.
-    # `row` is the index of its row. `above` is the index of the top topic above it.
+    # Topics form a tree. Each lower topic belongs to one top topic. Choose the lower topics to
+    # draw. For each, `row` is the index of the row that gets it, and `above` is the index of its
+    # top topic.
     has_second = np.flatnonzero(top != second)
     row = np.concatenate([np.arange(_CHUNK), has_second])
     above = np.concatenate([top, second[has_second]])

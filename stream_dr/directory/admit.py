@@ -92,6 +92,9 @@ NONE = "none"
 def admit_block(block: Block | None, schema: Schema, learners: Sequence[Learner], limits: Limits) -> Schema:
     """Return the stream's schema, extended by a batch.
 
+    The schema (layout, columns, labels and so on) is extended by the batch's new columns and
+    labels. Nothing is changed.
+
     block: the batch. None, for an event without rows, returns `schema`.
     schema: the stream's schema before the batch.
     learners: the models that will learn the batch.
@@ -107,13 +110,15 @@ def admit_block(block: Block | None, schema: Schema, learners: Sequence[Learner]
     for model in learners if block.table else ():
         check_can_learn_table(model.estimator, block.X)
 
-    # Every model has accepted the old schema. Models are checked again only if the schema changes.
+    # Extend the schema by the batch. Every model has accepted the old schema, so the models are
+    # checked only if the new schema differs.
     new_schema = _add_targets_to_schema(block.y, _set_or_check_weighted(block, _add_layout_and_width(block, schema)))
     if new_schema == schema:
         return schema
     _check_schema_limits(new_schema, limits)
 
-    # If the batch decides the layout or the kind of targets, every model tries some of its rows.
+    # If the batch decides the stream's layout or kind of targets, each model tries to learn a few
+    # of its rows below. It decides the kind if it has the first targets.
     first_targets = schema.n_targets == 0 < new_schema.n_targets
     decides = schema.layout is None or schema.target_kind != new_schema.target_kind or first_targets
     for model in learners:
@@ -250,7 +255,8 @@ def _check_target_kind(estimator: Estimator, target_kind: str | None) -> None:
         )
     if target_kind not in estimator.target_kinds:
         raise_unsupported_kind(target_kind, estimator.target_kinds)
-    # The attribute `target` is "" for estimators without that parameter.
+    # Check the kind that the estimator's parameter `target` demands. `target` is "" for an
+    # estimator without this parameter.
     if estimator.target not in ("", "auto", target_kind):
         raise TargetKindMismatch(
             f"this stream's targets are of kind {target_kind}; the model was made with target={estimator.target!r}."
@@ -293,7 +299,8 @@ def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
 
     Raises SchemaMismatch or WidthMismatch if the block does not fit the schema.
     """
-    # The columns of a table are merged by their names.
+    # The layout decides which checks apply. A table is not checked here, because
+    # `extend_by_table_rows` matches the columns of a table by name.
     layout = "sparse" if block.sparse else "named" if block.names else "dense"
     if block.table:
         return extend_by_table_rows(block.X, schema)
@@ -321,10 +328,10 @@ def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
 
 
 def _set_or_check_weighted(block: Block, schema: Schema) -> Schema:
-    """Return the schema with `weighted` set by the first batch.
+    """Return the schema with the attribute `weighted` set.
 
-    `weighted` is True if batches carry row weights. Raises InvalidWeights if the block carries
-    weights and earlier batches do not, or if only earlier batches carry weights.
+    `weighted` is True if batches carry row weights. The first batch decides. Raises InvalidWeights
+    if the block has weights and earlier batches have none, or the other way round.
     """
     has_weights = block.weights is not None
     if schema.weighted is None:
@@ -336,9 +343,11 @@ def _set_or_check_weighted(block: Block, schema: Schema) -> Schema:
 
 
 def _add_targets_to_schema(batch_targets: Targets | None, schema: Schema) -> Schema:
-    """Return the schema, extended by a block's kind of targets and labels.
+    """Return the schema, extended by the targets of a batch.
 
-    batch_targets: the block's targets, or None.
+    The kind of the targets and new labels are added.
+
+    batch_targets: the batch's targets, or None.
 
     Raises TargetKindMismatch if earlier targets were of another kind, and the errors of wrong
     labels.
@@ -396,17 +405,17 @@ def _check_schema_limits(schema: Schema, limits: Limits) -> None:
 
 
 class _Placement(NamedTuple):
-    """Index of a draft's event among the events of its group.
+    """Place of an event in a group of events that are written in one transaction.
 
     Attributes
     ----------
     number : int
         Index of the event in `DraftGroup.events`.
     repeated : bool
-        True if an earlier draft of the group has the same key and payload. Then `number` is the
-        index of the earlier draft's event.
+        True if an earlier event of the group has the same idempotency key and payload. Then
+        `number` is the index of the earlier event, and no second event is written.
     columns_missing : tuple of str
-        Columns of a table that the draft's rows lack.
+        Columns of the stream's table that are missing in the event's rows.
     """
 
     number: int
@@ -466,7 +475,7 @@ class DraftGroup:
         self._outcomes: list[Receipt | StreamDRError | _Placement] = []
 
     def put(self, draft: Draft) -> None:
-        """Admit a draft to this group, or raise an error if refused.
+        """Add a draft to the group, or raise the error that refuses the draft.
 
         draft: an event that is not in the log yet.
         """
@@ -474,7 +483,7 @@ class DraftGroup:
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
-        """Admit a draft to this group, and return True if admitted.
+        """Add a draft to the group, and return True unless it is refused.
 
         If the draft is refused, its error is not raised. The method `answers` returns the error
         later.
@@ -514,10 +523,10 @@ class DraftGroup:
         return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
 
     def admit(self, draft: Draft) -> Schema:
-        """Return the stream's schema, extended by a draft. Nothing is changed.
+        """Return the stream's schema, extended by a draft's rows.
 
-        A draft is an event that is not in the log yet. Raises a StreamDRError if the draft is
-        refused.
+        A draft is an event that is not in the log yet. The group is not changed. Raises a
+        StreamDRError if the draft is refused.
         """
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
@@ -526,21 +535,22 @@ class DraftGroup:
         return admit_block(draft.block, self.schema, self.models, self._limits)
 
     def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
-        """Return the names of a table's columns that the draft's rows lack."""
+        """Return the names of the stream's table columns that the draft's rows lack."""
         return () if draft.block is None else columns_missing(draft.block, self.schema)
 
     def _receipt(self, placement: _Placement, log_positions: Sequence[int]) -> Receipt:
         """Return the receipt of a draft whose event was written.
 
+        placement: index of the event among the group's events.
         log_positions: positions that the group's events have in the log.
         """
         return Receipt(log_positions[placement.number], self.events[placement.number].rows, *placement[1:])
 
     def _admit_and_list_event(self, draft: Draft) -> _Placement:
-        """Check a draft and add its event to the events that will be written.
+        """Check a draft and list its event to be written.
 
-        Returns the event's index among the group's events. Raises the error that refuses the
-        draft.
+        A draft is a request that is to be appended to the log as an event. Returns a _Placement,
+        which has the event's index in `events`. Raises the error that refuses the draft.
         """
         schema = self.admit(draft)
         changes = schema_delta(self.written, schema)

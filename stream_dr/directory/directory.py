@@ -325,7 +325,7 @@ class Directory(AbstractContextManager["Directory"]):
             if known is not None:
                 return self._set_policies(policy, refine, self._raise_unless_same_spec(known, spec)), False
 
-            # If the new model cannot be restored, it is removed from the table again.
+            # Check the start and the estimator before the model is added to the table.
             first_position = self._first_position_to_learn(start)
             check_can_learn_stream(estimator, self.schema, self.limits)
             entry = self.table.add(name, spec, first_position, policy, refine)

@@ -126,7 +126,11 @@ class Reference(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Idempotency key of the event. It consists of sha256, batch and pass."""
+        """Idempotency key of the event.
+
+        The key consists of the shard's SHA-256 digest, the index of the batch and the number of
+        the pass.
+        """
         return f"{REFERENCE}{self.sha256}:{self.batch}:{self.pass_number}"
 
 

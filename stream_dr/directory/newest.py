@@ -1,4 +1,7 @@
-"""Newest: the last rows of a stream, without unlearned rows, and their targets."""
+"""Newest: the last rows of a stream, with their targets.
+
+Rows that were learned and then removed by an unlearn event are left out.
+"""
 
 from typing import NamedTuple
 
@@ -52,12 +55,11 @@ class NewestRows(NamedTuple):
         total = float((self.input_column_deviations(projection) ** 2).sum())
         loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009
 
-        # `triangle` is R, the triangular factor of the QR decomposition.
+        # Compute R of the QR decomposition: loadings = Q R, where R is upper triangular.
         triangle = np.linalg.qr(loadings, mode="r")
-        # The components need not be orthogonal, so their variances cannot be added. So use
-        # orthonormal axes: the columns of Q in the QR decomposition of the loadings. The first k
-        # axes span the same subspace as the first k components, for each k. `coordinates` are the
-        # coordinates of the rows along these axes.
+        # Variances along components cannot be added, because components need not be orthogonal.
+        # So compute the rows' coordinates along the orthonormal columns of Q, where loadings = Q R.
+        # The first k columns of Q span the same subspace as the first k components.
         coordinates = self.project(projection) @ np.linalg.pinv(triangle)
         return np.cumsum(coordinates.var(axis=0)) / total if total > 0 else np.zeros(len(triangle))
 
@@ -77,8 +79,8 @@ class NewestRows(NamedTuple):
 def newest_rows(directory: Directory, n_rows: int) -> NewestRows:
     """Return the last rows of a stream, without unlearned rows.
 
-    n_rows: number of rows to read at the end of the log. If some of these rows were unlearned,
-        fewer rows are returned.
+    n_rows: maximum number of rows to return. If some of the last rows were unlearned, fewer rows
+        may be returned.
 
     Raises the errors of a damaged log, or of a missing shard.
     """
@@ -129,8 +131,8 @@ def _join_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
             counts.append(np.zeros(block.rows, np.int64))
             continue
 
-        # Translate the block's label codes to the common codes. An absent target has code −1. As
-        # an index, −1 takes the last entry, which is −1.
+        # Translate the block's label codes to the common codes of all blocks. The code −1 of an
+        # absent target stays −1, because the index −1 takes the last entry.
         codes_here = np.array([table.setdefault(label, len(table)) for label in block.y.labels] + [-1])
         codes.append(codes_here[block.y.codes])
         counts.append(np.ones(block.rows, np.int64) if kind == "class" else np.diff(block.y.indptr))

@@ -1,4 +1,4 @@
-"""Records: history of a directory's models, for figures.
+"""Records: history of a directory's models, for plots.
 
 The file D/records.sqlite has a table with one record in each row. A record is a JSON object with
 `kind`, `time` (seconds since 1970) and the fields of its kind:
@@ -15,7 +15,7 @@ The file D/records.sqlite has a table with one record in each row. A record is a
 * "failed": name of a model, position and code of the error.
 
 Nothing that is learned, published or restored depends on records. If the file is damaged or
-missing, only figures and scores are lost. If there are more than MOST_RECORDS records, every
+missing, only plots and scores are lost. If there are more than MOST_RECORDS records, every
 second record of the older half is removed. Records of refines and failures are not removed.
 """
 
@@ -51,13 +51,13 @@ TAIL_RECORDS = 4_000
 """Maximum number of records that a RecordsTail stores."""
 
 _NOT_SCORES = ("kind", "time", "model", "id")
-"""Keys of a record of kind "tested" that are no scores."""
+"""Keys of a record of test scores that are not scores."""
 
 _LONG = ("confusion", "curve")
-"""Long scores, which records of kind "progress" do not include."""
+"""Names of scores that are too long for the records of a model's progress."""
 
 TESTED_EVERY = 30.0
-"""Minimum number of seconds between two records of a model's tests."""
+"""Minimum number of seconds between two records of test scores."""
 
 _TABLE = "CREATE TABLE IF NOT EXISTS records (id INTEGER PRIMARY KEY, kind TEXT, record TEXT)"
 
@@ -158,7 +158,7 @@ class Records:
 
 
 class RecordedDirectory(Protocol):
-    """Attributes of a Directory that a Recorder reads."""
+    """Attributes of a Directory that a Recorder (thread that writes records) reads."""
 
     records: Records
     models: dict[str, Model]
@@ -207,8 +207,8 @@ class Recorder:
         self._scored: dict[int, JsonDict] = {m.id: scores_of_model(m) for m in directory.models.values()}
         self._scored_at = -TESTED_EVERY
 
-        # Progress is recorded only if it differs from `_last_progress`. So the progress at the
-        # start is not recorded.
+        # Progress is recorded only if it differs from `_last_progress`. `_last_progress` is set
+        # here, so the progress at the start is not recorded.
         self._last_progress = self._progress_of_all({}, PROGRESS_EVERY)
 
     def start(self) -> None:
@@ -279,7 +279,9 @@ class Recorder:
                 self._directory.records.add("tested", model=model.name, id=model.id, **scores)
 
     def _progress_of_all(self, rows_learned: dict[int, int], seconds: float) -> JsonDict:
-        """Return the progress of the stream and of each model.
+        """Return the fields of a record of progress.
+
+        The fields are the stream's last position and number of rows, and each model's progress.
 
         rows_learned: number of rows learned in the last `seconds` seconds, by model id.
         """
@@ -294,7 +296,7 @@ class Recorder:
         last_position: position of the log's last event.
         rows_learned: number of rows that the model learned in the last `seconds` seconds.
         """
-        # After a very short time, a rate would be inaccurate.
+        # Rows per second are not computed after a very short time, when they would be inaccurate.
         rate = round(rows_learned / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None
         progress = {"rows": model.rows, "rate": rate, "lag": max(0, last_position - model.position)}
         scores = {name: value for name, value in self._scores(model).items() if name not in _LONG}
@@ -321,9 +323,9 @@ class Recorder:
 class RecordsTail:
     """Newest records of a directory, at most TAIL_RECORDS. To be used by one thread.
 
-    Each read reads only the records that were added since the last read.
+    `read` reads from the file only the records that were added since its last call.
 
-    seen: id of the newest record that was read. Changes when there are new records.
+    seen: id of the newest record that was read.
     """
 
     def __init__(self, records: Records) -> None:

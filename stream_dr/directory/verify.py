@@ -58,8 +58,7 @@ def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
     for folder in sorted((path / "snapshots").glob("*")):
         for file in [*snapshots_newest_first(folder), *folder.glob(START_FILE_NAME)]:
             finding = _run_check(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
-            # A running service may have removed the snapshot during the check. Then the snapshot
-            # is not reported.
+            # Skip a snapshot that a running service has removed during the check.
             if finding.error is None or file.exists():
                 yield finding
 

@@ -127,7 +127,7 @@ def check_workers(client: "Client", min_memory_bytes: int = 0) -> None:
 
     here = software_versions()
     for address, there in client.run(software_versions, on_error="return").items():
-        # For a worker that was just lost, Dask returns an exception in place of the versions.
+        # For a worker that was just lost, Dask returns an exception and not a dict of versions.
         if not isinstance(there, dict):
             continue
         _refuse_other_versions(address, there, here)
@@ -331,7 +331,7 @@ class _ClusterRun:
     def _lost_workers_error(self) -> ClusterError:
         """Return the error for a task that Dask gave up.
 
-        The error names the batches that lost workers were learning.
+        The error names the batches that were being learned on workers that are lost now.
         """
         there = self._client.scheduler_info(n_workers=-1)["workers"]
         batches = {f"{r.uri}, batch {r.batch}" for (worker, _), r in self._last_batch.items() if worker not in there}

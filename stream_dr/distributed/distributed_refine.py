@@ -158,7 +158,8 @@ class _ClusterSums:
             pairs = [submit(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + parts[2 * len(pairs) :]
 
-        # Add the sums of rows that are not in shards, which this process computes.
+        # The workers have added up the rows in shards. This process adds up the other rows, which
+        # the log itself holds.
         here = (
             [_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass)]
             if self._logged.positions

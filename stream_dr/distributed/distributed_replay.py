@@ -147,7 +147,8 @@ def _merge_or_replace_state(model: Model, learned_state: AdditiveState, last_eve
     replaces the model's state.
 
     learned_state: state that has learned the batches of the replay. If the model's states cannot
-        be merged, it has also learned all rows of the model.
+        be merged, `learned_state` was continued from the model's own state, so it includes all
+        rows that the model had learned before.
     last_event_position: position of the last event that the model's state includes after the
         merge.
     """

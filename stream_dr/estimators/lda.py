@@ -318,7 +318,8 @@ class LDA(LinearClassifier, TwoStage):
         rank = self.rank_
         means, priors = self._class_means_and_priors()
         centres = (means - priors @ means) @ self.scalings_
-        # The classifier's weights are the class means divided by the within-class variances.
+        # For each component, compute the variance between classes divided by the variance within
+        # classes. The classifier's weights are class means that are already divided by it.
         shares = priors @ (centres * self._readout_or_raise().weights.T)
         return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 

@@ -280,7 +280,7 @@ def suggest(
         random rows.
     feature_map : dict or None
         Parameters of the feature map that encodes a table's columns as numbers. None takes the map
-        `text` if all columns are prose, and the map `table` if some columns are not.
+        `text` if all columns are prose, else the map `table`.
     progress : callable or None
         Function that receives the stage ("read" or "learn"), the number of rows done so far, and
         the total number of rows.

@@ -55,8 +55,8 @@ class RowSample:
             self._reservoir.add(block._replace(weights=None))
             return
 
-        # The reservoir cannot store rows of a table. So add rows of zeros, for which the reservoir
-        # chooses the row numbers in the sample. The table's rows with these numbers are stored in
+        # The reservoir cannot store rows of a table. So add as many rows of zeros, and let the
+        # reservoir choose row numbers. The table's rows with these numbers are stored in
         # `_tables`.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))

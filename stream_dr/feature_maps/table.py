@@ -474,7 +474,7 @@ def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str
 
 
 def is_mapping_independent_of_statistics(table_map: Table | Text, state: TableState, rows: RawRows) -> bool:
-    """Return True if rows are mapped without running statistics.
+    """Return True if mapping the rows uses no learned statistics.
 
     The mapping of `rows` depends on the statistics if a missing value is filled with a mean or a
     word is weighted by inverse document frequency. False is also returned if two merged states had

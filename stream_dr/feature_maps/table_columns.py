@@ -381,12 +381,14 @@ class MergedColumn(NamedTuple):
 def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSpec, table_width: int) -> MergedColumn:
     """Merge the statistics of a column from two states.
 
-    Raises CannotMerge if the columns differ in kind or number of words.
+    A column of a table is encoded as several numeric columns. If b has numeric columns that a
+    lacks, they are added after the last numeric column of the table.
 
-    a, b: the column in the two states.
+    Raises CannotMerge if a and b differ in kind or number of words.
+
+    a, b: statistics of the column in the two states.
     encoding: settings of the feature map.
-    table_width: number of columns of mapped rows, of the whole table, before this column is
-        merged.
+    table_width: number of numeric columns of the whole table before this merge.
     """
     if not (a.kind and b.kind):
         a, table_width = (

@@ -26,9 +26,9 @@ def hashed_columns_per_text(encoding: EncodingSpec, columns: Sequence[TableColum
 
 
 def max_numeric_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
-    """Return the largest number of numeric columns of a table.
+    """Return the largest number of numbers that encode a table's row.
 
-    Numeric columns encode the columns of the table.
+    A feature map encodes each column of the table as one or several numeric columns.
 
     encoding: settings of the map.
     columns: statistics of the table's columns.
@@ -37,11 +37,10 @@ def max_numeric_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) 
 
 
 def _max_numeric_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
-    """Return the largest number of numeric columns of one column.
+    """Return the largest number of numbers that encode one value.
 
-    Numeric columns encode the column.
-
-    kind: kind of the column.
+    column: statistics of the table's column that has the value.
+    kind: kind of the column, such as "number" or "text".
     """
     return (
         len(column.places) + 1 if column.kind == "text" else _max_numeric_columns_of_kind(column.name, kind, encoding)
@@ -101,10 +100,10 @@ def table_too_wide_message(max_total: int, max_by_column: dict[str, int], allowe
 
 
 def max_numeric_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
-    """Return the largest number of numeric columns of a table.
+    """Return the largest number of numbers that encode a table's row.
 
-    Numeric columns encode the columns of the table. The number may be exceeded if the first value
-    of a text column comes in a later batch.
+    A feature map encodes each column of the table as one or several numeric columns. The number
+    may be exceeded if the first value of a text column comes in a later batch.
 
     overrides: settings for single columns.
     kinds: kind of each column of the table by name, "" for a column without a value so far.
@@ -118,10 +117,11 @@ def max_numeric_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverri
 def _max_numeric_columns_by_name(
     encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]
 ) -> dict[str, int]:
-    """Return the largest number of numeric columns by column.
+    """Return how many numbers encode a value of each column.
 
-    Numeric columns encode the columns of the table. The result is a dict from the name of each
-    column of the table to a number. Hashed words that text columns share are not counted.
+    A feature map encodes each column of the table as one or several numeric columns. The result is
+    a dict from the name of each column of the table to the largest number of its numeric columns.
+    Hashed words that text columns share are not counted.
 
     overrides: settings for single columns.
     kinds: kind of each column of the table by name, "" for a column without a value so far.
@@ -149,9 +149,9 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
 
 
 def _max_numeric_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
-    """Return the largest number of numeric columns of a column.
+    """Return the largest number of numbers that encode one value.
 
-    Numeric columns encode the column. The numeric column that marks missing values is included.
+    The number that marks a missing value is included.
 
     name: name of the column.
     kind: kind of the column. "" for a column without a value so far, which counts as a category.

@@ -206,9 +206,11 @@ def fill_spec_defaults(spec: Spec) -> Spec:
 def same_model(known_spec: Spec, spec: Spec) -> bool:
     """Return True if two specs describe the same model.
 
-    The values of all parameters are compared. A parameter that `spec` does not set has the default
-    value that `known_spec` stores. If `known_spec` stores none, the default value of this release
-    is used.
+    The values of all parameters are compared. A later release may have other default values than
+    the release that stored `known_spec`. So the stored default values apply to both specs.
+
+    known_spec: spec of a stored model, with the default values at the time when it was stored.
+    spec: spec that is compared with it.
 
     Raises InvalidParameter.
     """

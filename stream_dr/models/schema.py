@@ -122,8 +122,7 @@ def schema_delta(old: Schema, new: Schema) -> str | None:
 def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
     """Return the schema after applying changes.
 
-    deltas: changes of the schema, in the order of their events. Each is a JSON text that
-        `schema_delta` returned.
+    deltas: changes of the schema, oldest first. Each is a JSON text that `schema_delta` returned.
     """
     for text in deltas:
         changed = json.loads(text)
@@ -303,7 +302,8 @@ def drop_unneeded_targets(estimator: Estimator, block: Block) -> Block:
     """Return the block with only the targets that the estimator needs.
 
     The targets are removed if the estimator is unsupervised, or if no row has a target. If the
-    estimator assigns rows to folds by id, the hashes of the ids are added.
+    estimator assigns rows to cross-validation folds by id, the returned block also has the hashes
+    of the rows' ids, from which the folds follow.
     """
     y = block.y if estimator.target_kinds else None
     y = None if y is None or no_row_has_target(y) else y

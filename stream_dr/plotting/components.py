@@ -124,8 +124,9 @@ def _title_note_and_half_widths(model: Any, component: int) -> tuple[str, np.nda
     intervals, or None in two cases:
 
     - The uncertainty is not known.
-    - The angle of the component (`ComponentSpread.angles`) is above MAX_ERROR_BAR_ANGLE. Error
-      bars would then be shorter than the uncertainty, so the note states the angle.
+    - The direction of the component is too uncertain. `ComponentSpread.angles` has the typical
+      angle between the component and the component that infinitely many rows would give. If this
+      angle is above MAX_ERROR_BAR_ANGLE, error bars would be too short, so the note states it.
     """
     spread = component_spread_or_none(model)
     if spread is None:

@@ -258,8 +258,8 @@ def _version_and_failure_marks(
     lowest panel.
 
     records: records of the directory, oldest first.
-    progress_records: records of the kind "progress", oldest first. Earlier versions and failures
-        are left out.
+    progress_records: records of the kind "progress", oldest first. Versions and failures before
+        the first of these records are left out.
     model_name: name of the model.
     max_marks: maximum number of marks for new versions.
     """

@@ -88,10 +88,10 @@ class Shaped(Protocol):
 
 @runtime_checkable
 class NarwhalsFrame(Protocol):
-    """Frame of narwhals, which wraps the frame of another library."""
+    """Frame of narwhals, which wraps a frame of another library, such as pandas."""
 
     def to_native(self) -> object:
-        """Return the wrapped frame of the other library."""
+        """Return the wrapped frame, such as a pandas data frame."""
 
 
 class Numeric(Protocol):

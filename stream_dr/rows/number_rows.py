@@ -64,7 +64,7 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
     except ValueError as e:
         raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
 
-    # Convert the values to floats. Values that are not numbers raise an error.
+    # numpy makes an array without dimensions of an object that is no list of rows.
     if array.ndim == 0 and array.dtype.kind in "OSU":
         raise _no_rows_error(X)
     raise_if_complex(array)

@@ -335,8 +335,9 @@ def _encode_texts(column: pa.Array) -> _EncodedTexts:
 
     The codes (rows,) int32 are indices into the distinct texts, −1 for null.
     """
-    # An Arrow dictionary may have nulls, unused texts or repeated texts, so its codes are
-    # renumbered. Only the texts of the dictionary are encoded, because texts may be long.
+    # An Arrow dictionary array has a list of texts, the dictionary, and one index into the list
+    # for each row. The list may have nulls, unused texts or repeated texts. So the texts of the
+    # list are encoded first, and each row then gets the code of its text.
     own: tuple[str, ...] | None = None
     if pa.types.is_dictionary(column.type):
         codes, own = _encode_texts(column.dictionary)

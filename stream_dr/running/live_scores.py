@@ -299,9 +299,9 @@ class TestThenTrain:
         The event is the first one of a replay, before which the models have learned nothing. Each
         copy learns the same rows and is solved. The models do not change.
 
-        A test predicts a row's target from the projected rows of earlier tests. The first test has
-        no earlier test, so it uses the learned rows. Therefore the learned rows are stored with
-        the tested rows.
+        A test of a model predicts the targets of an event's rows and compares them with the true
+        targets. It predicts from the projected rows of earlier tests. The first test has no
+        earlier rows, so the rows learned here are stored in their place.
 
         row_numbers: numbers of the rows to learn.
         """
@@ -368,7 +368,7 @@ class TestThenTrain:
         if tested[0] > 0:
             return before
         # The row before an event's first row is the last row of the previous event. The first
-        # event has no previous event. The prediction is then −1, which is the code of no label.
+        # event has no previous event. The previous target is then −1, the code of no label.
         first = np.full_like(before, -1, shape=(1, *before.shape[1:])) if self._previous is None else self._previous
         return np.concatenate([first, before])
 

@@ -1,6 +1,7 @@
 """Predict: predicts the targets of rows with a model's published projection.
 
-`transform` uses the same version of the projection. Not all methods can predict.
+`transform` projects rows with the same published version of the projection. Not every estimator
+can predict.
 """
 
 from typing import NamedTuple

@@ -336,7 +336,8 @@ class Replay:
 
         Call this method only if the directory has no record of an unfinished pass.
         """
-        # Damaged batches never enter the log, so a complete pass may lack batches.
+        # Count the complete passes. The batches of damaged shards never enter the log. So if
+        # damaged shards are skipped, one batch in the log is enough.
         passes = 0
         enough = any if self.settings.skip_damaged else all
         while self.dataset.rows and enough(

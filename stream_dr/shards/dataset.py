@@ -187,7 +187,7 @@ class Shard:
 
         The manifest has the right numbers. Without a manifest nothing is checked.
         """
-        # A replay relies on the numbers of rows in the manifest.
+        # Compare the file with the manifest, because a replay relies on the manifest's numbers.
         batch_rows = open_shard_file_cached(*identity).batch_rows
         if self.entry is not None and batch_rows != self.entry.batch_rows:
             raise damaged_shard(

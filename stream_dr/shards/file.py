@@ -160,8 +160,8 @@ def download_file_cached(path: RemotePath, _size: int, _changed_ns: int) -> Down
     again when it is needed. The attribute `token` of the new download is then another object. A
     Shard compares tokens to find out if it has checked the bytes of this download already.
 
-    The size and the time of change are not used. They are parameters so that a changed file is
-    downloaded again.
+    The result is cached by the values of all parameters. The size and the time of change are
+    parameters only because a changed file must be downloaded again.
     """
     return DownloadedFile(path)
 

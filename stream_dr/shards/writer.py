@@ -261,7 +261,8 @@ class ShardWriter:
         n_rows: number of rows to write. The rows that came first are written.
         """
         table = pa.Table.from_batches([b.replace_schema_metadata(None) for b in self._waiting])
-        # Arrow writes extra bytes of a slice. With an empty part, combine_chunks copies the slice.
+        # Arrow would write more bytes than those of the slice, so the slice is copied.
+        # `combine_chunks` copies only a table of several parts, so an empty part is added.
         empty = table.slice(0, 0)
         head = pa.concat_tables([table.slice(0, n_rows), empty]).combine_chunks()
         rest = table.slice(n_rows)

@@ -179,8 +179,7 @@ def _floats_are_measurements(y: np.ndarray, allowed_kinds: Sequence[str], settle
             )
         return True
 
-    # Here the floats are labels, because the cases of measurements have returned True. Labels must
-    # be whole numbers that a float represents exactly.
+    # The floats are labels. Labels must be whole numbers that a float represents exactly.
     if not whole:
         raise TargetKindMismatch(
             "Unknown label type: continuous. Targets are numbers that are not whole; this model takes labels: "

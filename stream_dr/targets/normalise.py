@@ -49,7 +49,7 @@ def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool
     lists_are_numbers: True to read lists of lists as a table of numbers. Lists of equal length
         that have only floats are always read as a table.
     """
-    # Arrays, and containers that can be converted to an array.
+    # Check a numpy array first. Other containers are converted below.
     if type(y) is np.ndarray:
         return _from_array(y, column_is_one_label)
     if not isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible) or isinstance(
@@ -60,7 +60,7 @@ def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool
     if isinstance(y, np.ndarray):
         return _from_array(y, column_is_one_label)
 
-    # Sequences of labels or numbers, and of label collections.
+    # Here y is a sequence of labels, of numbers or of collections of labels.
     try:
         items = list(y)
     except TypeError as e:

@@ -30,8 +30,8 @@ def read_parquet(
 ) -> Iterator[Block]:
     """Yield the rows of a Parquet file in blocks.
 
-    The rows are a dense float64 matrix, or a table if `roles.raw` says so. If the file has the
-    columns of a shard, they are the rows of the shard.
+    The rows are a dense float64 matrix, or a table if `roles.raw` says so. If the file's columns
+    are named as in a shard, the file is read as a shard, which may also have sparse rows.
 
     rows_per_block: maximum number of rows in a block.
 

@@ -571,7 +571,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if not by_name:
             rows, _ = reorder_columns_by_name(self.fitted().names, names, rows, type(self).__name__)
 
-        # Check the number of features, unless sparse rows or named columns may differ in it.
+        # Check the block's number of features. Sparse rows and rows with named columns may have
+        # another number of features than the learned rows.
         block = Block(rows, names=names, width_stated=given.width_stated)
         grows = block.sparse and (by_name or not block.width_stated)
         if not self._may_have_new_columns(block) and not grows and block.features != learned:

@@ -147,7 +147,8 @@ class LinearClassifier(ClassifierMixin, Predictor):
 def loadings_used_to_predict(projection: LinearProjection) -> np.ndarray:
     """Return the loadings (features, q) of the q components used for predictions.
 
-    Components that n_components excludes are included.
+    A prediction may use more components than the n_components components of `transform`. All
+    components used by the prediction are included.
     """
     rest = None if projection.readout is None else projection.readout.rest
     return projection.loadings if rest is None else np.hstack([projection.loadings, rest])

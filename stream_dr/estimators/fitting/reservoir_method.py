@@ -149,7 +149,9 @@ class ReservoirMethod(Estimator):
     def solve_bytes(self) -> int:
         """Return the memory that solving takes, in bytes.
 
-        The dense eigenproblem takes 24 · reservoir² bytes, and each edge of the graph 64 bytes.
+        The parameter `reservoir` is the maximum number of sampled rows. The dense eigenproblem
+        takes 24 · reservoir² bytes. The graph that links each sampled row to its neighbours takes
+        64 bytes for each link.
         """
         near = self.reservoir if self.radius is not None else min(self.n_neighbors, self.reservoir)
         return self.reservoir * (24 * self.reservoir + 64 * near)

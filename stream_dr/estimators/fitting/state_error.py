@@ -1,8 +1,9 @@
 """Error of a linear predictor on held-out rows, computed from the state that learned them.
 
-A state has the weight n of its rows, their mean x̄_T, the mean ȳ_T of their encoded targets, and
-the centred sums Cxx, Cxy and Cyy. The predictor is ŷ(x) = ȳ + Wᵀ(x − x̄). Its summed squared
-errors on these rows are the diagonal of
+The state of the held-out rows T has the sum n of the row weights, the mean x̄_T of the rows, the
+mean ȳ_T of their encoded targets, and the centred sums Cxx, Cxy and Cyy of rows and targets. The
+predictor was fitted to other rows, with means x̄ and ȳ. It is ŷ(x) = ȳ + Wᵀ(x − x̄), with the
+coefficients W (features, targets). Its summed squared errors on the rows T are the diagonal of
 
     E = Cyy − Wᵀ Cxy − Cxyᵀ W + Wᵀ Cxx W + n b bᵀ,    b = (ȳ_T − ȳ) − Wᵀ(x̄_T − x̄)
 

@@ -41,8 +41,8 @@ class RightHandSide(NamedTuple):
     Attributes
     ----------
     xh : (features, k)
-        Product of the centred rows, as the columns of X (features, rows), and a matrix H (rows,
-        k), which the method computes from the targets.
+        Product XH. The columns of X (features, rows) are the centred rows. The method computes H
+        (rows, k) from the targets. Its k columns are, for example, the class indicators.
     target_matrix_norm : float
         Frobenius norm of H, which is not centred. The norm decides which part of XH is only
         rounding error.
