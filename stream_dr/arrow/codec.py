@@ -237,7 +237,7 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
     of features of sparse rows was declared, it is stored in the entry "n_features" of the schema's
     metadata.
 
-    Raises SchemaMismatch if a feature has a reserved name, such as "label" (see RESERVED).
+    Raises SchemaMismatch if a feature has a reserved name, such as "label" (RESERVED_NAMES).
     """
     columns = arrow_feature_columns(block)
     if block.y is not None:

@@ -79,7 +79,7 @@ def refuse_too_many_missing(parsed_request: ParsedJson) -> None:
     rows = parsed_request.get("rows") if isinstance(parsed_request, dict) else None
     target = parsed_request.get("target") if isinstance(parsed_request, dict) else None
 
-    # Rows that are objects may lack columns.
+    # Check rows that are objects with one value for each column. They may lack columns.
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
         _refuse_too_many_gaps(len(rows), len(set(chain.from_iterable(rows))), sum(map(len, rows)), "columns")
 

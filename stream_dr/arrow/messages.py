@@ -39,10 +39,10 @@ MAX_BATCHES = 1_000
 """Maximum number of record batches and dictionaries of a stream."""
 
 MAX_COLUMNS_AND_ENTRIES = 1 << 17
-"""Maximum number of columns and metadata entries of a stream.
+"""Maximum number of columns and metadata entries of a stream, counted together.
 
-A column counts in the schema and again in each record batch. pyarrow takes a few hundred bytes of
-memory for each column or entry.
+A metadata entry is a pair of key and value. A column counts in the schema and again in each record
+batch. pyarrow takes a few hundred bytes of memory for each column or entry.
 """
 
 MAX_EXTRA_VALUES = 1 << 21
@@ -286,7 +286,8 @@ def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -
     """
     begin = _footer_offset(arrow_file)
     checker = _MessageChecker(None)
-    # Offsets are compared 8 bytes after the start of a message, behind its marker and length.
+    # The footer has the offsets of messages in the file. `begin` is an offset in the stream, which
+    # starts at byte 8 of the file.
     expected_dictionaries = [m.begin + 8 for m in messages if m.kind == _DICTIONARY]
     rows = {m.begin + 8: m.header.number_or_zero(0, "<q") for m in messages if m.kind == _RECORD_BATCH}
 
@@ -468,7 +469,9 @@ class _MessageChecker:
             self._field(child, column)
 
     def _add_parts_and_check(self, n_parts: int, n_text_bytes: int) -> None:
-        """Add columns or metadata entries to the checked totals.
+        """Count columns or metadata entries, and check the totals.
+
+        A metadata entry is a pair of key and value.
 
         n_parts: number of columns or entries to add.
         n_text_bytes: number of bytes of all names and values of these columns or entries.
@@ -506,8 +509,8 @@ class _MessageChecker:
         buffers = batch_metadata.structs_as_int64(2, 2).tolist()
         self._add_parts_and_check(len(nodes), 0)
 
-        # A compressed buffer starts with its unpacked size. If the size is −1, this buffer is not
-        # compressed.
+        # `packed` is True if the message's buffers are compressed. Each buffer then starts with
+        # its unpacked size, or with −1 if this buffer is not compressed.
         packed = batch_metadata.table(3) is not None
         total = 0
         if min(nodes, default=0) < 0:

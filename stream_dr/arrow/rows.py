@@ -199,7 +199,7 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
     Dense rows with feature names are copied. Sparse rows and dense rows without names share the
     Block's memory.
 
-    Raises SchemaMismatch if the name of a feature is in RESERVED.
+    Raises SchemaMismatch if the name of a feature is in RESERVED_NAMES, such as "label".
     """
     if block.sparse:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
@@ -387,7 +387,8 @@ def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarr
     if matrix.has_canonical_format:
         return matrix
 
-    # `sort_indices` changes the arrays in place, and the caller still owns `data` and `indices`.
+    # Sort the indices of copies, because `sort_indices` changes the arrays in place, and `data`
+    # and `indices` belong to the caller.
     matrix = _new_csr_matrix(data.copy(), indices.copy(), matrix.indptr, shape)
     matrix.sort_indices()
     # Sorted rows have the canonical format unless an index is repeated in a row.

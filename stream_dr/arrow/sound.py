@@ -75,12 +75,13 @@ def refuse_invalid_batches(batches: Sequence[pa.RecordBatch], max_view_bytes: in
         batch.
     """
     try:
-        # Arrow's quick validation checks the sizes of buffers, which the next checks rely on.
+        # Check the sizes of buffers by Arrow's quick validation. The next checks rely on them.
         for batch in batches:
             batch.validate()
         _limit_string_view_bytes(batches, _MAX_VIEW_BYTES * len(batches) if max_view_bytes is None else max_view_bytes)
 
-        # Arrow's full validation accepts a wrong offset of an array without rows.
+        # Check the offsets first, because Arrow's full validation accepts a wrong offset of an
+        # array without rows.
         for batch in batches:
             for name, array in _non_numeric_arrays(batch):
                 _check_array_offsets(array, name)
@@ -163,7 +164,8 @@ def _check_array_offsets(array: pa.Array, column_name: str) -> None:
     if buffer is None or buffer.size < (array.offset + len(array) + 1) * dtype.itemsize:
         raise MalformedInput(f"column {column_name} has fewer offsets than rows; write it anew.")
 
-    # Offsets of lists count elements, and offsets of strings count bytes.
+    # Compare the offsets with the size of the array's values. Offsets of lists count elements, and
+    # offsets of strings count bytes.
     offsets = np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
     size = len(array.values) if kind in _LIST_OFFSETS else buffers[2].size if buffers[2] is not None else 0
     if offsets[0] < 0 or offsets[-1] > size or (offsets[1:] < offsets[:-1]).any():

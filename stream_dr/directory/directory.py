@@ -237,8 +237,8 @@ class Directory(AbstractContextManager["Directory"]):
     def append(self, drafts: Sequence[Draft], up_to_refusal: bool = False) -> list[Receipt | StreamDRError]:
         """Append drafts to the log as events, in one transaction.
 
-        Drafts are admitted in order. A refused draft does not affect the others. The events are
-        durable on return.
+        A draft is an event that is not in the log yet. Drafts are checked in order. A refused
+        draft does not affect the others. The events are durable on return.
 
         If the log has an event with a draft's idempotency key, no event is written. If the
         payloads are the same, the draft's Receipt has the position of that event and
@@ -255,7 +255,8 @@ class Directory(AbstractContextManager["Directory"]):
     def append_all(self, drafts: Sequence[Draft]) -> None:
         """Append all drafts to the log in one transaction.
 
-        If a draft is refused, nothing is written and its error is raised.
+        A draft is an event that is not in the log yet. If a draft is refused, nothing is written
+        and its error is raised.
         """
         with self._append_transaction():
             check_free_space(self.path, 0, self.limits.min_free_bytes)
@@ -449,7 +450,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.close()
 
     def _new_draft_group(self) -> DraftGroup:
-        """Return a DraftGroup without drafts, for the current schema and models."""
+        """Return an empty group, for events that are appended in one transaction."""
         return DraftGroup(
             self.log,
             self.schema,
@@ -478,7 +479,10 @@ class Directory(AbstractContextManager["Directory"]):
                 raise
 
     def _admit_and_append(self, drafts: Sequence[Draft], stop_at_refusal: bool) -> list[Receipt | StreamDRError]:
-        """Do the work of `append`. The caller holds the append lock."""
+        """Append drafts to the log as events, in one transaction.
+
+        The parameters and the result are those of `append`. The caller holds the append lock.
+        """
         try:
             check_free_space(self.path, 0, self.limits.min_free_bytes)
         except InsufficientStorage as error:
@@ -501,9 +505,10 @@ class Directory(AbstractContextManager["Directory"]):
         return group.answers(positions)
 
     def _update_after_append(self, group: DraftGroup, positions: Sequence[int]) -> None:
-        """Update the schemas, models and `recent` after a group was written.
+        """Update this object after a group of events was appended.
 
-        `_written` is the schema that the log records. `schema` is completed by the settings.
+        Both schemas are replaced, the models learn the new end of the log, and the events are also
+        stored in memory.
 
         positions: positions that the group's events have in the log.
         """
@@ -515,7 +520,7 @@ class Directory(AbstractContextManager["Directory"]):
             self.recent.put(position, draft)
 
     def _release_lock(self) -> None:
-        """Release the lock of a writing process."""
+        """Release the lock on the folder, if this process writes."""
         if self._lock is not None:
             self._lock.release()
 
@@ -551,11 +556,13 @@ class Directory(AbstractContextManager["Directory"]):
         return schema
 
     def _raise_unless_same_spec(self, existing_model: Model, requested_spec: Spec) -> Model:
-        """Return the known model if it has the same spec, else raise ModelExists.
+        """Return an existing model, or raise ModelExists if its spec differs.
 
-        existing_model: the existing model that has the requested name.
-        requested_spec: the requested spec. For a parameter that is not in the spec, the value of
-            the known model is assumed.
+        A spec is the name and the parameters of an estimator.
+
+        existing_model: the model that has the requested name.
+        requested_spec: the requested spec. A parameter that it does not set has the existing
+            model's value.
         """
         if requested_spec.saved not in (None, existing_model.spec.saved) or not same_model(
             existing_model.spec, requested_spec
@@ -582,7 +589,7 @@ class Directory(AbstractContextManager["Directory"]):
     def _first_position_to_learn(self, start: Start) -> int:
         """Return the position of the first event that a new model learns.
 
-        start: as in `add_model`.
+        start: position of the event, "start" for 0, or "now" for the next event appended.
 
         Raises InvalidParameter if `start` is no position of the log, and HistoryGone if that event
         was dropped.

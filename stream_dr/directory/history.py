@@ -221,8 +221,9 @@ class History:
     def references(self, after: int, until: int, unlearn_horizon: int) -> Iterator[tuple[int, Reference | None]]:
         """Yield (position, Reference) of events with after < position ≤ until.
 
-        The Reference is None if the log itself holds the event's rows, or if some of the rows were
-        unlearned. Events whose rows were all unlearned are skipped.
+        A Reference names the batch of a shard that has the event's rows. It is None if the log
+        itself has the rows, or if some of the rows were unlearned. Events whose rows were all
+        unlearned are skipped.
 
         unlearn_horizon: only unlearn events up to this position are applied.
         """

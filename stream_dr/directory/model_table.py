@@ -54,7 +54,7 @@ def check_model_name(name: str) -> None:
 
 
 def create_model_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of models and of unfinished replays in a new index."""
+    """Create the tables of models and of unfinished replays in a new SQLite file."""
     connection.executescript(_TABLES)
 
 

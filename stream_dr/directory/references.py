@@ -39,15 +39,15 @@ SOURCES = "sources"
 """Name of the folder of the shards that a directory owns (learned_sources.py)."""
 
 GROUP_EVENTS = 64
-"""Maximum number of events in a group commit of references."""
+"""Maximum number of reference events that are committed together."""
 
 GROUP_BYTES = 64 << 20
-"""A group commit of references ends when its rows have this many bytes."""
+"""Number of bytes of rows at which a group of reference events is committed."""
 
 FIRST_EVENTS = 4
-"""Maximum number of events in the first group commit of references.
+"""Maximum number of reference events in the first commit.
 
-The maximum doubles with each group, up to GROUP_EVENTS. The first groups are small so that
+The maximum doubles with each commit, up to GROUP_EVENTS. The first commits are small so that
 learning begins early.
 """
 
@@ -89,9 +89,10 @@ class MissingBatches:
         self.skipped = list(dataset.skipped)
 
     def groups(self) -> Generator[list[Draft], None, None]:
-        """Yield the missing batches in order, one list for each commit.
+        """Yield drafts of the missing batches, one list for each commit.
 
-        Raises DamagedShard, SourceMissing, or the codec's error for a batch's rows.
+        A draft is an event that is not in the log yet. The batches are in the order of the data
+        set. Raises DamagedShard, SourceMissing, or the codec's error for a batch's rows.
         """
         group: list[Draft] = []
         size = 0
@@ -123,9 +124,10 @@ class MissingBatches:
             self.shards += 1
 
     def _drafts(self) -> Iterator[Draft]:
-        """Yield the drafts of the missing batches of all shards.
+        """Yield drafts of the batches that the log does not have.
 
-        Another thread checks the next shard while the current one is read.
+        A draft is an event that is not in the log yet. Another thread checks the next shard while
+        the current one is read.
         """
         # Start the look-up of the next shard before the drafts of the current shard are read.
         order = self._shards_of_all_passes()
@@ -140,11 +142,12 @@ class MissingBatches:
                 self.shards += 1
 
     def _drafts_of_shard(self, shard: Shard, missing_references: "Future[list[Reference]]") -> Iterator[Draft]:
-        """Yield the drafts of a shard's missing batches.
+        """Yield drafts of those batches of a shard that the log does not have.
+
+        A draft is an event that is not in the log yet. A damaged shard is skipped if
+        `skip_damaged` is True, else DamagedShard is raised.
 
         missing_references: future of the References of these batches.
-
-        A damaged shard is skipped if `skip_damaged` is True, else DamagedShard is raised.
         """
         try:
             for reference in missing_references.result():

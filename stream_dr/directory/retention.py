@@ -113,7 +113,8 @@ class Retention:
     def pin_rows(self) -> Iterator[None]:
         """Prevent the erasure of rows during the with-block.
 
-        A refine uses this method, because it must read the same rows in each pass.
+        A refinement of a model runs in such a block, because it reads the rows in several passes,
+        which must have the same rows.
         """
         with self.lock:
             self._pinned += 1

@@ -105,7 +105,7 @@ class GraphWMV(NeighbourhoodMethod):
         check_choice("unlabelled", self.unlabelled, ("skip", "use"))
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the directions with the largest eigenvalues, from the sampled rows."""
+        """Return the projection along which weighted pairs of sampled rows differ most."""
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
         graph = self.sample_graph(state)
@@ -116,7 +116,8 @@ class GraphWMV(NeighbourhoodMethod):
             """Return L @ columns (sampled rows, m), where L is the Laplacian of all weights."""
             out = self.graph * (laplacian @ columns)
             if labels.shape[1]:
-                # Add the Laplacian of the labels' weights C, without forming it.
+                # Add the product of `columns` and the Laplacian of the weights from labels. The
+                # Laplacian is not formed. n has the number of rows of each class.
                 n = np.asarray(labels.sum(axis=0)).ravel()
                 C = self.beta + (self.alpha - self.beta) * np.eye(len(n))
                 out += (labels @ (C @ n))[:, None] * columns - labels @ (C @ (labels.T @ columns))

@@ -98,7 +98,8 @@ def _exact_hsic(
 
     block, _ = spca.parse(new_fitted_state(spca), split_target_column(as_block(X, y, weights)), raise_if_empty=True)
     block, _ = drop_rows_without_target(block)
-    # For labels, "rbf" means the delta kernel, which is the linear kernel of label indicators.
+    # Choose the kernel of the targets. For labels, "rbf" means the linear kernel of the labels'
+    # indicators (columns of 0 and 1), which has no width.
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
     row_sigma = x_sigma if x_kernel == "rbf" else None
     return _hsic_in_blocks(
@@ -131,7 +132,8 @@ def _hsic_in_blocks(
     """
     n, total = len(weights), float(weights.sum())
     check_weight_above_one(total)
-    # Shifting all rows does not change the criterion, but values far from 0 would lose digits.
+    # Subtract the first row from all rows. The criterion does not change, but values far from 0
+    # would lose digits.
     X = X if is_sparse(X) else X - X[0]
     target_columns = target_columns - target_columns[0]
 
@@ -144,7 +146,7 @@ def _hsic_in_blocks(
         of_rows[part], of_targets[part] = K @ weights, L @ weights
         joint += float(weights[part] @ ((K * L) @ weights))
 
-    # Centre the kernels, by the row sums and the total sums.
+    # Compute two terms from the row sums. With them, the result is that of centred kernels.
     crossed = float(weights @ (of_rows * of_targets)) / total
     product = float(weights @ of_rows) * float(weights @ of_targets) / total**2
     return max(0.0, joint - 2.0 * crossed + product) / (total - 1.0) ** 2

@@ -151,7 +151,8 @@ class HSL(TwoStage):
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
             return RightHandSide(moments.cross / np.sqrt(moments.label_weights), k**0.5)
 
-        # Multiply the stored sums of rows by the factors of their label sets.
+        # Multiply the stored sums of rows by the factors of their label sets. The factors follow
+        # from the weight n_e of the rows with each label.
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
         assert isinstance(state.label_sets, LabelSets)
@@ -181,7 +182,8 @@ def label_set_factors(
     part, edge = (label_weights, (label_weights > 0).astype(float)) if laplacian == "clique" else (share, share)
     sizes = np.array([len(s) for s in label_sets], dtype=np.int64)
 
-    # Sum the degrees of each set. Entry i of `owner` is the set of the i-th code.
+    # Compute the sum g of each set, called `degree` here. `codes` has the codes of all sets, and
+    # `owner` has the index of each code's set.
     codes = np.array([code for s in label_sets for code in s], dtype=np.int64)
     owner = np.repeat(np.arange(len(label_sets)), sizes)
     degree = np.bincount(owner, weights=part[codes], minlength=len(label_sets))

@@ -140,8 +140,8 @@ class IncrementalSKM(Estimator):
         if self.keep == "positive":
             return Linear(mean, *normalise_long_columns(vectors[:, :positive], min_relative_length=1e-2), "recurrence")
 
-        # Return every component that has started. Lengths of components past `positive` become
-        # negative.
+        # Return every component whose vector is not zero. Lengths of components past the first
+        # `positive` ones become negative.
         there = np.flatnonzero(np.any(vectors, axis=0))
         loadings, lengths = normalise_long_columns(vectors[:, there], min_relative_length=0.0)
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")

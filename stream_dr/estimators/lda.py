@@ -221,8 +221,9 @@ class LDA(LinearClassifier, TwoStage):
         apart = centres - priors @ centres
         between = priors @ apart**2
 
-        # The total variance is between / eigenvalue. The within-class variance is the total
-        # variance minus share · between.
+        # Compute the within-class variances. Along a component, the total variance is between /
+        # eigenvalue. The variance within classes is the total variance minus share · between,
+        # where share is 1 without shrinkage.
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
         return gaussian_class_readout(moments, apart, variances, priors)
 

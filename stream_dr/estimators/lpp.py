@@ -74,7 +74,7 @@ class LPP(NeighbourhoodMethod):
         check_number_in_range("gamma", self.gamma, 0.0)
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the projection to the directions with the smallest eigenvalues."""
+        """Return the projection that keeps neighbours among the sampled rows together."""
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
         graph = self.sample_graph(state, state.codes if self.label_aware else None)

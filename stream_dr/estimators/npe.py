@@ -82,7 +82,7 @@ class NPE(ReservoirMethod):
         check_number_in_range("gamma", self.gamma, 0.0)
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the projection to the directions with the smallest eigenvalues."""
+        """Return the projection that preserves neighbours' means in the sample."""
         r, d = len(state.numbers), state.n_features
         if r < 2:
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)

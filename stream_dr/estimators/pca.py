@@ -106,7 +106,8 @@ class PCA(LinearGaussian, ClosedForm):
         if columns is None:
             return m
 
-        # Scale numbers to variance 1, divide categories, and remove the marks of missing values.
+        # Scale columns of numbers to variance 1. Divide the column of a category by the root of
+        # the category's share of rows. Multiply columns that mark missing values by 0.
         numbers, categories, gaps = columns
         varying_columns, present = (
             numbers[m.rounding.varying_columns(m.diagonal)[numbers]],
@@ -139,7 +140,7 @@ class PCA(LinearGaussian, ClosedForm):
         If `whiten` is true, projected rows have variance 1 along every component.
 
         directions: directions and their eigenvalues.
-        solution: name of the method of solution, for the projection's `solution`.
+        solution: kind of solution, such as "exact".
         """
         projection = super().make_projection(moments, directions, solution)
         if not self.whiten:

@@ -61,10 +61,10 @@ class AdditiveEstimator(Estimator):
         """Return rows as a Block with the hash of each row's group.
 
         X: rows (rows, features).
-        Raises InvalidParameter if the estimator has no folds. Also raises InvalidParameter if X is
-        read batch by batch, as streams of tables and Dask collections are.
-
         groups: group (rows,) of each row.
+
+        Raises InvalidParameter if the estimator does not store rows in cross-validation folds, or
+        if X is read batch by batch, as streams of tables and Dask collections are.
         """
         if not self.fold_count:
             raise InvalidParameter(
@@ -101,7 +101,7 @@ class AdditiveEstimator(Estimator):
         mine.check_fixed_parameters(self)
         theirs.check_fixed_parameters(other)
 
-        # The shorter list of names must be the beginning of the longer list.
+        # Take the longer list of names. The shorter list must be its beginning.
         names = max(mine.names or (), theirs.names or (), key=len) or None
         if any(some != (names or ())[: len(some)] for some in (mine.names, theirs.names) if some is not None):
             raise CannotMerge(

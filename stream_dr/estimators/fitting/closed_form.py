@@ -217,7 +217,8 @@ class ClosedForm(AdditiveEstimator):
         return make_accumulator(self.feature_map, cast(Callable[[State | None], Accumulator], make_inner), state)
 
     def _make_folded_accumulator(self, state: FoldedState | None) -> FoldedAccumulator:
-        # The folds themselves have no decay, because the clock counts the rows of all folds.
+        # FoldedAccumulator applies the decay, because a row's weight depends on the number of
+        # later rows in all folds. So the accumulators of single folds have no decay (1.0).
         make_inner = partial(self._make_moment_accumulator, decay=1.0)
         return FoldedAccumulator(self.fold_count, make_inner, self.decay, state)
 
@@ -247,9 +248,9 @@ class ClosedForm(AdditiveEstimator):
     def fold_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) of rows' groups or ids.
 
-        A row's fold follows from this hash. The result is None if groups or ids are not used. A
-        row's fold then follows from the row's values. Raises InvalidParameter if there is not one
-        group or id for each row.
+        The hash decides a row's cross-validation fold. The result is None if groups or ids are not
+        used. The row's values then decide. Raises InvalidParameter if there is not one group or id
+        for each row.
 
         block: rows, with their groups or ids.
         n_rows: number of rows.

@@ -130,8 +130,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def fold_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) of rows' groups or ids.
 
-        A row's fold follows from this hash. The result is None if groups or ids are not used. A
-        row's fold then follows from the row's values.
+        The hash decides a row's cross-validation fold. The result is None if groups or ids are not
+        used. The row's values then decide.
 
         block: rows, with their groups or ids.
         n_rows: number of rows.

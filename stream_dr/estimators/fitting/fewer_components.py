@@ -48,7 +48,7 @@ def warn_at_fit_if_few_components(estimator: "Estimator") -> None:
     learned = estimator.fitted().accumulator
     enough = min(learned.rows, learned.n_features, len(learned.labels) if estimator.target_kinds else learned.rows)
     if _user_asked_for_more(estimator, enough - 1):
-        # `rank_` raises an error if there is no solution. No warning is needed in this case.
+        # Solve by reading `rank_`. If this raises an error, no warning is needed.
         with suppress(StreamDRError):
             warn_if_fewer_components(estimator, estimator.rank_, stacklevel=5)
 

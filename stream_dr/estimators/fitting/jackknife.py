@@ -107,8 +107,8 @@ def jackknife_components(
         compared = _compare_with_whole(whole, solved, product)
         left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
 
-    # Eigenvalues grow with the weight n of the rows. So they are divided by n^growth before the
-    # comparison.
+    # Stack the comparisons of all folds, and estimate the errors. Eigenvalues grow with the weight
+    # n of the rows, so they are divided by n^growth for the comparison.
     folds = _FoldComparison(*map(np.array, zip(*left_out, strict=True)))
     eigenvalues, eigenvalues_std = _jackknife_estimate(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
     _, loadings_std = _jackknife_estimate(whole.loadings, folds.loadings, n / weights)
@@ -144,7 +144,8 @@ def _compare_with_whole(
     from scipy.optimize import linear_sum_assignment
 
     d, p = all_rows_solution.loadings.shape
-    # Sparse rows may have fewer features without the left-out fold.
+    # Pad the loadings to the same number of features. Without the left-out fold, sparse rows may
+    # have fewer features.
     own, solved_loadings = pad_to_equal_rows(all_rows_solution.loadings, reduced_solution.loadings)
     cosines = correlations(np.hstack([own, solved_loadings]), multiply_by_scatter)
 
@@ -161,7 +162,8 @@ def _compare_with_whole(
     values = np.full(max(p, reduced_solution.n_components), np.nan)
     values[: reduced_solution.n_components] = np.sort(reduced_solution.eigenvalues)[::-1]
 
-    # Compare planes. The last column of the padded cosines is zero, for components without match.
+    # Compare planes. `at` has the index of each component's match in `cosines`. A component
+    # without a match gets the index of the zeros that np.pad appends below.
     at = np.full(p, len(cosines))
     at[of_whole] = p + of_other
     squared_plane_sines = _squared_plane_sines(

@@ -212,7 +212,8 @@ class LinearGaussian(Estimator):
     def _undo_whitening(self, projected_rows: np.ndarray) -> np.ndarray:
         """Return projected rows (rows, components) without whitening.
 
-        The default implementation returns `projected_rows` unchanged.
+        Whitening scales each component to variance 1. The default implementation, for methods that
+        do not whiten, returns `projected_rows` unchanged.
 
         projected_rows: (rows, components), rows that the estimator has projected and may have
             whitened.

@@ -217,7 +217,8 @@ def mapped_columns_of_state(state: State) -> TableColumns | None:
     mapping = feature_map(state.feature_map)
     if not isinstance(mapping, Table):
         return None
-    # The newest columns may be missing in the inner state, if no row with them was learned yet.
+    # Leave out columns that the state of the mapped rows does not have yet. They are new columns
+    # of which no row was learned.
     width = state.inner.n_features
     return TableColumns(*(c[c < width] for c in mapped_columns_by_kind(state.table, mapping.encoding())))
 

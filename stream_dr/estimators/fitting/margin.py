@@ -32,7 +32,7 @@ def margin_directions(
     if moments.weight <= 0 or total_weight == 0.0:
         return vectors, between_weight * roots**2
 
-    # The between-class scatter is G Gᵀ.
+    # Compute a root G of the scatter between classes, which is G Gᵀ.
     G = vectors * roots
     if moments.scatter is not None:
         eigenvalue_floor = moments.rounding.eigenvalue_floor(moments.diagonal) / moments.weight
@@ -50,6 +50,6 @@ def margin_directions(
             "choose a ≥ 1 (SKM with unlabelled='skip') or alpha ≥ 0 (MMC)."
         )
 
-    # Eigenvalues are sorted, so the positive ones come first.
+    # Return the positive eigenvalues or all. They are sorted, so the positive ones come first.
     positive = len(values) if max_components is not None else int(np.count_nonzero(values > 0))
     return vectors[:, :positive], values[:positive]

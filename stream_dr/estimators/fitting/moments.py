@@ -175,7 +175,8 @@ class Moments(NamedTuple):
         significant_combinations = self.significant_combinations(
             self.clear_noisy_features(cross_sums, target_norm), target_norm
         )
-        # Features whose sums are all 0 get zeros in the singular vectors.
+        # Decompose only the features that have a sum other than 0. The others get zeros in the
+        # singular vectors.
         shows = significant_combinations.any(axis=1)
         inner, values = left_singular_pairs(significant_combinations[shows])
         vectors = np.zeros((len(cross_sums), len(values)))
@@ -224,7 +225,8 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
     present = weights > 0
 
-    # The rounding errors of the sums are those of the largest weight that the rows ever had.
+    # Estimate the rounding errors of the sums. They depend on the largest weight that the rows
+    # ever had, also if rows were unlearned since.
     total = float(diagonal.sum())
     largest = max(state.scale * state.largest.weight, c.weight)
     rounding = Rounding(
@@ -260,7 +262,8 @@ def _without_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_
     n, few = moments.label_weights[ready], moments.label_weights[has_few_rows]
     if not n.sum() > 0.0:
         return moments
-    # The total weight includes learned rows without a label.
+    # Subtract the weight of the labels with too few rows from the weight of all rows. The
+    # difference includes learned rows without a label.
     total, taken = moments.weight - few.sum(), moments.cross[:, has_few_rows].sum(axis=1)
 
     # Subtract the scatter that the means of these labels cause.
@@ -277,7 +280,8 @@ def _without_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_
     for sums in (cross, *(() if scatter is None else (scatter, scatter.T))):
         sums[emptied] = 0.0
 
-    # Rounding errors are relative to the smaller sums that remain.
+    # Compute the mean of the remaining rows, and their rounding errors relative to the smaller
+    # sums that remain.
     mean = moments.mean - taken / total
     before = float(moments.diagonal.sum())
     lost = max(scatter_error, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0

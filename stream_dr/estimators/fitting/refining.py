@@ -62,7 +62,7 @@ class PassReport(NamedTuple):
     rows : int
         Number of rows read.
     residual : float
-        Relative residual of the solution.
+        Relative residual of the solution, which is 0 for an exact solution.
     angle : float
         Largest principal angle to the projection of the previous pass, in radians. π/2 in the
         first pass, and if the number of components has changed.
@@ -203,7 +203,7 @@ def refine_steps(
         projection = problem.solver.make_projection(measured, (loadings, eigenvalues), "refined")
         last_basis, basis = basis, tall_qr(projection.loadings)[0]
         turned = largest_principal_angle(last_basis, basis) if number > 1 else np.pi / 2
-        # With a small ridge, the residual may become small before the projection has converged.
+        # Stop if residual and angle are small. The residual alone may be small too early.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
 
         now = Refining(number, projection.loadings, solve)
@@ -329,7 +329,8 @@ def not_converged_message(pass_number: int, residual: float, angle: float, tol: 
 def check_refinable(estimator: "Estimator", state: State) -> None:
     """Raise CannotRefine or NotFitted if a state cannot be refined.
 
-    CannotRefine is raised if the method has no refine. NotFitted is raised if no row was learned.
+    CannotRefine is raised if the estimator has no method to make an approximate solution exact by
+    further passes over the rows. NotFitted is raised if no row was learned.
     """
     check_has_refine(estimator)
     if state is None or state.rows == 0:
@@ -338,7 +339,10 @@ def check_refinable(estimator: "Estimator", state: State) -> None:
 
 
 def check_has_refine(estimator: "Estimator") -> None:
-    """Raise CannotRefine if the method has no refine."""
+    """Raise CannotRefine if an estimator cannot be refined.
+
+    Refining makes an approximate solution exact by further passes over the rows.
+    """
     if estimator.refined_by is None:
         raise cannot_refine_error(estimator)
 
@@ -351,9 +355,9 @@ def cannot_refine_error(estimator: "Estimator") -> CannotRefine:
 
 
 def is_exact_without_refine(estimator: "Estimator", state: State) -> bool:
-    """Return True if the solution is exact without refine.
+    """Return True if the solution is exact after one pass.
 
-    Refine would then change nothing.
+    Further passes over the rows (refine) would then change nothing.
     """
     return not cast("ClosedForm", estimator).reads_scatter() or compute_moments(state).scatter is not None
 

@@ -106,7 +106,10 @@ class MergedAndFolds(NamedTuple):
 
 
 def check_gamma_cv_compatible(estimator: "TwoStage") -> None:
-    """Raise InvalidParameter if gamma='cv' and another parameter exclude each other."""
+    """Raise InvalidParameter if another parameter excludes gamma='cv'.
+
+    gamma='cv' means that the ridge is chosen by cross-validation.
+    """
     if estimator.shrinkage is not None:
         raise InvalidParameter(
             f"gamma='cv' and shrinkage={estimator.shrinkage!r} are two ways to choose the ridge; give one of them. The "
@@ -254,7 +257,7 @@ def _merge_and_align_folds(
     states_by_fold: states of the folds.
     parameter_name: name of the parameter that is chosen.
     """
-    # Folds of very different size give errors that say little.
+    # Warn if the folds differ much in size, because their errors then say little.
     rows = [part.rows for part in states_by_fold]
     if sum(rows) >= max(MIN_ROWS_TO_WARN * len(states_by_fold), 1) and 2 * len(states_by_fold) * min(rows) < sum(rows):
         warnings.warn(

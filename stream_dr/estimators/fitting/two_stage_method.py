@@ -117,7 +117,8 @@ class TwoStage(PredictsHeldOut):
 
         if self.shrinkage is None:
             return
-        # The automatic shrinkage of Ledoit and Wolf needs fourth moments, which are not stored.
+        # A string asks for an automatic shrinkage, as in scikit-learn. Refuse it, because Ledoit
+        # and Wolf's shrinkage needs fourth moments, which are not stored.
         if isinstance(self.shrinkage, str):
             raise InvalidParameter(
                 f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
@@ -143,7 +144,8 @@ class TwoStage(PredictsHeldOut):
         If the method's right-hand side is only rounding error, there are no directions [2S,
         Algorithm 2].
         """
-        # During refine, the solver has the current solution of the linear system.
+        # Compute the right-hand side of the linear system. If `refine` is running, its solver has
+        # the current solution of the system, so the system is not solved here.
         xh, target_matrix_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
             return second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
