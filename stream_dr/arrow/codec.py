@@ -210,8 +210,8 @@ def _read_feature_columns(
         X = sparse_rows(batch, declared_width, max_features)
         return FeatureRows(X, None, width_stated=declared_width is not None)
 
-    # Without the columns of a layout, each column is a feature. Columns of plain numbers become an
-    # array, and any other columns become a table.
+    # Read dense rows from the column `features`. Without it, each column is a feature. Columns of
+    # plain numbers then become an array, and any other columns become a table.
     names: tuple[str, ...] | None = None
     if dense:
         X = dense_array_from_column(batch.column("features"))
@@ -268,7 +268,7 @@ def _validate_and_join(batches: EventBatches) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
 
-    # Arrow checks here that all record batches have the same schema.
+    # Make one table. Arrow raises an error if the record batches have different schemas.
     try:
         table = pa.Table.from_batches(batches)
     except pa.ArrowException as e:

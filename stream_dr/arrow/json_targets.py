@@ -98,7 +98,7 @@ def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
     first = next((v for v in row_targets if v is not None), None)
     width = len(first) if isinstance(first, list) else 1
 
-    # A row without target has zeros, and is marked in `present` below.
+    # Make a table of numbers. A row without target gets zeros, and is marked in `present` below.
     table = [v if isinstance(v, list) else [v] for v in row_targets]
     table = [[0.0] * width if v == [None] else v for v in table]
     odd = next((i for i, v in enumerate(table) if len(v) != width or not set(map(type, v)) <= NUMBER_TYPES), None)

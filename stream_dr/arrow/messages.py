@@ -183,7 +183,7 @@ class FlatbufferTable:
         if not at:
             return _VectorPlace(0, 0)
 
-        # A vector starts with its length.
+        # Follow the reference to the vector, which starts with its length.
         at = self._follow_reference(at)
         return _VectorPlace(at + 4, int(struct.unpack_from("<I", self._buffer, at)[0]))
 
@@ -332,7 +332,7 @@ def _messages(stream: memoryview) -> Iterator[Message]:
         begin = at
         length = struct.unpack_from("<I", stream, at)[0]
         at += 4
-        # Since Arrow 0.15 the continuation marker is before the length of a message.
+        # Skip the continuation marker, which precedes the length of a message since Arrow 0.15.
         if length == _CONTINUATION:
             length = struct.unpack_from("<I", stream, at)[0]
             at += 4
@@ -387,7 +387,8 @@ class _MessageChecker:
         self.metadata_bytes += message.size
         self.count_and_detect_extension(message.root, 4)
 
-        # Compute the number of bytes that pyarrow takes to unpack the message.
+        # Set `size` to the number of bytes that pyarrow takes to unpack the message. It is 0 for a
+        # schema.
         if message.kind == _SCHEMA:
             self.check_schema(header)
         elif message.kind == _DICTIONARY:
@@ -504,7 +505,8 @@ class _MessageChecker:
 
         Raises MalformedInput if a buffer lies outside `message_body` or a size is negative.
         """
-        # nodes: number of values of each column. buffers: offset and length of each buffer.
+        # Read the number of values of each column (`nodes`), and the offset and length of each
+        # buffer (`buffers`).
         nodes = batch_metadata.structs_as_int64(1, 2)[:, 0].tolist()
         buffers = batch_metadata.structs_as_int64(2, 2).tolist()
         self._add_parts_and_check(len(nodes), 0)

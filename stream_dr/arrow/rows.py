@@ -39,7 +39,7 @@ EXTRA_COLUMNS = (*TARGET_COLUMNS, "weight", "id")
 RESERVED_NAMES = ("features", "indices", "values", *EXTRA_COLUMNS)
 """Names that no feature may have, because a layout of rows uses them for its own columns."""
 
-# The indices of a CSR matrix are int32.
+# Sparse rows become a CSR matrix, whose column indices are int32.
 MAX_WIDTH = 2**31 - 1
 """Maximum number of columns of sparse rows."""
 
@@ -267,7 +267,8 @@ def _flatten_list_column(list_column: pa.Array, column_name: str) -> _FlatLists:
         )
     refuse_nulls(list_column, column_name)
 
-    # If the column is a slice of a longer array, its first offset may be larger than 0.
+    # Cut the values to those of the column. If the column is a slice of a longer array, its first
+    # offset may be larger than 0.
     offsets = list_offsets(list_column)
     first, last = int(offsets[0]), int(offsets[-1])
     flat = list_column.values

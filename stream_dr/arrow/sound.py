@@ -132,7 +132,7 @@ def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: 
     for batch in batches:
         for name, array in _non_numeric_arrays(batch):
             if array.type.id == _STRING_VIEW and len(array):
-                # A view consists of four int32. The first is the length of the string.
+                # Read the length of each string, the first of the four int32 of its view.
                 lengths = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]
                 total += int(np.maximum(lengths, 0).sum(dtype=np.int64))
                 if total > max_view_bytes:

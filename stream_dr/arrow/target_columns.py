@@ -93,7 +93,7 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
         mask = None if absent is None else pa.array(absent)
         return TargetColumn("target", pa.FixedSizeListArray.from_arrays(flat, k, mask=mask))
 
-    # Single labels become a column of labels.
+    # Single labels become a column of labels. `label_values` has the distinct labels.
     label_values = _arrow_from_labels(targets.labels)
     if targets.indptr is None:
         codes = pa.array(targets.codes, mask=targets.codes < 0)
@@ -116,7 +116,8 @@ def first_null_index(array_with_null: pa.Array) -> int:
 
     array_with_null: array with at least one null.
     """
-    # An array of the null type takes no memory and may be very long. So no mask of it is created.
+    # Return 0 for an array of the null type, without a mask of its values. Such an array takes no
+    # memory and may be very long.
     if pa.types.is_null(array_with_null.type):
         return 0
     return int(np.flatnonzero(array_with_null.is_null().to_numpy(zero_copy_only=False))[0])
@@ -128,7 +129,7 @@ def list_offsets(list_column: pa.Array) -> np.ndarray:
     The array (rows + 1,) is read-only. The list of row i has the column's values from offset i up
     to offset i + 1.
     """
-    # Arrow allows a column without rows to have no offset.
+    # Return one offset, 0, for a column without rows. Arrow allows it to have no offset.
     return view_of_numbers(list_column.offsets) if len(list_column) else np.zeros(1, np.int32)
 
 
@@ -157,7 +158,8 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
     indptr = _offsets_from_zero(labels_column)
     # flatten() skips the values of null rows.
     flat = labels_column.flatten()
-    # An array of the null type takes no memory and may be very long. So it is not encoded.
+    # Refuse an array of the null type before it is encoded. It takes no memory and may be very
+    # long.
     if pa.types.is_null(flat.type) and len(flat):
         raise _null_label_error(indptr, 0)
     labels, codes = _encode_labels(flat, "labels")
@@ -206,7 +208,8 @@ def _targets_of_numbers(target_column: pa.Array) -> Targets:
     if present is not None:
         values = np.where(present[:, None], values, 0.0)
 
-    # The comparison is False for NaN, so NaN is refused too.
+    # Find the targets that are not too large. The comparison is False for NaN, so NaN is refused,
+    # too.
     valid = np.abs(values) <= LARGEST
     if not valid.all():
         row = int(np.argwhere(~valid)[0][0])

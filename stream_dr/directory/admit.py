@@ -117,8 +117,8 @@ def admit_block(block: Block | None, schema: Schema, learners: Sequence[Learner]
         return schema
     _check_schema_limits(new_schema, limits)
 
-    # If the batch decides the stream's layout or kind of targets, each model tries to learn a few
-    # of its rows below. It decides the kind if it has the first targets.
+    # Find out if the batch decides the stream's layout or kind of targets, as the first batch with
+    # targets does. Each model then tries to learn a few of its rows below.
     first_targets = schema.n_targets == 0 < new_schema.n_targets
     decides = schema.layout is None or schema.target_kind != new_schema.target_kind or first_targets
     for model in learners:
@@ -305,13 +305,13 @@ def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
     if block.table:
         return extend_by_table_rows(block.X, schema)
 
-    # The first batch decides the layout and the width.
+    # The schema has no layout before the first batch, which decides the layout and the width.
     if schema.layout is None:
         check_dense_width(block, schema.stated)
         stated = max(schema.stated, block.features if block.width_stated else 0) if block.sparse else 0
         return schema._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
 
-    # Later batches must have the same layout. Only sparse rows may become wider.
+    # A later batch must have the layout of the first one. Only sparse rows may become wider.
     if layout != schema.layout:
         raise SchemaMismatch(
             f"the batch's rows are {layout}; this stream was started with {schema.layout} rows. "

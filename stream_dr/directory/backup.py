@@ -182,7 +182,7 @@ def _new_directory(target: Path) -> Iterator[Path]:
     if target.exists() or target.is_symlink():
         raise OutputExists(f"{target} exists; name a directory that does not.", path=str(target))
 
-    # The lock prevents a second backup to the same target.
+    # Create the temporary directory, and lock it against a second backup to the same target.
     temporary.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(temporary):
         try:

@@ -172,8 +172,8 @@ class Directory(AbstractContextManager["Directory"]):
         An attempt fails with HistoryGone if a writing process drops events that a model needs
         while this process reads the model's snapshot.
         """
-        # `_tries_left` is an attribute for `_restore_from_snapshot`, which marks a model as failed
-        # only in the last attempt.
+        # The loop sets the attribute `_tries_left`. `_restore_from_snapshot` reads it, because it
+        # marks a model as failed only in the last attempt.
         for self._tries_left in reversed(range(tries)):
             try:
                 self._open()
@@ -370,8 +370,8 @@ class Directory(AbstractContextManager["Directory"]):
             return self.add_model(name, spec.estimator, spec.params, "now", policy)
         spec = spec._replace(saved=state_sha256(estimator.state_))
 
-        # Solve before the locks are taken. The estimator caches the projection.
-        # An error is ignored here, because it is reported when the model is solved again.
+        # Compute the projection now, before the locks are taken. The estimator caches it. An error
+        # is ignored here, because it is reported when the model is solved again.
         with suppress(StreamDRError):
             estimator.projection()
 
@@ -474,7 +474,7 @@ class Directory(AbstractContextManager["Directory"]):
             try:
                 yield
             except BaseException:
-                # The transaction may have been committed in spite of the error.
+                # Remember that the transaction may have been committed in spite of the error.
                 self._append_uncertain = True
                 raise
 
@@ -617,8 +617,8 @@ class Directory(AbstractContextManager["Directory"]):
         try:
             restore_model_from_snapshot(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
-            # A writing process may have dropped events after this process read the snapshot. The
-            # writing process stores a newer snapshot before it drops events. So try again.
+            # Let the caller try again, if tries are left. Another process may have dropped events
+            # after this process read the snapshot, but it stored a newer snapshot first.
             if self._tries_left:
                 raise
             model.set_failure(ModelFailure(model.position + 1, e.code, str(e)))

@@ -294,7 +294,8 @@ class RecentDrafts:
         position: position of the draft's event in the log.
         """
         with self._lock:
-            # Models learn the oldest drafts first, so a new draft does not replace an older one.
+            # Store the draft only if there is room. It does not replace an older draft, because
+            # models learn the oldest drafts first.
             if draft.size <= self._free_bytes:
                 self._drafts[position] = draft
                 self._free_bytes -= draft.size

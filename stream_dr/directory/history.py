@@ -320,7 +320,7 @@ class History:
         None means that all rows of the event were unlearned.
         """
         with self._lock:
-            # Read the unlearn events that were not read by an earlier call.
+            # Read the unlearn events past the last position that an earlier call has read.
             if before_position - 1 > self._removals_read_to:
                 for event in self._log.read_kind("unlearn", before_position, self._removals_read_to):
                     raise_if_damaged(event)

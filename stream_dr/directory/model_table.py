@@ -100,8 +100,8 @@ class ModelTable:
         """
         id = None
         if write_initial_state is not None:
-            # If this process is killed before the model is added, the next start deletes the file
-            # that `write_initial_state` has stored.
+            # Reserve the model's id, under which the initial state is stored before the model is
+            # added. If this process is killed in between, the next start deletes the stored file.
             id = self._reserve_id(name)
             write_initial_state(id)
             failpoint("models.begun")

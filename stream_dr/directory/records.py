@@ -95,7 +95,7 @@ class Records:
         record = json.dumps({"kind": kind, "time": round(time.time(), 3), **fields}, separators=(",", ":"))
         try:
             with closing(sqlite3.connect(self.path)) as connection, connection:
-                # Records need not survive a loss of power.
+                # Do not wait for the disk. Records need not survive a loss of power.
                 connection.execute("PRAGMA synchronous = OFF")
                 connection.execute(_TABLE)
                 connection.execute("INSERT INTO records (kind, record) VALUES (?, ?)", (kind, record))

@@ -106,7 +106,8 @@ class MissingBatches:
                     yield group
                     group, size, limit = [], 0, min(2 * limit, GROUP_EVENTS)
         except StreamDRError:
-            # The error is about the next batch. The batches of the group are good.
+            # Yield the group before the error is raised. The error is about the next batch, and
+            # the batches of the group are good.
             if group:
                 yield group
             raise
@@ -117,7 +118,8 @@ class MissingBatches:
     def missing(self) -> Iterator[tuple[Shard, Reference]]:
         """Yield (shard, Reference) of each batch that is not in the log yet.
 
-        The batches come in order. Rows are not read. Raises DamagedShard or SourceMissing.
+        A Reference names one batch of the shard. The batches are in the order of the data set.
+        Rows are not read. Raises DamagedShard or SourceMissing.
         """
         for pass_number, shard in self._shards_of_all_passes():
             yield from ((shard, reference) for reference in self._missing_batches(pass_number, shard))
@@ -226,7 +228,7 @@ def store_current_shard_uris(path: Path, log: Log, dataset: Dataset) -> None:
     try:
         known = _moved_shard_uris(places_file)
     except SourceMissing:
-        # A damaged places.json is replaced.
+        # Replace a damaged places.json, as if it had no entries.
         known = {}
 
     places = known | {shard.sha256: shard_file_uri(shard) for shard in dataset.shards}
@@ -244,8 +246,8 @@ def _open_verified_shard(uri: str, sha256: str) -> Shard:
     try:
         shard = open_shard(uri, sha256)
     except DamagedFile as e:
-        # The manifest next to the shard is damaged. The caller catches DamagedShard, and then
-        # looks for the shard in other places.
+        # The manifest (list of shards) in the shard's folder is damaged. Raise DamagedShard, which
+        # the caller catches to look for the shard in other places.
         raise DamagedShard(str(e), **e.details) from e
     shard.check()
     return shard

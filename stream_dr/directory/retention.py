@@ -101,8 +101,8 @@ class Retention:
 
             for position, rows in parse_removal(event.body).items():
                 with self.lock:
-                    # Stop if a model that was added meanwhile must still learn and unlearn the
-                    # rows.
+                    # Stop if the rows are pinned, or if a model that was added meanwhile must
+                    # still learn and unlearn them.
                     if self._pinned or self.lowest_snapshot_position() < event.position:
                         return rewritten
                     rewritten += self._erase_rows_of_event(position, rows)
@@ -158,7 +158,7 @@ class Retention:
         if stored is None:
             return False
 
-        # Find the rows that stay. Rows that were erased earlier are listed in the payload.
+        # Find the rows that stay. `numbers` are the original numbers of the rows in `block`.
         block, numbers = stored
         stays = ~mask_of_numbers(numbers, row_numbers)
         if stays.all():

@@ -114,7 +114,7 @@ def _referenced_shards(log: Log) -> list[tuple[str, str]]:
     """
     shards: dict[tuple[str, str], None] = {}
     for event in log.read_undamaged("reference"):
-        # An event with a damaged payload is skipped here. `Log.verify` reports it.
+        # Skip an event whose payload is damaged. `Log.verify` reports it.
         with suppress(ValueError, KeyError):
             fields = json.loads(bytes(event.body))
             shards[(fields["uri"], fields["sha256"])] = None

@@ -120,7 +120,8 @@ class CCA(TargetRegression, TwoStage):
         m = self.moments(self.state_)
         root = self._target_whitening_root(m)
 
-        # Project the cross-scatter of the components and the targets onto whitened targets.
+        # Compute the cross-scatter of the whitened targets and the components. `root` whitens the
+        # targets, that is, makes them uncorrelated with equal variance.
         turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
         lengths = np.linalg.norm(turned, axis=0)
         rotations = root @ (turned / np.where(lengths > 0, lengths, 1.0))
@@ -139,8 +140,8 @@ class CCA(TargetRegression, TwoStage):
         moments: moments (sums of the rows), from which the targets' scatter is taken.
         """
         diagonal = np.diagonal(moments.target_scatter)
-        # Drop constant targets. For example, if all rows have a label, the scatter of the label's
-        # indicator is only rounding error.
+        # Find the targets that vary. For example, if all rows have a label, the scatter of the
+        # label's indicator is only rounding error, so this target is dropped.
         if moments.labelled:
             varying_columns = diagonal > 8 * EPS * moments.weight * moments.target_mean**2
         else:

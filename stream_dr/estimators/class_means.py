@@ -76,7 +76,8 @@ class ClassMeans(LinearClassifier):
         offsets = moments.offsets
         centres = offsets.T @ (loadings / moments.scale[:, None])
 
-        # Within-class variance, averaged over features. If it is only rounding error, use 1.
+        # Compute the within-class variance, averaged over features. If it is only rounding error,
+        # use 1. `within` is the sum of squares within classes.
         within = float(moments.diagonal.sum()) - float((offsets**2).sum(axis=0) @ moments.label_weights)
         smallest = EPS * float(moments.diagonal.sum())
         variance = within / (moments.weight * len(offsets)) if within > smallest else 1.0

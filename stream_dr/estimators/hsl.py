@@ -147,7 +147,8 @@ class HSL(TwoStage):
         The norm decides which part of XH is only rounding error.
         """
         k = len(moments.label_weights)
-        # If each row has one label, all three Laplacians are equal and need no sets of labels.
+        # Return without sets of labels for the Laplacian "zhou". If each row has one label, the
+        # other Laplacians are equal to it.
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
             return RightHandSide(moments.cross / np.sqrt(moments.label_weights), k**0.5)
 

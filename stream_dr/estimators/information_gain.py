@@ -280,11 +280,12 @@ def _mutual_information_terms(
     class_weights: (classes,), weight of the rows of each class.
     total_weight: weight of all rows.
     """
-    # If all rows are counted, the ratio is set to exactly 1, without a rounding error.
+    # If all rows are counted for a feature, use the class weights themselves. The ratio below is
+    # then exactly 1, without a rounding error.
     always = (feature_weights == total_weight)[:, None]
     expected = np.where(always, class_weights, feature_weights[:, None] * (class_weights / total_weight))
 
-    # Terms with a weight of 0 are 0. Their logarithm is not computed.
+    # Mask the terms whose weight is not 0. The other terms are 0, and no logarithm is computed.
     there = (joint_weights > 0) & (expected > 0)
     ratio = np.where(there, joint_weights, 1.0) / np.where(there, expected, 1.0)
     return (joint_weights * np.log(ratio)).sum(1)

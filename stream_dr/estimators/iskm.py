@@ -135,7 +135,7 @@ class IncrementalSKM(Estimator):
         vectors = state.basis.vectors()
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
 
-        # For a ≥ 1, only (classes − 1) eigenvalues can be positive.
+        # Count the eigenvalues that can be positive. For a ≥ 1 these are (classes − 1).
         positive = max(int(np.count_nonzero(counts)) - 1, 0) if self.a >= 1.0 else vectors.shape[1]
         if self.keep == "positive":
             return Linear(mean, *normalise_long_columns(vectors[:, :positive], min_relative_length=1e-2), "recurrence")

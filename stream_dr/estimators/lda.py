@@ -185,7 +185,8 @@ class LDA(LinearClassifier, TwoStage):
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE))
 
-        # Rotate to the axes along which the weighted class means differ most.
+        # Find the rotation to the axes along which the class means, weighted by the priors, differ
+        # most.
         priors = self._class_priors(moments)
         centres = (moments.cross / moments.label_weights).T @ unit
         apart = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
@@ -277,7 +278,8 @@ class LDA(LinearClassifier, TwoStage):
                 "order of the sorted labels, or leave priors out until all of them have been learned."
             )
 
-        # Select the labels that are classes, and divide the other labels' probabilities.
+        # Select the probabilities of the labels that are classes. They are divided by their sum
+        # below, so the probabilities of the other labels are distributed among the classes.
         by_label = dict(zip(known, self.priors, strict=True))
         priors = np.array([by_label[label] for label in moments.labels], dtype=float)
         if moments.labels and not priors.any():

@@ -124,7 +124,8 @@ class SPCA(DependenceMethod):
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
         vectors, values = vectors[:, :most], values[:most] ** 2
 
-        # If `null_space` is true, add random directions until there are `n_components`.
+        # Count the directions that are missing to `n_components`. If `null_space` is true, add as
+        # many random directions.
         more = min(self.n_components or 0, len(vectors)) - len(values)
         if not self.null_space or more <= 0:
             return vectors, values

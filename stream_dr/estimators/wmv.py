@@ -139,7 +139,7 @@ class WMV(ClosedForm):
 
         moments: centred sums. If rows without a label were learned, they are the last class.
         """
-        # Fill in the weights from alpha and beta.
+        # Fill the matrix C with the weights of pairs of rows that follow from alpha and beta.
         n = moments.label_weights
         several = self.beta if self.pairs == "equal" else self.beta / n.sum()
         C = np.full((len(n), len(n)), float(several))
@@ -185,11 +185,12 @@ class WMV(ClosedForm):
         unlabelled = factors[-1] if len(factors) > classes else 0.0
         total = unlabelled * m.scatter
 
-        # The scatter of a class about the mean of all rows is its own scatter plus a rank-1 term.
+        # Add a rank-1 term for each class. The scatter of a class about the mean of all rows is
+        # its scatter about its own mean plus this term.
         total += (m.cross * ((factors - unlabelled) / m.label_weights)) @ m.cross.T
 
-        # A label with too few rows to be a class has the factor 0. If all classes have the same
-        # factor, the label has this factor, too.
+        # Make an array of the factor of each learned label. A label with too few rows to be a
+        # class has the factor 0, or the factor of all classes if they have the same.
         by_label = np.full(len(m.present), factors[0] if self._has_equal_class_factors() and classes else 0.0)
         by_label[m.present] = factors[:classes]
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
@@ -231,7 +232,8 @@ class WMV(ClosedForm):
 
         factors: (classes,), factor of each class's scatter.
         """
-        # All classes are assumed to have the same diagonal scatter, with the mean factor `share`.
+        # Assume that all classes have the same diagonal scatter. Its factor `share` is the mean of
+        # the classes' factors, weighted by the weights n of their rows.
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight

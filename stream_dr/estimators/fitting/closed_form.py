@@ -592,7 +592,8 @@ class ClosedForm(AdditiveEstimator):
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size in bytes of the centred sums, without a feature map."""
         scatter = self.stored_scatter()
-        # If the whole scatter matrix is stored, rows of more features raise an error.
+        # If scatter is "exact", count at most MAX_EXACT_WIDTH features, because rows of more
+        # features raise an error.
         width = min(n_features, MAX_EXACT_WIDTH) if scatter == "exact" else n_features
         exact = scatter != "diagonal" and width <= MAX_EXACT_WIDTH
         size = moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_class_scatter())

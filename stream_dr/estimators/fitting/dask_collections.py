@@ -161,7 +161,7 @@ def _delayed_blocks_matching(
     collection: targets or weights of the rows, or None.
     X_collection: the rows.
     """
-    # The block lengths of a Dask dataframe are not known. NaN stands for an unknown length.
+    # Read the number of rows of each block. Dask dataframes do not know it, so NaN is used.
     rows = getattr(X_collection, "chunks", ((np.nan,),))[0]
     count = X_collection.npartitions
     if collection is None:

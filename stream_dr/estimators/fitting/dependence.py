@@ -39,8 +39,9 @@ def hsic_from_moments(moments: Moments, projected_cross_scatter: np.ndarray) -> 
     moments: centred sums of the rows, with the weight of the rows.
     projected_cross_scatter: (components, targets), cross-scatter of projected rows and targets.
     """
-    # The criterion is tr(K H L H) / (N − 1)². K and L are the linear kernels of projected rows and
-    # targets, H is the centring matrix and N the weight of the rows.
+    # Compute the criterion tr(K H L H) / (N − 1)². K and L are the linear kernels of projected
+    # rows and of targets, H is the centring matrix and N the weight of the rows. The trace is the
+    # sum of the squared entries of the cross-scatter.
     check_weight_above_one(moments.weight)
     return float((projected_cross_scatter**2).sum() / (moments.weight - 1.0) ** 2)
 

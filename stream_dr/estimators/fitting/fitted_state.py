@@ -73,10 +73,11 @@ class FittedState:
         self.fixed_parameters = fixed_parameters or {}
         self._read_fixed_parameters = attrgetter(*self.fixed_parameters) if fixed_parameters else None
         values = tuple(self.fixed_parameters.values())
-        # For a single name, attrgetter returns the value itself and not a tuple of one value.
+        # Store a single value itself and not a tuple of one value, as attrgetter returns it.
         self._fixed_values = values[0] if len(values) == 1 else values
 
-        # Ids of the estimator's attributes at the last check, and the attributes themselves.
+        # Python ids (`id`) of the estimator's attributes at the last check of parameters, and the
+        # attributes themselves.
         self._last_checked_attributes: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
 
         self.projection: Projection | None = None

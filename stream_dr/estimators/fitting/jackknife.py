@@ -157,7 +157,7 @@ def _compare_with_whole(
     loadings = np.full((d, p), np.nan)
     loadings[:, of_whole] = solved_loadings[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
 
-    # Match eigenvalues by rank.
+    # Match eigenvalues by rank (largest to largest, and so on), and not by component.
     rank = np.argsort(np.argsort(-all_rows_solution.eigenvalues, kind="stable"))
     values = np.full(max(p, reduced_solution.n_components), np.nan)
     values[: reduced_solution.n_components] = np.sort(reduced_solution.eigenvalues)[::-1]

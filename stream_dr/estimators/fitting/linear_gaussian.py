@@ -86,7 +86,8 @@ class ComponentGaussian(NamedTuple):
         p = len(self.variances)
         noise_variance = self.noise_variance
 
-        # Sparse rows x are not centred. |x − x̄|² is computed as |x|² − 2 xᵀx̄ + |x̄|².
+        # Compute components z and squared distances |x − x̄|² of the rows x from their mean x̄.
+        # Sparse rows are not centred, so the distance is |x|² − 2 xᵀx̄ + |x̄|².
         centre = self.mean * self.scale
         if sp.issparse(X):
             rows = X.multiply(self.scale).tocsr()
@@ -166,7 +167,8 @@ class LinearGaussian(Estimator):
         The covariance is in the columns' own units. If the feature map `table` is used, columns
         that mark missing values have covariance 0. The matrix takes 8 · features² bytes.
         """
-        # The covariance is V diag(λ − σ²) Vᵀ + σ² I for the components V and their variances λ.
+        # Compute V diag(λ − σ²) Vᵀ + σ² I for the components V, the variances λ along them and the
+        # variance σ² along all other directions.
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise_variance, 0.0)) @ gaussian.axes.T
         covariance[np.diag_indices_from(covariance)] += gaussian.noise_variance

@@ -157,7 +157,8 @@ class Moments(NamedTuple):
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: norm of the targets.
         """
-        # The decomposition is slow. Skip it if all sums are far above rounding error.
+        # Skip the decomposition, which is slow, if rounding errors are far below the sums. `floor`
+        # is the size of the rounding errors.
         floor = self.rounding.cross_sum_floor(target_norm, self.diagonal)
         if cross_sums.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross_sums):
             return cross_sums
@@ -215,7 +216,8 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     c = state.centred()
     d = len(c.mean)
 
-    # A very small scatter has too few correct digits. Treat such columns as constant.
+    # Treat columns of very small scatter as constant, because the scatter has too few correct
+    # digits. Their sums are set to 0.
     diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
     lost = np.flatnonzero((diagonal > 0.0) & (diagonal < SMALLEST_SCATTER))
     for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
@@ -270,8 +272,8 @@ def _without_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_
     roots = np.column_stack([moments.cross[:, has_few_rows] / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)
     diagonal = moments.diagonal - gone
-    # A column may vary only in rows of labels with few rows. The difference is then only rounding
-    # error, and set to 0.
+    # Set the remaining scatter to 0 if it is only rounding error. This is so if a column varies
+    # only in rows of labels with few rows.
     size = np.sqrt(moments.diagonal)
     emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + moments.rounding.shift))
     diagonal[emptied] = 0.0

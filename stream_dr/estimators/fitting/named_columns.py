@@ -40,7 +40,7 @@ def read_rows_and_names(
         matrix, names = dicts_to_sparse_rows(block.X)
         return as_rows(matrix)[0], names
 
-    # The block's own names are preferred to names that the rows themselves have.
+    # Read the rows. Names that the block has are preferred to names in the rows themselves.
     X, known = as_rows(block.X, kind)
     return X, block.names or known
 

@@ -136,7 +136,7 @@ class RowReplay:
         self._state = state
         self._moments = moments
         self._names = feature_names
-        # _rows is the number of rows that the first pass has read.
+        # Number of rows that the first pass has read. Each later pass must read as many.
         self._rows = 0
         self._factors = self._estimator.row_factors(moments)
         self._clock = int(state.clock)
@@ -222,7 +222,7 @@ class RowReplay:
 
         n_rows_so_far: number of rows of this pass so far, including the block's rows.
         """
-        # Older rows have smaller weights if there is decay.
+        # Multiply the weights by the decay, by which older rows have smaller weights.
         decay, weights = float(self._estimator.decay), block.weights
         if decay != 1.0:
             weights = decayed_weights(

@@ -274,7 +274,7 @@ def _merge_and_align_folds(
             f"give groups if many rows are equal, or give {parameter_name} as a number."
         )
 
-    # The scatter of each fold must be stored, and small enough for an eigendecomposition.
+    # Refuse states that are too wide for an eigendecomposition, or without a whole scatter.
     width = max(part.n_features for part in filled)
     if width > MAX_CV_FEATURES:
         raise InvalidParameter(

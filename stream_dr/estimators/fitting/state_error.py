@@ -268,7 +268,8 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     explained = (coefficients * (scatter @ coefficients)).sum(axis=0) - 2.0 * (coefficients * cross).sum(axis=0)
     sse = np.maximum(cyy + explained, 0.0) + validation_moments.weight * bias**2
 
-    # If targets do not vary, their scatter is 0 or a rounding error. R² is then NaN.
+    # Find the targets that vary. The scatter of other targets is 0 or a rounding error, and their
+    # R² is NaN.
     size = np.zeros(k)
     size[b] = validation_moments.weight * validation_moments.target_mean**2
     varies = cyy > 1e-14 * size

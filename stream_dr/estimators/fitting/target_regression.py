@@ -233,5 +233,6 @@ def ridged_scatter_along(right_hand_sides: np.ndarray, loadings: np.ndarray, eig
     loadings: (features, p), the p components w.
     eigenvalues: (p,), eigenvalues of the components.
     """
-    # For a component w of eigenvalue λ and the right-hand sides B, ‖wᵀ B‖² = λ wᵀ A w.
+    # Solve ‖wᵀ B‖² = λ wᵀ A w for wᵀ A w. The equation holds for a component w of eigenvalue λ and
+    # the right-hand sides B.
     return ((right_hand_sides.T @ loadings) ** 2).sum(axis=0) / eigenvalues

@@ -228,11 +228,12 @@ class TwoStage(PredictsHeldOut):
         flat = moments.diagonal @ squares
         if solution_kind != "refined":
             return flat
-        # For a refined component w, wᵀ(share·Cxx + ridge·I)w = 1. The scatter wᵀ Cxx w along w is
-        # computed from this equation.
+        # Compute the scatter wᵀ Cxx w along each refined component w from the equation
+        # wᵀ(share·Cxx + ridge·I)w = 1.
         share, ridge = self.ridge_terms(moments)
         remaining = 1.0 - ridge * squares.sum(axis=0)
-        # If the ridge is very large, the difference `remaining` has no correct digits.
+        # If the ridge is very large, `remaining` has no correct digits. Use the scatter from the
+        # diagonal instead.
         return np.where(remaining > np.sqrt(EPS), remaining / share, flat)
 
     @property
