@@ -187,7 +187,7 @@ def stack_numeric_columns(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str,
 def features_numeric_no_nulls(batch: pa.RecordBatch) -> bool:
     """Return True if all feature columns are numeric without nulls.
 
-    `stack_numeric_columns` can read such a record batch. Columns of bools count as numeric.
+    Columns of bools count as numeric. Columns of targets, weights and ids are ignored.
     """
     columns = [(batch.column(i), field) for i, field in enumerate(batch.schema) if field.name not in EXTRA_COLUMNS]
     return all(is_number_or_boolean_type(field.type) and not column.null_count for column, field in columns)

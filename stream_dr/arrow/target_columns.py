@@ -186,7 +186,7 @@ def _null_label_error(indptr: np.ndarray, label_index: int) -> InvalidTargets:
 def _targets_of_numbers(target_column: pa.Array) -> Targets:
     """Return the Targets of a column with numbers.
 
-    Each row has one number, or a list of the same length.
+    Each row has one number, or each row has a list of k numbers. A null is a row without a target.
     """
     k = target_column.type.list_size if pa.types.is_fixed_size_list(target_column.type) else 1
     flat = (

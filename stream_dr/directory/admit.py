@@ -515,7 +515,8 @@ class DraftGroup:
     def check(self, draft: Draft) -> DryRunReceipt:
         """Return the receipt that a draft would get, and change nothing.
 
-        Raises the error with which the draft would be refused.
+        A draft is an event that is not in the log yet. Raises the error with which it would be
+        refused.
         """
         duplicate = self._result_of_same_key(draft) is not None
         if not duplicate:

@@ -268,6 +268,8 @@ class Directory(AbstractContextManager["Directory"]):
     def check(self, draft: Draft) -> DryRunReceipt:
         """Return the receipt that `append` would return, and write nothing.
 
+        draft: an event that is not in the log yet.
+
         Raises the error with which `append` would refuse the draft.
         """
         return self._new_draft_group().check(draft)
@@ -423,7 +425,7 @@ class Directory(AbstractContextManager["Directory"]):
         return self.models[name]
 
     def holds(self, model: Model) -> bool:
-        """Return True unless the model was removed."""
+        """Return True if this directory has the model, which may have been removed."""
         return self.models.get(model.name) is model
 
     @property
@@ -464,7 +466,8 @@ class Directory(AbstractContextManager["Directory"]):
     def _append_transaction(self) -> Iterator[None]:
         """Hold the append lock in the with-block.
 
-        If an earlier append raised an error, the schema is first read from the log again.
+        If an earlier append raised an error, it is not known if its events were written. So the
+        schema is first read from the log again.
         """
         with self.append_lock:
             if self._append_uncertain:

@@ -174,7 +174,7 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
 
 
 def parse_reference(body: Body) -> Reference:
-    """Return the Reference that a reference event's payload holds."""
+    """Return the Reference (shard, batch and pass) in a reference event's payload."""
     fields = json.loads(bytes(body))
     return Reference(fields["uri"], fields["sha256"], fields["batch"], fields["pass"], fields["rows"])
 

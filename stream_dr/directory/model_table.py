@@ -136,12 +136,16 @@ class ModelTable:
             db.execute("UPDATE models SET policy = ? WHERE id = ?", (_policies_json(policy, refine), id))
 
     def set_failure(self, id: int, failure: ModelFailure) -> None:
-        """Store why a model stopped."""
+        """Store the failure because of which a model has stopped learning."""
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET failure = ? WHERE id = ?", (json.dumps(failure._asdict()), id))
 
     def set_version_ceiling(self, id: int, ceiling: int) -> None:
-        """Store an upper bound of the version numbers that a model has used."""
+        """Store an upper bound of the version numbers used by a model.
+
+        A version is a published projection. The bound prevents that a number is used twice, if the
+        process is killed.
+        """
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET version_ceiling = ? WHERE id = ?", (ceiling, id))
 
@@ -161,6 +165,8 @@ class ModelTable:
 
     def begin_replay(self, dataset: str, target_passes: int) -> None:
         """Store that a replay of a data set is unfinished.
+
+        A replay learns the rows of the data set, in one or several passes.
 
         target_passes: number of passes that the replay is to reach.
         """
@@ -225,7 +231,7 @@ def _crc32_of_fields(*fields: object) -> int:
 
 
 def _spec_json(spec: Spec) -> str:
-    """Return a spec as canonical JSON."""
+    """Return a spec (estimator and parameters) as JSON with sorted keys."""
     fields = {name: value for name, value in spec._asdict().items() if value is not None}
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 

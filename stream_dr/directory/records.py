@@ -125,7 +125,7 @@ class Records:
         return [(id, json.loads(text)) for id, text in reversed(rows)]
 
     def last_scores_by_model_id(self) -> dict[int, JsonDict]:
-        """Return the newest scores of each tested model, by model id."""
+        """Return the newest test scores of each tested model, by model id."""
         records = [json.loads(text) for _, text in self._select_records("kind = 'tested' ORDER BY id")]
         return {
             record["id"]: {name: value for name, value in record.items() if name not in _NOT_SCORES}
@@ -271,7 +271,11 @@ class Recorder:
         return any(learned.values())
 
     def _record_changed_scores(self, models: list[Model]) -> None:
-        """Record the test-then-train scores of the models whose scores have changed."""
+        """Record the scores of the models whose scores have changed.
+
+        The scores come from test-then-train, which tests a model on each batch before the model
+        learns the batch.
+        """
         for model in models:
             scores = self._scores(model)
             if scores and scores != self._scored.get(model.id):

@@ -53,7 +53,12 @@ learning begins early.
 
 
 def references(shard: Shard, pass_number: int) -> Iterator[Reference]:
-    """Yield a Reference for each batch of a shard that has rows."""
+    """Yield a Reference for each batch of a shard, except empty batches.
+
+    A Reference says where the rows of an event are: shard, batch and pass.
+
+    pass_number: number of the pass over the data set, from 1.
+    """
     for batch, rows in enumerate(shard.batch_rows):
         if rows:
             yield Reference(shard_file_uri(shard), shard.sha256, batch, pass_number, rows)
@@ -181,7 +186,7 @@ class MissingBatches:
         )
 
     def _ordered_shards(self, pass_number: int) -> list[Shard]:
-        """Return the shards in the order in which a pass reads them."""
+        """Return the shards in the order of a pass, which may be random."""
         shards = list(self._dataset.shards)
         if self._shuffle is None:
             return shards
@@ -215,6 +220,8 @@ def find_shard(directory_path: Path, uri: str, sha256: str) -> Shard:
 
 def store_current_shard_uris(path: Path, log: Log, dataset: Dataset) -> None:
     """Store the current URIs of a data set's shards in places.json.
+
+    The file says where a shard is, if it was moved after an event had stored its URI.
 
     path: path of the directory.
 

@@ -118,14 +118,19 @@ class CCIPCA(LinearGaussian):
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection by the vectors in `state`, scaled to length 1.
+        """Return the projection to the components that `state` has learned.
 
-        Costs O(d p²) for d features and p components.
+        The state has one vector for each component, which is scaled to length 1. Costs O(d p²) for
+        d features and p components.
         """
         return solve_inner_and_add_map(state, self._unit_vector_projection)
 
     def _unit_vector_projection(self, state: CCIPCAState) -> Linear:
-        """Return the projection of mapped rows, by the vectors scaled to length 1."""
+        """Return the projection to the components that a state has learned.
+
+        The state has one vector for each component, which is scaled to length 1. If there is a
+        feature map, the state and the projection are of mapped rows.
+        """
         vectors = state.basis.vectors()[:, : state.n_features]
         loadings, eigenvalues = normalise_long_columns(vectors, min_relative_length=1e-10)
         mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)

@@ -123,14 +123,19 @@ class IncrementalSKM(Estimator):
         return SKMAccumulator(self.n_components, self.a, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection by the vectors in `state`, scaled to length 1.
+        """Return the projection to the components that `state` has learned.
 
-        Costs O(d p (p + c)) for d features, p components and c classes.
+        The state has one vector for each component, which is scaled to length 1. Costs
+        O(d p (p + c)) for d features, p components and c classes.
         """
         return solve_inner_and_add_map(state, self._unit_vector_projection)
 
     def _unit_vector_projection(self, state: SKMState) -> Linear:
-        """Return the projection of mapped rows, by the vectors scaled to length 1."""
+        """Return the projection to the components that a state has learned.
+
+        The state has one vector for each component, which is scaled to length 1. If there is a
+        feature map, the state and the projection are of mapped rows.
+        """
         counts = state.basis.counts
         vectors = state.basis.vectors()
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))

@@ -73,9 +73,9 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
         check_choice("drop_first", self.drop_first, (False, True))
 
     def solve_sample(self, state: Reservoir) -> Eigenmap:
-        """Return the embedding of the sampled rows.
+        """Return the embedding (coordinates of the sampled rows) as a projection.
 
-        The embedding also projects rows that are not in the sample.
+        Other rows are projected by their neighbours among the sampled rows.
         """
         return laplacian_eigenmaps(
             state.kept, self.sample_graph(state), self.n_components, self.scaling == "unit", self.drop_first

@@ -233,10 +233,10 @@ class LDA(LinearClassifier, TwoStage):
         return max(super().shrunk_trace(moments) - float((_between_scatter_factor(moments) ** 2).sum()), 0.0)
 
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return the within-class scatter (p,) along each component.
+        """Return the within-class scatter (p,) along each of p components.
 
-        If the within-class scatter along a component is only rounding error, the component's total
-        scatter is returned instead.
+        The scatter is a sum over rows. If the within-class scatter along a component is only
+        rounding error, the component's total scatter is returned instead.
 
         loadings: (features, p), the components.
         """

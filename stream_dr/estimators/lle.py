@@ -69,9 +69,9 @@ class LLE(Embedding):
         check_number_in_range("reg", self.reg, 0.0)
 
     def solve_sample(self, state: Reservoir) -> BarycentricProjection:
-        """Return the embedding of the sampled rows.
+        """Return the embedding (coordinates of the sampled rows) as a projection.
 
-        The embedding also projects rows that are not in the sample.
+        Other rows are projected by their nearest sampled rows.
         """
         return locally_linear_embedding(
             state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit"

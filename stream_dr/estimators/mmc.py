@@ -59,7 +59,7 @@ class MMC(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """True if the method needs the rows' scatter matrix. False if alpha = 0."""
+        """True if alpha is not 0. The method then needs the rows' scatter matrix."""
         return float(self.alpha) != 0.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:

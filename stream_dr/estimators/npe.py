@@ -82,7 +82,10 @@ class NPE(ReservoirMethod):
         check_number_in_range("gamma", self.gamma, 0.0)
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the projection that preserves neighbours' means in the sample."""
+        """Return the linear projection that preserves the sample's neighbourhoods.
+
+        Each projected row is close to the same weighted mean of its neighbours as before.
+        """
         r, d = len(state.numbers), state.n_features
         if r < 2:
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)

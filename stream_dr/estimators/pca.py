@@ -122,7 +122,7 @@ class PCA(LinearGaussian, ClosedForm):
         return scale_moments(m, factor)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
-        """Return the number of components that the projection has.
+        """Return the number of components that the parameter n_components asks for.
 
         If n_components is a share of the variance, the result is the smallest number of components
         that explain more than this share.
@@ -135,9 +135,10 @@ class PCA(LinearGaussian, ClosedForm):
         return min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(eigenvalues))
 
     def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
-        """Return the linear projection to some directions.
+        """Return the linear projection to some of the directions.
 
-        If `whiten` is true, projected rows have variance 1 along every component.
+        The parameter n_components decides their number. If `whiten` is true, projected rows have
+        variance 1 along every component.
 
         directions: directions and their eigenvalues.
         solution: kind of solution, such as "exact".

@@ -83,7 +83,7 @@ class SKM(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """True if the method needs the rows' scatter matrix. False if a = 1."""
+        """True if a is not 1. The method then needs the rows' scatter matrix."""
         return float(self.a) != 1.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:

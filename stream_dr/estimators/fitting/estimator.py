@@ -619,9 +619,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         )
 
     def linear_projection(self) -> LinearProjection:
-        """Return the projection of the rows learned, which must be linear.
+        """Return the projection of the rows learned, declared as linear.
 
-        The method `projection` returns the same object. Only the declared type is narrower.
+        The method `projection` returns the same object, declared as any projection.
         """
         return cast(LinearProjection, self.projection())
 

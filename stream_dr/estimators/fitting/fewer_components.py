@@ -40,10 +40,11 @@ def warn_if_fewer_components(estimator: "Estimator", n_components: int, stacklev
 
 
 def warn_at_fit_if_few_components(estimator: "Estimator") -> None:
-    """Issue the warning FewerComponents after `fit`, before anything is projected.
+    """Issue the warning FewerComponents after `fit`, if needed.
 
-    The number of components is known only after solving. To save time, the projection is solved
-    here only if there are too few rows, features or labels for n_components.
+    The warning says that there are fewer components than n_components. The number of components is
+    known only after solving. To save time, the projection is solved here only if there are too few
+    rows, features or labels for n_components.
     """
     learned = estimator.fitted().accumulator
     enough = min(learned.rows, learned.n_features, len(learned.labels) if estimator.target_kinds else learned.rows)

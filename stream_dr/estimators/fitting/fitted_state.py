@@ -128,7 +128,10 @@ class FittedState:
             self._last_checked_attributes = (identities, attributes)
 
     def check_fixed_parameters(self, estimator: AccumulatingEstimator) -> None:
-        """Raise InvalidParameter if a parameter of the accumulator has changed."""
+        """Raise InvalidParameter if a parameter changed that must not change.
+
+        These are the parameters of the accumulator, which has learned rows with the old values.
+        """
         if self._read_fixed_parameters is None or self._read_fixed_parameters(estimator) == self._fixed_values:
             return
 

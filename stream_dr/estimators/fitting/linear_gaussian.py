@@ -70,7 +70,7 @@ class ComponentGaussian(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """Number of columns that `apply` returns, always 1."""
+        """Number of columns that `apply` returns, always 1, the log-likelihood."""
         return 1
 
     def apply(self, X: Rows) -> np.ndarray:

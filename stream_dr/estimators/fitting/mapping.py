@@ -83,6 +83,8 @@ def check_feature_map(spec: JsonDict | None) -> None:
 def check_mapped_width(spec: JsonDict | None, max_columns: int) -> None:
     """Raise InvalidParameter if a feature map always returns too many columns.
 
+    Maps whose number of columns depends on the rows are checked with the rows.
+
     spec: spec of the map, or None if there is no map.
     max_columns: largest number of columns that is allowed.
     """
@@ -118,7 +120,10 @@ def make_accumulator(
 
 
 def inner_linear_projection(projection: Projection) -> Linear:
-    """Return the linear part of the projection of a closed-form estimator."""
+    """Return the linear projection that follows the feature map, if any.
+
+    projection: projection of an estimator whose components are linear.
+    """
     return cast(Linear, inner_projection(projection))
 
 
@@ -325,8 +330,8 @@ def can_merge_parts(estimator: "Estimator") -> bool:
 def can_unlearn_exactly(accumulator: Accumulator) -> bool:
     """Return True if rows can be unlearned exactly.
 
-    Exactly means that the state is as if the rows had never been learned. Rows cannot be unlearned
-    exactly if the feature map has used their statistics to map other rows.
+    Exactly means that the state is as if the rows had never been learned. It is not possible if
+    the feature map has mapped other rows by statistics of these rows, such as means of columns.
     """
     return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_other_rows)
 
@@ -347,9 +352,10 @@ def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
 
 
 def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str]) -> None:
-    """Raise TooManyFeatures if a mapped table may be too wide.
+    """Raise TooManyFeatures if a table may be mapped to too many columns.
 
-    An exact scatter matrix can be stored of at most MAX_EXACT_WIDTH columns.
+    Only estimators that store a whole scatter matrix are checked. The matrix has at most
+    MAX_EXACT_WIDTH columns.
 
     kinds_by_column: kind of each column by column name, "" if it is not known.
     """

@@ -131,9 +131,9 @@ class Moments(NamedTuple):
 
     @property
     def target_size(self) -> float:
-        """Frobenius norm of the targets, which are not centred.
+        """Frobenius norm of the targets, before centring.
 
-        Each row's targets are multiplied by the square root of the row's weight.
+        The norm is the root of the weighted sum of the squares of all targets.
         """
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 

@@ -126,7 +126,10 @@ class Refining(NamedTuple):
     solve: BlockSolve | Subspace
 
     def check(self) -> None:
-        """Raise DamagedFile unless `loadings` and `solve` have the same features."""
+        """Raise DamagedFile unless the arrays fit together.
+
+        `loadings` and `solve` must have the same number of features.
+        """
         check_within(self, 0, FEATURE_COUNT_LIMIT, "number")
         features = checked_matrix_shape(self, "loadings")[0]
         check_finite_arrays(self, "loadings")
@@ -379,8 +382,8 @@ def _start_columns(earlier_projection: Projection | None, moments: Moments) -> n
 
 
 def _bind_pass_number(progress: RefineProgress, pass_number: int) -> Callable[[int], None]:
-    """Return a progress function that needs only the number of rows read.
+    """Return a function that calls `progress` with the pass's number.
 
-    pass_number: number of the pass, the first argument of `progress`.
+    The argument of the returned function is the number of rows read so far.
     """
     return lambda rows: progress(pass_number, rows)

@@ -219,7 +219,10 @@ class SubspaceSolver:
         return self._estimator.directions_on(small, self._state)
 
     def _raise_needs_n_components(self) -> NoReturn:
-        """Raise CannotRefine, because all directions would be needed."""
+        """Raise CannotRefine, because n_components is None.
+
+        A refinement computes a given number of components, and not all of them.
+        """
         raise CannotRefine(
             f"{type(self._estimator).__name__} with n_components=None would need every direction there is, that is the "
             "whole scatter matrix. State n_components."

@@ -384,7 +384,7 @@ def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarra
 def _mean_varying_scatter(moments: Moments) -> float:
     """Return the mean scatter of the columns that vary.
 
-    The scatter of a column is a sum over rows.
+    The scatter of a column is the sum of its squared deviations from the mean.
     """
     return float(moments.diagonal.sum()) / max(
         int(np.count_nonzero(moments.rounding.varying_columns(moments.diagonal))), 1
