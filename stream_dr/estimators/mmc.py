@@ -63,8 +63,11 @@ class MMC(ClosedForm):
         return float(self.alpha) != 0.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return directions and eigenvalues, largest eigenvalue first.
+        """Return the components as columns, and their eigenvalues.
 
-        If n_components is None, only directions of positive eigenvalue are returned.
+        The largest eigenvalue comes first. If n_components is None, only components of positive
+        eigenvalue are returned.
+
+        moments: centred sums of the rows and targets, from which the components are computed.
         """
         return margin_directions(moments, 1.0 + self.alpha, -float(self.alpha), self.n_components)

@@ -87,10 +87,10 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     n_components: int | Literal["cv"] | None = 2  # type: ignore[assignment]
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the directions and their squared covariances with the targets.
+        """Return the components as columns, and their covariances with the targets.
 
-        There are at most n_components directions. There are fewer if the remaining covariance is
-        only rounding error.
+        The covariances are squared. There are at most n_components components. There are fewer if
+        the remaining covariance is only rounding error.
         """
         most = self.n_components
         return self.rotations(moments, most if isinstance(most, int) else len(moments.cross))
@@ -109,7 +109,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each number of components, at most 25.
 
-        parts: states of the folds.
+        parts: the learned state of each fold. A fold is a part of the rows that is left out once.
         """
         return cross_validate_components(self, parts)
 
@@ -125,7 +125,8 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
 
-        If `refine` computed the components, the values that `refine` measured are returned.
+        If `refine` has computed the components by further passes over the rows, the scatter that
+        was measured in these passes is returned.
 
         loadings: (features, p), the components.
         eigenvalues: (p,), ignored.

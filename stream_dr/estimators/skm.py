@@ -87,9 +87,12 @@ class SKM(ClosedForm):
         return float(self.a) != 1.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return directions and eigenvalues, largest eigenvalue first.
+        """Return the components as columns, and their eigenvalues.
 
-        If n_components is None, only directions of positive eigenvalue are returned.
+        The largest eigenvalue comes first. If n_components is None, only components of positive
+        eigenvalue are returned.
+
+        moments: centred sums of the rows and targets, from which the components are computed.
         """
         labelled = moments.label_weights.sum()
         if self.unlabelled == "use" and labelled > 0:

@@ -137,7 +137,8 @@ class WMV(ClosedForm):
 
         The matrix is symmetric.
 
-        moments: centred sums. If rows without a label were learned, they are the last class.
+        moments: centred sums of the rows, with the weight of each class. If rows without a label
+            were learned, they are the last class.
         """
         # Fill the matrix C with the weights of pairs of rows that follow from alpha and beta.
         n = moments.label_weights
@@ -154,10 +155,11 @@ class WMV(ClosedForm):
         return C
 
     def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
-        """Return the factor of each class's rows in the scatter that `refine` uses.
+        """Return the factor of each class's rows, by label.
 
-        The keys are labels, and None for rows without a label. If all classes have the same
-        factor, labels with fewer than `min_class_rows` rows get this factor, too.
+        `refine`, which reads the rows again, multiplies the rows' weights by these factors. The
+        key None is for rows without a label. If all classes have the same factor, labels with
+        fewer than `min_class_rows` rows get this factor, too.
         """
         moments = self._with_unlabelled_class(moments)
         factors = (self.class_pairs(moments) @ moments.label_weights).tolist()
@@ -165,9 +167,12 @@ class WMV(ClosedForm):
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return directions and eigenvalues, largest eigenvalue first.
+        """Return the components as columns, and their eigenvalues.
 
-        If n_components is None, only directions of positive eigenvalue are returned.
+        The largest eigenvalue comes first. If n_components is None, only components of positive
+        eigenvalue are returned.
+
+        moments: centred sums of the rows and targets, from which the components are computed.
         """
         m = self._with_unlabelled_class(moments)
         if not len(m.label_weights):
@@ -198,7 +203,9 @@ class WMV(ClosedForm):
         return self.directions_on(moments._replace(scatter=total), state)
 
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:
-        """Return directions and eigenvalues, largest eigenvalue first.
+        """Return the components as columns, and their eigenvalues.
+
+        The largest eigenvalue comes first.
 
         moments: centred sums of the rows. The caller has replaced the rows' scatter by a sum over
             classes. Each summand is the scatter of the class about the mean of all rows, times the
@@ -226,11 +233,12 @@ class WMV(ClosedForm):
         return m._replace(label_weights=np.append(m.label_weights, weight), cross=cross)
 
     def _directions_from_diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
-        """Return directions and eigenvalues from the diagonal of the rows' scatter.
+        """Return components and eigenvalues from the diagonal of the rows' scatter.
 
-        Raises NeedsRefine if single features would be the components.
+        Raises NeedsRefine if each component would be a single feature.
 
-        factors: (classes,), factor of each class's scatter.
+        factors: (classes,), number by which the scatter of each class is multiplied in the matrix
+            whose eigenvectors are the components.
         """
         # Assume that all classes have the same diagonal scatter. Its factor `share` is the mean of
         # the classes' factors, weighted by the weights n of their rows.

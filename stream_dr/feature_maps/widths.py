@@ -26,7 +26,7 @@ def hashed_columns_per_text(encoding: EncodingSpec, columns: Sequence[TableColum
 
 
 def max_numeric_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
-    """Return the largest number of numbers that encode a table's row.
+    """Return the largest possible width of encoded rows.
 
     A feature map encodes each column of the table as one or several numeric columns.
 
@@ -37,7 +37,9 @@ def max_numeric_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) 
 
 
 def _max_numeric_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
-    """Return the largest number of numbers that encode one value.
+    """Return the largest possible width of a column's encoding.
+
+    The width is the number of numeric columns that encode the column.
 
     column: statistics of the table's column that has the value.
     kind: kind of the column, such as "number" or "text".
@@ -100,9 +102,9 @@ def table_too_wide_message(max_total: int, max_by_column: dict[str, int], allowe
 
 
 def max_numeric_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
-    """Return the largest number of numbers that encode a table's row.
+    """Return the largest possible width of encoded rows.
 
-    A feature map encodes each column of the table as one or several numeric columns. The number
+    A feature map encodes each column of the table as one or several numeric columns. The width
     may be exceeded if the first value of a text column comes in a later batch.
 
     overrides: settings for single columns.
@@ -117,7 +119,7 @@ def max_numeric_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverri
 def _max_numeric_columns_by_name(
     encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]
 ) -> dict[str, int]:
-    """Return how many numbers encode a value of each column.
+    """Return the largest possible width of each column's encoding.
 
     A feature map encodes each column of the table as one or several numeric columns. The result is
     a dict from the name of each column of the table to the largest number of its numeric columns.
@@ -149,9 +151,10 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
 
 
 def _max_numeric_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
-    """Return the largest number of numbers that encode one value.
+    """Return the largest possible width of a column's encoding.
 
-    The number that marks a missing value is included.
+    The width is the number of numeric columns that encode the column. The numeric column that
+    marks missing values is included.
 
     name: name of the column.
     kind: kind of the column. "" for a column without a value so far, which counts as a category.

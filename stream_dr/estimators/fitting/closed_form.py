@@ -234,7 +234,7 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def fold_count(self) -> int:
-        """Number of folds in which learned rows are stored, or 0 without folds."""
+        """Number of cross-validation folds of the learned rows, or 0 without folds."""
         return self.folds or (DEFAULT_CV_FOLDS if self.is_cross_validated else 0)
 
     @property
@@ -275,7 +275,7 @@ class ClosedForm(AdditiveEstimator):
         return self.scatter if self.reads_scatter() else "diagonal"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state stores a sum of rows for each label set."""
+        """True if the state stores a sum of rows for each distinct set of labels."""
         return False
 
     def keeps_class_scatter(self) -> bool:
@@ -401,8 +401,8 @@ class ClosedForm(AdditiveEstimator):
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:
         """Return loadings and eigenvalues for rows projected on a basis.
 
-        `refine` calls this method after each of its passes over the rows. In the passes, the
-        scatter of the projected rows was measured exactly.
+        `refine`, which makes a solution exact by several passes over the rows, calls this method
+        after each pass. In the passes, the scatter of the projected rows was measured exactly.
 
         moments: centred sums of the projected rows and the targets.
         state: state of the rows that are not projected.
@@ -412,8 +412,9 @@ class ClosedForm(AdditiveEstimator):
     def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return a factor for the rows of each class, by label.
 
-        `refine` multiplies the weights of rows by these factors when it sums the rows' scatter. If
-        the result is None, all rows have the factor 1. The key None is for rows without a label.
+        `refine`, which reads the rows again, multiplies the rows' weights by these factors when it
+        sums the rows' scatter. If the result is None, all rows have the factor 1. The key None is
+        for rows without a label.
         """
         return None
 

@@ -103,7 +103,11 @@ def project_dask_collection(estimator: "Estimator", collection: Collection) -> C
 
 
 def _cannot_learn_blocks_error(estimator: "Estimator") -> CannotMerge:
-    """Return the error for an estimator whose states of blocks cannot be merged."""
+    """Return the error for an estimator that cannot learn a Dask collection.
+
+    The blocks of a collection are learned separately, and the states of this estimator cannot be
+    merged.
+    """
     if estimator.merges:
         return CannotMerge(
             "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit with one "

@@ -124,7 +124,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def fold_count(self) -> int:
-        """Number of folds in which learned rows are stored, or 0 without folds."""
+        """Number of cross-validation folds of the learned rows, or 0 without folds."""
         return 0
 
     def fold_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:

@@ -108,9 +108,12 @@ class PredictsHeldOut(ClosedForm):
 
     @abstractmethod
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
-        """Return the cross-validated errors for each value of the parameter that is "cv".
+        """Return the cross-validated error for each value of a parameter.
 
-        states_by_fold: states of the folds.
+        The parameter is the one that is set to "cv".
+
+        states_by_fold: the learned state of each fold. A fold is a part of the rows that is left
+            out once.
         """
 
     @property

@@ -189,7 +189,8 @@ class TwoStage(PredictsHeldOut):
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each of 26 ridges.
 
-        states_by_fold: states of the folds.
+        states_by_fold: the learned state of each fold. A fold is a part of the rows that is left
+            out once.
         """
         return ridge_path(self, states_by_fold)
 
