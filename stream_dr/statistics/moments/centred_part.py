@@ -28,10 +28,11 @@ from stream_dr.statistics.protocol import register_nested_state
 
 @register_nested_state
 class CentredPart(NamedTuple):
-    """Centred sums of rows with d features and k target columns.
+    """Weight, mean and centred second moments of rows.
 
-    Arrays are float64. In the formulas below, x is a row, y the targets of the row, and w its
-    weight. x̄ and ȳ are the weighted means of x and y.
+    Arrays are float64, for d features and k target columns. In the formulas below, x is a row, y
+    the targets of the row, and w its weight. x̄ and ȳ are the weighted means of x and y. Centred
+    sums are sums of products of x − x̄ and y − ȳ.
 
     Attributes
     ----------
@@ -91,7 +92,7 @@ class CentredPart(NamedTuple):
 
     @property
     def counts(self) -> np.ndarray:
-        """Number of rows (features,) in which each feature is not 0.
+        """Array (features,), the number of rows in which each feature is not 0.
 
         NaN for a feature whose number is unknown.
         """
@@ -99,15 +100,15 @@ class CentredPart(NamedTuple):
 
     @property
     def variances(self) -> np.ndarray:
-        """Diagonal (features,) of the centred scatter matrix. Read only.
+        """Sums (features,) of the squared deviations of each feature from its mean. Read only.
 
-        The entry of a feature is Σ w (x − x̄)² over its values x, with their weights w and mean
-        x̄.
+        For the values x of a feature, with weights w and mean x̄, the sum is Σ w (x − x̄)². It is
+        not divided by the number of rows.
         """
         return np.diagonal(self.scatter) if self.exact else self.diagonal
 
     def scaled(self, factor: float) -> "CentredPart":
-        """Return these sums multiplied by factor.
+        """Return a copy with the weight and all sums multiplied by factor.
 
         The means do not change.
         """
@@ -115,9 +116,9 @@ class CentredPart(NamedTuple):
         return CentredPart(self.exact, self.weight * factor, self.mean, self.low, *sums, self.nonzero)
 
     def aligned(self, n_features: int, new_column_indices: np.ndarray, n_target_columns: int) -> "CentredPart":
-        """Return these sums with more features and renumbered target columns.
+        """Return a copy with more features and renumbered target columns.
 
-        Sums of new features and columns are zero.
+        The sums of new features and new target columns are zero.
 
         n_features: number of features of the result.
         new_column_indices: (target columns,) new index of each target column.
@@ -133,10 +134,10 @@ class CentredPart(NamedTuple):
         )
 
     def without_negative_variances(self) -> "CentredPart":
-        """Return these sums without negative variances.
+        """Return a copy in which negative variances are 0.
 
-        Negative variances become 0. All sums of a feature that is 0 in every remaining row become
-        exactly 0.
+        Rounding errors can make a variance negative when rows are removed. For a feature that is 0
+        in every row, all sums become exactly 0.
         """
         part = self._replace(diagonal=np.maximum(self.diagonal, 0.0), scatter=self.scatter.copy())
         if self.exact:
@@ -150,28 +151,28 @@ class CentredPart(NamedTuple):
         return part
 
     def join(self, other: "CentredPart", target_mean_difference: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
-        """Add the sums of the rows of `other`, or subtract them.
+        """Add the rows of `other` to these sums, or remove them.
 
-        Returns the sums of the resulting rows. The two parts must have the same features, the same
-        target columns and the same `exact`. If one part has weight 0, the result is the other part
-        itself. Costs O(d² + d k) for d features and k target columns.
+        Returns the sums of the resulting rows. `self` and `other` must have the same features, the
+        same target columns and the same `exact`. If one has weight 0, the other is returned. Costs
+        O(d² + d k) for d features and k target columns.
 
-        target_mean_difference: (k,) other's mean of the targets minus this part's mean of the
-            targets. None if there are no target columns.
+        target_mean_difference: (k,), the targets' mean over the rows of `other` minus their mean
+            over the rows of `self`. None if there are no target columns.
         sign: 1 to add the rows of other, −1 to remove them.
         """
         a, b = self, other
         if b.weight == 0.0 or a.weight == 0.0:
             return a if b.weight == 0.0 else b
 
-        # Join the means.
+        # Compute the total weight of the resulting rows, and then their mean.
         total = a.weight + sign * b.weight
         if not total > 0.0:
             return empty_centred_part(len(a.mean), a.cross.shape[1], a.exact)
         step = (b.mean - a.mean) + (b.low - a.low)
         mean, low = add_to_double_double(a.mean, a.low, sign * (b.weight / total) * step)
 
-        # Join the second moments. Each gets a term with the difference of the means.
+        # Add the second moments. Each sum of products gets a term for the difference of the means.
         factor = sign * (a.weight / total) * b.weight
         cross = a.cross + sign * b.cross
         if target_mean_difference is not None:
@@ -186,7 +187,7 @@ class CentredPart(NamedTuple):
 
 
 def empty_centred_part(n_features: int, n_target_columns: int, whole_scatter: bool) -> CentredPart:
-    """Return the centred sums of no rows.
+    """Return a CentredPart of no rows, with all sums zero.
 
     n_features: number of features.
     n_target_columns: number of target columns.
@@ -203,10 +204,10 @@ def empty_centred_part(n_features: int, n_target_columns: int, whole_scatter: bo
 
 
 def add_to_double_double(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add a number to a double-double number (high, low).
+    """Add `step` to numbers stored as pairs of float64.
 
-    Returns the new pair. A pair stands for the number high + low, with about 32 digits. No digit
-    of high + step is lost (Knuth's two-sum).
+    A pair (high, low) stands for the number high + low, with about 32 digits. Returns the new high
+    and the new low. No digit of high + step is lost (Knuth's two-sum).
 
     high, low, step: arrays of one shape.
     """

@@ -41,9 +41,9 @@ The rows of a chunk are centred together.
 """
 
 DENSE_SHARE = 0.15
-"""Smallest share of nonzeros at which sparse rows are made dense.
+"""Smallest share of nonzero values at which sparse rows are made dense.
 
-From this share on, the product of dense rows is faster than the product of sparse rows.
+From this share on, products of dense rows are faster to compute than products of sparse rows.
 """
 
 
@@ -56,7 +56,7 @@ def rows_per_chunk(n_features: int) -> int:
 
 
 class Joining(NamedTuple):
-    """Terms that join a chunk of rows to the earlier sums.
+    """Terms that add a chunk of rows to the sums of the earlier rows.
 
     Attributes
     ----------
@@ -65,8 +65,8 @@ class Joining(NamedTuple):
     share : float
         Weight of the chunk divided by the weight of all rows. The mean moves by share · step.
     root : float
-        √(N n / (N + n)) for the earlier rows' weight N and the chunk's weight n. The joining row
-        is root · step. Its outer product with itself is added to the scatter matrix.
+        √(N n / (N + n)), where N is the weight of the earlier rows and n the weight of the chunk.
+        The outer product of the vector root · step with itself is added to the scatter matrix.
     """
 
     step: np.ndarray
@@ -75,13 +75,13 @@ class Joining(NamedTuple):
 
 
 class CentredSums:
-    """Centred sums to which rows are added.
+    """Growing weight, mean and second moments of rows about their mean.
 
-    `freeze` returns them as a CentredPart.
+    `add` adds rows. `freeze` returns the sums as a CentredPart.
     """
 
     def __init__(self, part: CentredPart) -> None:
-        """Continue from `part`, whose arrays are copied."""
+        """Continue from the sums in `part`, whose arrays are copied."""
         self.exact, self.weight = part.exact, part.weight
         self.mean, self.low = part.mean.copy(), part.low.copy()
         self._diagonal, self._cross = part.diagonal.copy(), part.cross.copy(order="C")
@@ -89,15 +89,15 @@ class CentredSums:
 
     @property
     def variances(self) -> np.ndarray:
-        """Diagonal (features,) of the centred scatter matrix. Read only.
+        """Sums (features,) of the squared deviations of each feature from its mean. Read only.
 
-        The entry of a feature is Σ w (x − x̄)² over its values x, with their weights w and mean
-        x̄.
+        For the values x of a feature, with weights w and mean x̄, the sum is Σ w (x − x̄)². It is
+        not divided by the number of rows.
         """
         return np.diagonal(self._scatter) if self.exact else self._diagonal
 
     def freeze(self) -> CentredPart:
-        """Return a copy of the sums so far."""
+        """Return a copy of the sums so far as a CentredPart."""
         scatter = symmetric_from_lower_triangle(self._scatter) if self.exact else self._scatter
         mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
@@ -133,13 +133,14 @@ class CentredSums:
     ) -> np.ndarray | None:
         """Add rows with their weights and targets.
 
-        Returns an array (b + 1, d) for b rows and d features. Rows 0 … b − 1 are √w (x − x̄) for
-        the added rows x, their weights w and their mean x̄. The last row is the joining row,
-        √(N n / (N + n)) · (x̄ − earlier mean), for the earlier rows' weight N and the added rows'
-        weight n.
+        Returns an array (b + 1, d) for b rows of d features, in which the rows are centred. With x
+        an added row, w its weight and x̄ the mean of the added rows, the first b rows are
+        √w (x − x̄). The last row is √(N n / (N + n)) · (x̄ − mean of the earlier rows), where N is
+        the weight of the earlier rows and n the weight of the added rows. It joins the added rows
+        to the earlier sums.
 
-        Returns None in two cases: if the sum of the weights is 0, or if the rows are sparse and
-        were not made dense.
+        Returns None if the sum of the weights is 0, or if the rows are sparse and were not made
+        dense.
 
         X: (b, ≤ d), dense of any float type or CSR.
         weights: (b,) weights w.
@@ -161,14 +162,15 @@ class CentredSums:
         if X.shape[0] == 1:
             return self._add_single_row(X, weights, total_weight, targets)
 
-        # Write the centred rows, then the joining row.
+        # `rows` gets the centred rows. Its last row, written later, is the difference between the
+        # mean of these rows and the mean of the earlier rows, times a factor.
         rows = np.empty((len(X) + 1, X.shape[1]))
         joining = self._add_chunk_to_mean(
             *write_root_weighted_rows(X, weights, total_weight, rows[:-1], self._nonzero), total_weight
         )
         np.multiply(joining.step, joining.root, out=rows[-1])
 
-        # One matrix product for each kind of sums.
+        # Add the products of features and targets, then the products of features and features.
         if targets is not None and self._cross.shape[1]:
             own = targets.rows(weights, total_weight, joining.root)
             add_cross_product(self._cross, rows, own)
@@ -214,9 +216,10 @@ class CentredSums:
             self._cross += np.outer(joining.root * joining.step, own[-1])
 
     def _add_chunk_to_mean(self, chunk_mean: np.ndarray, chunk_mean_low: np.ndarray, chunk_weight: float) -> Joining:
-        """Add a chunk of rows to the weight and the mean.
+        """Add a chunk of rows to the total weight and the mean.
 
-        Returns the terms that the caller adds to the other sums.
+        Returns the difference of the means and its factors. With them, the caller adds the chunk to
+        the second moments.
 
         chunk_mean, chunk_mean_low: (features,) mean of the chunk as the sum of two arrays.
         chunk_weight: weight of the chunk.
@@ -244,8 +247,8 @@ class TargetRows(NamedTuple):
     before : (k,)
         Mean of the targets of all earlier rows.
     values : (b + 1, k) or None
-        Centred continuous targets and their joining row. The method `rows` returns this array.
-        None for labels. Then the method `rows` computes the array.
+        Continuous targets, centred, and a last row that joins them to the earlier sums. The method
+        `rows` returns this array. None for labels, for which the method `rows` computes the array.
     """
 
     encoded: Encoded
@@ -256,9 +259,10 @@ class TargetRows(NamedTuple):
     def rows(self, weights: np.ndarray, total_weight: float, joining_factor: float) -> np.ndarray:
         """Return the centred targets, followed by a joining row.
 
-        The result is (b + 1, k) for b rows and k target columns. Rows 0 … b − 1 are √w (y − ȳ) for
-        targets y, with ȳ the mean of the chunk. The last row is the joining row,
-        joining_factor · (ȳ − mean of the earlier targets).
+        The result is (b + 1, k) for b rows and k target columns. With y the targets of a row, w
+        its weight, and ȳ the mean of the b targets, the first b rows are √w (y − ȳ). The joining
+        row is joining_factor · (ȳ − mean of the earlier targets). With it, a product of the result
+        and the centred features also contains the term for the difference of the means.
 
         weights: (b,) weights w of the rows.
         total_weight: sum of the weights.

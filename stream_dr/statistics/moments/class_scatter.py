@@ -22,10 +22,10 @@ from stream_dr.statistics.protocol import register_nested_state
 
 @register_nested_state
 class ClassScatter(NamedTuple):
-    """Frozen scatter matrices of k classes of rows with d features.
+    """Weight, mean and scatter matrix of each of k classes.
 
-    Arrays are float64. Weights and scatter matrices are divided by a common scale factor: true sum
-    = scale · stored sum. MomentState stores this factor.
+    The rows have d features. Arrays are float64. Under decay, weights and scatter matrices are
+    stored divided by a common number, the `scale` of the MomentState.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class ClassScatter(NamedTuple):
 
     @classmethod
     def empty(cls) -> Self:
-        """Return the scatter of no classes."""
+        """Return a ClassScatter without classes."""
         return cls(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0, 0)))
 
     def check(self, n_features: int, n_classes: int) -> None:
@@ -59,7 +59,7 @@ class ClassScatter(NamedTuple):
         check_at_least(self, 0.0, "weights")
 
     def part(self, class_index: int) -> CentredPart:
-        """Return the sums of one class as a CentredPart."""
+        """Return the weight, mean and scatter of one class as a CentredPart."""
         sums = (
             self.mean[class_index],
             self.low[class_index],
@@ -79,7 +79,7 @@ class ClassScatter(NamedTuple):
     def aligned(self, n_features: int, new_class_indices: np.ndarray, n_classes: int) -> Self:
         """Return a copy with more features and renumbered classes.
 
-        Sums of new features and classes are zero.
+        The sums of new features and new classes are zero.
 
         n_features: number of features of the result.
         new_class_indices: (classes,) new index of each class.
@@ -99,16 +99,15 @@ class ClassScatter(NamedTuple):
         return type(self)(weights, mean, low, scatter)
 
     def join(self, other: "ClassScatter", sign: float, is_not_empty: np.ndarray) -> "ClassScatter":
-        """Add the sums of `other`, or subtract them.
+        """Add the rows of `other` to each class, or remove them.
 
-        Returns the scatter matrices of the resulting rows. `self` and `other` must have the same
-        features and classes.
+        Returns the weights, means and scatter matrices of the resulting rows. `self` and `other`
+        must have the same features and classes.
 
         sign: 1 to add the rows of other, −1 to remove them from the rows of `self`.
         is_not_empty: (k,) bool for k classes, False for classes whose sums are set to zero.
         """
-        # If `self` or `other` has no class (none of its rows has a label), there is nothing to add
-        # or subtract. The result is the one that has classes.
+        # Without classes (no row has a label), there is nothing to add or subtract.
         if not len(self.weights) or not len(other.weights):
             return self if len(self.weights) else other
         nothing = empty_centred_part(self.mean.shape[1], 0, whole_scatter=True)
@@ -120,9 +119,9 @@ class ClassScatter(NamedTuple):
 
 
 def stack_class_parts(parts: list[CentredPart]) -> ClassScatter:
-    """Return the sums of several classes as one ClassScatter.
+    """Collect the sums of several classes in one ClassScatter.
 
-    parts: centred sums of each class. There must be at least one class.
+    parts: weight, mean and scatter matrix of each class, at least one.
     """
     return ClassScatter(
         np.array([p.weight for p in parts]),
@@ -169,7 +168,8 @@ class ClassScatterSums:
         """Add each row to the sums of its class.
 
         X: (rows, ≤ features), dense or CSR.
-        weights: (rows,) weights, divided by the same scale factor as the stored sums.
+        weights: (rows,) weights. Under decay they are divided by the same number as the stored
+            sums.
         class_codes: (rows,) index of each row's class.
         """
         for j in np.unique(class_codes):

@@ -18,13 +18,16 @@ from typing import NamedTuple
 import numpy as np
 
 _SMALLEST = 2.0**-16
-"""Smallest scale. Below it, stored sums are multiplied by a power of two."""
+"""Smallest scale of stored sums (true sum = scale · stored sum).
+
+If the scale falls below it, all stored sums are multiplied by a power of two.
+"""
 
 
 def max_rows_per_step(decay: float) -> int:
-    """Return the largest number of rows to weigh in one step.
+    """Return the largest number of rows to add in one step.
 
-    For this number of rows, decay^rows is still above 2^-16. At least one row is weighed.
+    It is the largest number of rows for which decay^rows is still above 2^-16, but at least 1.
 
     decay: factor by which the weight of a row shrinks with every later row.
     """
@@ -32,10 +35,12 @@ def max_rows_per_step(decay: float) -> int:
 
 
 def advance_scale(scale: float, decay: float, n_rows: int, multiply_sums: Callable[[float], None]) -> float:
-    """Return the scale after more rows.
+    """Return the scale of stored sums after more rows.
 
-    Sums are stored divided by the scale: true sum = scale · stored sum.
+    The scale is the factor from stored sums to true sums: true sum = scale · stored sum.
 
+    scale: scale before these rows.
+    decay: factor by which the weight of a row shrinks with every later row.
     n_rows: number of additional rows, at most max_rows_per_step(decay).
     multiply_sums: function that multiplies all stored sums by its argument. It is called if the
         scale has become small.
@@ -51,12 +56,12 @@ def advance_scale(scale: float, decay: float, n_rows: int, multiply_sums: Callab
 def weights_for_stored_sums(weights: np.ndarray, decay: float, scale: float) -> np.ndarray:
     """Return the weights with which a batch enters the stored sums.
 
-    The result is (rows,). The weight of row i is w_i · decay^(rows of the batch after row i) /
-    scale.
+    The result is (rows,). Each weight is multiplied by the decay once for every later row of the
+    batch, and then divided by the scale.
 
-    weights: (rows,) weights w_i.
+    weights: (rows,) weights of the batch's rows.
     decay: factor by which the weight of a row shrinks with every later row.
-    scale: scale of the stored sums after the batch (true sum = scale · stored sum).
+    scale: factor from stored sums to true sums after the batch.
     """
     if decay == 1.0:
         return weights
@@ -64,9 +69,10 @@ def weights_for_stored_sums(weights: np.ndarray, decay: float, scale: float) -> 
 
 
 def decayed_weights(weights: np.ndarray, decay: float, rows_since: int) -> np.ndarray:
-    """Return the present weights (rows,) of consecutive rows.
+    """Return the present weights (rows,) of rows learned earlier.
 
-    Decay has multiplied the weight of each row by one factor for every later row.
+    The rows were learned directly after each other. Decay has multiplied the weight of each row
+    once for every later row.
 
     weights: (rows,) weights with which the rows were learned.
     decay: factor by which the weight of a row shrinks with every later row.
@@ -83,7 +89,7 @@ class ScaleAndClock(NamedTuple):
     scale : float
         Factor from stored sums to true sums.
     clock : int
-        Number of rows whose decay is included in the sums.
+        Number of learned rows whose decay is included in the sums.
     """
 
     scale: float
@@ -95,15 +101,15 @@ def scale_and_clock_after_removal(
 ) -> ScaleAndClock:
     """Return the scale and the clock after rows were removed.
 
-    If no rows remain, the result is (1, 0). Without decay, only the clock is set back. With decay
-    there are three cases:
+    The scale is the factor from stored sums to true sums. The clock is the number of rows whose
+    decay is included in the sums. If no rows remain, the result is (1, 0). Without decay, only the
+    clock is reduced. With decay there are three cases:
 
-    - The removed rows were the newest. The clock is set back, and the scale grows.
-    - The removed rows were the oldest. The clock is set back.
+    - The removed rows were the newest. The clock is reduced, and the scale grows.
+    - The removed rows were the oldest. The clock is reduced.
     - The removed rows were neither the newest nor the oldest. Nothing changes.
 
-    scale: scale of the stored sums before the removal (true sum = scale · stored sum).
-    clock: number of rows by which decay had aged the sums before the removal.
+    scale, clock: scale and clock before the removal.
     decay: factor by which the weight of a row shrinks with every later row.
     n_remaining: number of remaining rows.
     n_removed: number of consecutive rows removed.

@@ -14,10 +14,10 @@ from scipy.linalg.blas import dgemm, dsyr, dsyrk
 from stream_dr.statistics.moments.centred_part import add_to_double_double
 
 FEW = 256
-"""Number of rows below which products are added in place.
+"""Number of rows below which BLAS adds a product to the sums in place.
 
-For few rows, adding a separate matrix (features, features) to the sums costs as much as computing
-the matrix.
+The product is a matrix (features, features). For few rows, adding a separate matrix to the sums
+costs as much as computing it.
 """
 
 
@@ -28,28 +28,29 @@ def write_root_weighted_rows(
     centred_rows: np.ndarray,
     nonzero_counts_to_update: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Centre rows, and return their mean as two arrays.
+    """Centre rows, and multiply them by their weights' square roots.
 
-    Writes √w (X − mean) into `centred_rows`. Returns high and low (d,) for d features. The mean is
-    high + low. The mean is computed first from X, then corrected by the mean of X − first mean. So
-    the error of the mean is 1e-16 of the standard deviation of the rows, not of the size of the
-    rows. Costs O(b d).
+    Writes √w (x − mean) into `centred_rows` for each row x of weight w. Returns two arrays (d,)
+    for d features, whose sum is the mean of the rows. The second array holds the digits that do
+    not fit into the first. So the mean is exact to 1e-16 of the rows' standard deviation, even if
+    the rows are far from 0.
 
-    X: (b, d), b rows.
+    X: (b, d), b rows x.
     weights: (b,) weights w.
     total_weight: sum of the weights, above 0.
     centred_rows: (b, d) float64, the output.
     nonzero_counts_to_update: (d,), changed in place. To the entry of each feature is added the
         number of rows of weight above 0 in which the feature is not 0.
     """
-    # Count the rows of weight above 0 in which each feature is not 0.
+    # For each feature, count the rows of weight above 0 in which the feature is not 0.
     weighing = X if weights.all() else X[weights > 0]
     zero = weighing == 0.0
     nonzero_counts_to_update += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
 
     # Copy the rows as float64, because numpy multiplies other types without BLAS.
     centred_rows[:] = X
-    # einsum uses no threads. Threads of BLAS would stay busy on cores that later products need.
+    # einsum computes the mean without threads. Threads of BLAS would stay busy afterwards, on cores
+    # that later matrix products need.
     point = np.einsum("i,ij->j", weights, centred_rows) / total_weight
     centred_rows -= point
     step = np.einsum("i,ij->j", weights, centred_rows) / total_weight
@@ -75,11 +76,11 @@ def add_scatter_product(lower_triangle: np.ndarray, rows: np.ndarray) -> None:
 
 
 def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) -> None:
-    """Add the matrix product rowsᵀ targets to the cross sums.
+    """Add the matrix product rowsᵀ targets to `cross`.
 
-    cross: (features, k), the cross sums of features and k target columns, changed in place.
-    rows: (b, features), b rows.
-    targets: (b, k).
+    cross: (features, k), sums of products of features and k target columns, changed in place.
+    rows: (b, features), b rows of features.
+    targets: (b, k), the targets of these rows.
     """
     if cross.size and len(rows) < FEW:
         dgemm(1.0, targets.T, rows.T, beta=1.0, c=cross.T, trans_b=1, overwrite_c=1)
@@ -98,7 +99,7 @@ def add_outer_product_to_lower(lower_scatter: np.ndarray, vector: np.ndarray, fa
 
 
 def symmetric_from_lower_triangle(scatter: np.ndarray) -> np.ndarray:
-    """Return a symmetric matrix with the lower triangle of `scatter`.
+    """Return the symmetric matrix that has this lower triangle.
 
     scatter: (features, features). Its upper triangle is not read.
     """

@@ -38,7 +38,10 @@ from stream_dr.targets.label_codes import Label
 
 
 class FoldedState(NamedTuple):
-    """Additive sums of rows in K folds.
+    """Sums of rows that are divided into K folds.
+
+    Each row belongs to one fold, which depends on the hash of the row. True sums are `scale` times
+    the stored sums.
 
     Attributes
     ----------
@@ -47,7 +50,7 @@ class FoldedState(NamedTuple):
     scale : float
         Factor from the stored sums of every fold to true sums.
     clock : int
-        Number of rows whose decay is included in the sums.
+        Number of learned rows whose decay is included in the sums.
     rows_skipped : int
         Number of rows that were not learned because they had no target.
     parts : tuple of MomentState
@@ -82,11 +85,14 @@ class FoldedState(NamedTuple):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows with each label, an int64 array (labels,)."""
+        """Array (labels,) int64, the number of rows with each label."""
         return np.sum([part.label_rows for part in self.parts], axis=0)
 
     def check(self) -> None:
-        """Raise DamagedFile unless the folds fit each other."""
+        """Raise DamagedFile unless all folds have equal features and labels.
+
+        There must be at least two folds. The parameters must be in their ranges.
+        """
         check_within(self, 0, ROW_COUNT_LIMIT, "clock", "rows_skipped")
         if len(self.parts) < 2 or not (0.0 < self.decay <= 1.0 and 0.0 < self.scale < np.inf):
             raise field_error(self, "parts", f"{len(self.parts)} of scale {self.scale}", "at least 2 of scale above 0")
@@ -101,7 +107,7 @@ class FoldedState(NamedTuple):
         """Return the state of the rows of `self` and `other` together.
 
         With decay < 1, the rows of `other` must have come after the rows of `self`. Raises
-        CannotMerge. Costs as much as K merges of a MomentState.
+        CannotMerge if the numbers of folds or the decays differ.
         """
         if len(self.parts) != len(other.parts) or self.decay != other.decay:
             raise CannotMerge(
@@ -124,9 +130,10 @@ class FoldedState(NamedTuple):
         return merged._replace(decay=self.decay, scale=self.scale, clock=self.clock, rows_skipped=self.rows_skipped)
 
     def parts_with_true_sums(self) -> tuple[MomentState, ...]:
-        """Return the state of each fold with true sums.
+        """Return the state of each fold, with sums of true size.
 
-        True sums are not divided by `scale`.
+        The folds in `parts` store sums divided by the attribute `scale`, because of decay. This
+        method multiplies them by `scale`.
         """
         return tuple(scale_state(part, self.scale) for part in self.parts)
 
@@ -135,9 +142,13 @@ register_nested_state(FoldedState)
 
 
 def align_folds(parts: list[MomentState]) -> tuple[MomentState, ...]:
-    """Return states with the same features, labels and label sets.
+    """Give the states of all folds the same features and labels.
 
     After a merge, the folds may have labels in different orders, and some folds may lack labels.
+    The folds also get the same list of label sets. A label set is a distinct combination of
+    labels.
+
+    parts: state of each fold.
     """
     dense = any(part.dense for part in parts)
     aligned = [part._replace(dense=dense) for part in align_states_together(*parts)]
@@ -160,9 +171,10 @@ def _stored_label_sets(state: MomentState) -> tuple[tuple[int, ...], ...]:
 
 
 class FoldedAccumulator(AccumulatorBase):
-    """Accumulator that learns each row in one of K folds.
+    """Accumulator that stores separate sums for each of K folds.
 
-    A batch is checked a single time for all folds. `freeze` returns a FoldedState.
+    Each row is learned in one fold, which depends on the hash of the row. `freeze` returns a
+    FoldedState.
 
     Parameters
     ----------
@@ -212,7 +224,7 @@ class FoldedAccumulator(AccumulatorBase):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows with each label, an int64 array (labels,)."""
+        """Array (labels,) int64, the number of rows with each label."""
         counts = [part.label_rows for part in self._parts]
         # If another thread learns a batch now, only some folds may have the batch's new labels.
         known = min(map(len, counts))
@@ -258,7 +270,8 @@ class FoldedAccumulator(AccumulatorBase):
 
         age: number of rows learned after the last row of the batch.
         """
-        # Learn the batch alone in empty folds, which number label sets from 0 on.
+        # Learn only this batch, in a new accumulator with empty folds. Label sets (distinct
+        # combinations of labels) are numbered from 0 on there.
         batch = self._plan_with_hashes(block)
         removed = FoldedAccumulator(self.folds, self._build)
         batch = removed._parts[0].number_label_sets(batch)
@@ -267,7 +280,7 @@ class FoldedAccumulator(AccumulatorBase):
         weights = decayed_weights(batch.weights, self.decay, age) / self._scale
         removed._learn_weighted_rows(batch._replace(weights=weights))
 
-        # Subtract these folds. Nothing changes if this raises an error.
+        # Subtract the batch's sums from the sums of each fold. An error here changes nothing.
         skipped = subtract_row_count(self.rows_skipped, batch.skipped, "rows without target")
         pairs = zip(self.freeze().parts, removed.freeze().parts, strict=True)
         remaining = [subtract_state(mine, theirs) for mine, theirs in pairs]
@@ -282,9 +295,9 @@ class FoldedAccumulator(AccumulatorBase):
         self._load_state(FoldedState(self.decay, scale, clock, skipped, align_folds(remaining)))
 
     def freeze(self) -> FoldedState:
-        """Return a copy of the state so far.
+        """Return the sums so far as a FoldedState.
 
-        Costs as much as copying the MomentState of each fold.
+        The arrays are copied.
         """
         parts = tuple(part.freeze() for part in self._parts)
         return FoldedState(self.decay, self._scale, self._clock, self.rows_skipped, parts)
@@ -301,7 +314,7 @@ class FoldedAccumulator(AccumulatorBase):
     def _learn_weighted_rows(self, batch: BatchPlan) -> None:
         """Learn each row of a checked batch in its fold.
 
-        batch: the rows, with the weights with which they enter the stored sums.
+        batch: the rows. Their weights are divided by the factor from stored sums to true sums.
         """
         assert batch.hashes is not None
         fold = (batch.hashes % np.uint64(self.folds)).astype(np.int64)

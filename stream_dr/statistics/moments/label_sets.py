@@ -38,24 +38,25 @@ from stream_dr.statistics.moments.encoding import Encoded, RowSets
 from stream_dr.statistics.protocol import register_nested_state
 
 MOST_SETS = 20_000
-"""Largest number of distinct sets of labels."""
+"""Maximum number of distinct sets of labels for which sums are stored."""
 
 
 @register_nested_state
 class SetSums(NamedTuple):
-    """Matrix of sums, with one row for each of m label sets.
+    """Sums of rows for each of m label sets, as a matrix.
 
-    A label set is a distinct set of labels. The sums are over the rows that have these labels.
-    `width` is the number of features.
+    A label set is a distinct combination of labels. Row i of the matrix (m, width) is the weighted
+    sum of all rows with the same label set. `width` is the number of features. The matrix is CSR
+    if the summed rows were sparse.
 
     Attributes
     ----------
     numbers : (m,) int64
-        Numbers of the label sets, ascending.
-    values : (m, width) float64 for dense rows, or (entries,)
-        The sums. For sparse rows, the CSR values of the sums.
+        Index of the label set of each row of the matrix, ascending.
+    values : (m, width) float64, or (entries,)
+        The matrix, or its values in CSR form.
     indices, indptr : int32 and int64 arrays, or None
-        CSR arrays of the sums. None for dense rows.
+        CSR arrays of the matrix. None if it is dense.
     """
 
     numbers: np.ndarray
@@ -67,8 +68,8 @@ class SetSums(NamedTuple):
     def of(cls, set_numbers: np.ndarray, sums: Rows) -> Self:
         """Create a SetSums from a matrix of sums.
 
-        set_numbers: (m,) ascending numbers of the m label sets.
-        sums: (m, features), a row of sums for each of m label sets, dense or CSR.
+        set_numbers: (m,) ascending indices of m label sets (distinct combinations of labels).
+        sums: (m, features), a row of sums for each of these label sets, dense or CSR.
         """
         if not sp.issparse(sums):
             return cls(set_numbers, sums)
@@ -89,8 +90,8 @@ class SetSums(NamedTuple):
     def merge_set_sums(self, newer: "SetSums", n_features: int) -> "SetSums":
         """Return the sums of the rows of `self` and `newer` together.
 
-        The result has the label sets of `self` and of `newer`. If a label set has sums in `self`
-        and in `newer`, the sums are added.
+        A label set is a distinct combination of labels. The result has the label sets of `self` and
+        of `newer`. If a label set has sums in both, the sums are added.
 
         n_features: number of features.
         """
@@ -103,11 +104,11 @@ class SetSums(NamedTuple):
 
 @register_nested_state
 class LabelSets(NamedTuple):
-    """Frozen sums of rows for each label set.
+    """Sums of rows for each distinct combination of labels.
 
-    A label set is a distinct set of labels. All sums are divided by a common scale factor: true
-    sum = scale · stored sum. MomentState stores this factor. Below, x are the rows of a label set,
-    and w their weights.
+    Such a combination is called a label set. Below, x are the rows that have the same label set,
+    and w are their weights. Under decay, all sums are stored divided by a common number, the
+    `scale` of the MomentState.
 
     Attributes
     ----------
@@ -118,9 +119,10 @@ class LabelSets(NamedTuple):
     rows : (sets,) int64
         Number of rows of each label set.
     shift : (features,)
-        Row that is subtracted from each dense row. Empty if no row is subtracted.
+        Row that is subtracted from every row x before summing. Empty if no row is subtracted.
     stack : tuple of SetSums
-        Matrices whose total has, for each label set, the sum Σ w (x − shift).
+        Matrices with a row for each label set. The total of these matrices has the sum
+        Σ w (x − shift) of each label set.
     """
 
     sets: tuple[tuple[int, ...], ...]
@@ -131,11 +133,11 @@ class LabelSets(NamedTuple):
 
     @classmethod
     def empty(cls) -> Self:
-        """Return sums without any label set."""
+        """Return a LabelSets without any label set."""
         return cls((), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0), ())
 
     def check(self, n_features: int, n_labels: int) -> None:
-        """Raise DamagedFile unless the label sets and their sums fit together.
+        """Raise DamagedFile unless the label sets and sums are valid.
 
         n_features: number of features.
         n_labels: number of labels. Label sets may have indices below this number.
@@ -152,7 +154,7 @@ class LabelSets(NamedTuple):
         check_finite_arrays(self, "weights", "shift")
         check_within(self, 0, ROW_COUNT_LIMIT, "rows")
 
-        # The matrices of the stack must refer to these label sets.
+        # Each matrix in the stack has a row for some label sets, given by valid indices.
         for part in self.stack:
             m = len(part.numbers)
             check_dtype_and_shapes(part, np.int64, numbers=(m,))
@@ -164,9 +166,10 @@ class LabelSets(NamedTuple):
             )
 
     def membership(self, n_labels: int) -> sp.csr_matrix:
-        """Return the matrix that shows which set has which label.
+        """Return the matrix that shows which label set has which label.
 
-        The matrix is (sets, labels), with 1 if the set has the label, and 0 elsewhere.
+        A label set is a distinct combination of labels. The matrix is (sets, labels). An entry is 1
+        if the set has the label, and 0 otherwise.
 
         n_labels: number of labels.
         """
@@ -175,13 +178,13 @@ class LabelSets(NamedTuple):
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), n_labels))
 
     def cross(self, set_factors: Rows, mean: np.ndarray, mean_low: np.ndarray) -> np.ndarray:
-        """Return the centred sums of label sets times `set_factors`.
+        """Return centred sums of rows, with a factor for each label set.
 
-        The result is (features, m) for m columns of `set_factors`. A label set is a distinct
-        combination of labels. The centred sum (features,) of a label set is Σ w (x − x̄) over the
-        rows x with this label set. w is the weight of a row, and x̄ is the mean of all rows.
+        A label set is a distinct combination of labels. For each label set, the rows that have it
+        are centred on the mean x̄ of all rows, multiplied by their weights and summed. The result
+        (features, m) is the matrix (features, sets) of these sums times `set_factors`.
 
-        set_factors: (sets, m), dense or sparse.
+        set_factors: (sets, m), m factors of each label set, dense or sparse.
         mean: (features,), the mean x̄ rounded to float64.
         mean_low: (features,), the part of x̄ that is lost by rounding, so x̄ = mean + mean_low.
         """
@@ -201,9 +204,11 @@ class LabelSets(NamedTuple):
         return self._replace(sets=tuple(tuple(sorted(int(new_label_indices[c]) for c in s)) for s in self.sets))
 
     def with_renumbered_sets(self, ordered_sets: tuple[tuple[int, ...], ...], n_features: int) -> "LabelSets":
-        """Return the sums with renumbered label sets.
+        """Return the sums with label sets in another order.
 
-        ordered_sets: all label sets of the result, in the order of their new numbers.
+        A label set is a distinct combination of labels.
+
+        ordered_sets: label sets of the result, in their new order. Those without rows get zeros.
         n_features: number of features.
         """
         if ordered_sets == self.sets:
@@ -227,15 +232,16 @@ class LabelSets(NamedTuple):
         )
 
     def scaled(self, factor: float) -> Self:
-        """Return the sums multiplied by factor."""
+        """Return a copy with all weights and sums multiplied by factor."""
         stack = tuple(part._replace(values=part.values * factor) for part in self.stack)
         return self._replace(weights=self.weights * factor, stack=stack)
 
     def join(self, other: "LabelSets", n_features: int, sign: float = 1.0) -> "LabelSets":
-        """Return the sums of the rows of `self` and `other` together.
+        """Add the rows of `other` to these sums, or remove them.
 
-        An index must mean the same label in `self` and in `other`. A label set without remaining
-        rows gets sums of exactly zero.
+        Returns the sums for each label set (distinct combination of labels). An index must mean the
+        same label in `self` and in `other`. A label set without rows after a removal gets sums of
+        exactly zero.
 
         n_features: number of features.
         sign: 1 to add the rows of other, −1 to remove them. With −1, `self` must have all label
@@ -267,19 +273,21 @@ class LabelSetSums:
         self._stack = list(state.stack)
 
     def freeze(self) -> LabelSets:
-        """Return the sums so far."""
+        """Return the sums so far as a LabelSets."""
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
     def plan(self, encoded: Encoded, n_rows: int) -> RowSets:
-        """Find the number of each row's label set.
+        """Find the index of each row's label set.
 
-        Returns the numbers, and the label sets that no earlier batch had. Nothing is changed.
-        Raises LimitExceeded if there would be more than 20,000 label sets.
+        A label set is a distinct combination of labels. Returns the index for each row, and the
+        label sets that no earlier batch had, with their new indices. Nothing is changed. Raises
+        LimitExceeded if there would be more than 20,000 label sets.
 
         encoded: targets of the rows.
         n_rows: number of rows.
         """
-        # New label sets get the next free numbers. Rows without labels get −1.
+        # `new` holds the combinations of labels that no earlier batch had, with the next free
+        # indices. A row without labels gets the index −1.
         new: dict[tuple[int, ...], int] = {}
         known = len(self._numbers)
         numbers = np.empty(n_rows, dtype=np.int64)
@@ -298,9 +306,10 @@ class LabelSetSums:
         return RowSets(numbers, new)
 
     def begin(self, new_set_numbers: dict[tuple[int, ...], int]) -> None:
-        """Add new label sets that have no rows yet.
+        """Make room for new label sets, which have no rows yet.
 
-        new_set_numbers: the label sets (tuples of label indices), with their numbers.
+        new_set_numbers: index of each new label set. The keys are the label sets, as tuples of
+            label indices.
         """
         self._numbers.update(new_set_numbers)
         self._weights = _vector_padded_with_zeros(self._weights, len(self._numbers))
@@ -309,12 +318,16 @@ class LabelSetSums:
     def add(self, X: Rows, weights: np.ndarray, set_numbers: np.ndarray, n_features: int) -> None:
         """Add rows to the sums of their label sets.
 
+        A label set is a distinct combination of labels.
+
         X: (rows, at most n_features), dense or CSR.
-        weights: (rows,) weights, divided by the same scale factor as the stored sums.
-        set_numbers: (rows,) number of each row's label set, −1 for rows without labels.
+        weights: (rows,) weights. Under decay they are divided by the same number as the stored
+            sums.
+        set_numbers: (rows,) index of each row's label set, −1 for rows without labels.
         n_features: number of features.
         """
-        # The first dense row of the stream is subtracted from all rows.
+        # If the stream begins with dense rows, its first row is subtracted from all rows, so that
+        # the sums lose no digits.
         if not sp.issparse(X) and not self._stack and not len(self._shift):
             self._shift = X[0].astype(np.float64)
         if len(self._shift):
@@ -336,23 +349,24 @@ class LabelSetSums:
         self._weights, self._stack = scaled.weights, list(scaled.stack)
 
     def join(self, other: LabelSets, n_features: int, sign: float) -> None:
-        """Add the sums of other, or subtract them.
+        """Add the rows of `other` to the sums, or remove them.
 
         n_features: number of features.
-        sign: 1 to add, −1 to subtract.
+        sign: 1 to add the rows of other, −1 to remove them.
         """
-        # Give the label sets of other that are new here the next free numbers.
+        # Combinations of labels that only `other` has get the next free indices.
         self.begin({s: len(self._numbers) + i for i, s in enumerate(s for s in other.sets if s not in self._numbers)})
         at = np.array([self._numbers[s] for s in other.sets], dtype=np.int64)
 
-        # Add the sums of features, for the shift of these sums.
+        # Add the sums of the rows. `_shift` is the row that is subtracted from every row before
+        # summing. The sums of `other` are first converted to this shift.
         if not self._stack:
             self._shift = other.shift
         for part in _sums_with_shift(other, _vector_padded_with_zeros(self._shift, n_features), n_features):
             order = np.argsort(at[part.numbers])
             self._push_matrix(SetSums.of(at[part.numbers][order], sign * part.sums(n_features)[order]), n_features)
 
-        # Add the weights and the numbers of rows to copies, because frozen sums share the arrays.
+        # Change copies of the weights and row counts, because a LabelSets may share the arrays.
         self._weights, self._rows = self._weights.copy(), self._rows.copy()
         self._weights[at] += sign * other.weights
         self._rows[at] += other.rows if sign > 0 else -other.rows
@@ -360,10 +374,11 @@ class LabelSetSums:
             self._zero_sums_of_sets(self._rows <= 0, n_features)
 
     def _push_matrix(self, sums: SetSums, n_features: int) -> None:
-        """Append a matrix of sums to the stack.
+        """Append a matrix of sums to the list of matrices.
 
-        The stack is the list of matrices. First, the last matrix of the stack is removed and added
-        to the new matrix, as long as the last matrix is at most twice as large as the new matrix.
+        The total of all matrices in the list is the sum for each label set. To keep the list short,
+        the last matrix is first removed and added to the new matrix, as long as it is at most
+        twice as large as the new matrix.
 
         n_features: number of features.
         """
@@ -385,12 +400,13 @@ class LabelSetSums:
 
 
 def _sums_with_shift(state: LabelSets, new_shift: np.ndarray, n_features: int) -> tuple[SetSums, ...]:
-    """Return the matrices of a state for another shift.
+    """Convert the sums of a state to another shift.
 
-    The result is a tuple of matrices, like `state.stack`. Its sums are Σ w (x − new_shift) over
-    rows x with weights w. The sums of `state.stack` are Σ w (x − state.shift).
+    The shift is the row that is subtracted from every row before summing. Over rows x of weight w,
+    `state.stack` holds the sums Σ w (x − state.shift) for each label set. The result has the same
+    form, with the sums Σ w (x − new_shift).
 
-    new_shift: (n_features,) row to subtract.
+    new_shift: (n_features,) row to subtract instead of `state.shift`.
     n_features: number of features.
     """
     step = _vector_padded_with_zeros(state.shift, n_features) - new_shift

@@ -37,11 +37,11 @@ LINE = 8
 def _add_nonzero_value(feature_sums: np.ndarray, nonzero_value: float, weight: float) -> None:
     """Add a nonzero value to the sums of its feature.
 
-    Only the first four numbers of `feature_sums` change. They are Σ w, c, Σ w (v − c) and
-    Σ w (v − c)². v are the nonzero values of the feature so far, w the weights of their rows, and
-    c the first of the values.
+    Let v be the nonzero values of the feature so far, w the weights of their rows, and c the first
+    of the values. The first four numbers of `feature_sums` are Σ w, c, Σ w (v − c) and
+    Σ w (v − c)². Only these change.
 
-    feature_sums: (4 + k,), the four numbers, then a sum for each of k target columns.
+    feature_sums: sums of one feature, at least these four numbers.
     nonzero_value: the nonzero value to add.
     weight: weight of the value's row.
     """
@@ -70,9 +70,9 @@ def add_sparse_rows(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    feature_sums: (features, at least 4), the sums of each feature, changed in place. Columns 0 to
-        3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the
-        weights of their rows, and c the first of the values. Other columns are not used.
+    feature_sums: (features, at least 4), the sums of each feature, changed in place. Let v be the
+        feature's nonzero values, w the weights of their rows, and c the first of the values.
+        Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². Other columns are not used.
     earlier_weight: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -105,11 +105,11 @@ def add_sparse_rows_one_label(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    label_codes: (rows,) label of each row.
-    feature_sums: (features, 4 + k), the sums of each feature for k labels, changed in place.
-        Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero
-        values, w the weights of their rows, and c the first of the values. Column 4 + j is the
-        weighted sum of the rows with label j.
+    label_codes: (rows,) index of each row's label.
+    feature_sums: (features, at least 4 + k) for k labels, the sums of each feature, changed in
+        place. Let v be the feature's nonzero values, w the weights of their rows, and c the first
+        of the values. Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². Column 4 + j is
+        Σ w v over the rows with label j.
     earlier_weight: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -118,7 +118,8 @@ def add_sparse_rows_one_label(
         earlier_weight += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                # Prefetch the sums of a later nonzero: their first line and the label's line.
+                # Prefetch two cache lines of a later nonzero's feature: the line with the first sums
+                # of the feature, and the line with its sum for the label of row i.
                 further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(feature_sums, further, np.uint64(0))
                 if column >= np.uint64(LINE):
@@ -153,13 +154,12 @@ def add_sparse_rows_many_labels(
     weights: (rows,) float64.
     label_indptr: (rows + 1,). Row i has the labels
         label_codes[label_indptr[i]:label_indptr[i + 1]].
-    label_codes: (labels of all rows,).
-    label_weights: (rows,). Row i is multiplied by label_weights[i], which includes the weight of
-        the row, and added to the sums of each of its labels.
-    feature_sums: (features, 4 + k), the sums of each feature for k labels, changed in place.
-        Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero
-        values, w the weights of their rows, and c the first of the values. Column 4 + j is the sum
-        of label j.
+    label_codes: (labels of all rows,) index of each label, row after row.
+    label_weights: (rows,) factor u of each row in the sums of its labels. It includes the weight.
+    feature_sums: (features, at least 4 + k) for k labels, the sums of each feature, changed in
+        place. Let v be the feature's nonzero values, w the weights of their rows, and c the first
+        of the values. Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². Column 4 + j is
+        Σ u v over the rows with label j.
     earlier_weight: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -169,7 +169,8 @@ def add_sparse_rows_many_labels(
         begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                # Prefetch the sums of a later nonzero: their first line and the labels' lines.
+                # Prefetch cache lines of a later nonzero's feature: the line with the first sums of
+                # the feature, and the lines with its sums for the labels of row i.
                 further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(feature_sums, further, np.uint64(0))
                 for t in range(begin, end):
@@ -203,11 +204,11 @@ def add_sparse_rows_continuous_targets(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    targets: (rows, k), k target columns minus a fixed point near their mean.
-    feature_sums: (features, 4 + k), the sums of each feature, changed in place. Columns 0 to 3 are
-        Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the weights of
-        their rows, and c the first of the values. Column 4 + j is the weighted sum of row times
-        target column j.
+    targets: (rows, k) targets minus a fixed point near their mean.
+    feature_sums: (features, at least 4 + k), the sums of each feature, changed in place. Let v be
+        the feature's nonzero values, w the weights of their rows, and c the first of the values.
+        Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². Column 4 + j is Σ w v y, where y
+        are the values in column j of `targets`.
     earlier_weight: total weight of all earlier rows.
     """
     k = targets.shape[1]

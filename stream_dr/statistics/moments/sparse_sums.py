@@ -43,10 +43,10 @@ from stream_dr.statistics.moments.target_sums import TargetSums
 from stream_dr.statistics.protocol import register_nested_state
 
 WEIGHT, POINT, SUM, SQUARES = range(4)
-"""Columns of the array `features` (d, 4) of a SparsePart.
+"""Columns of the array `features` (d, 4) of a SparsePart, for d features.
 
-For the nonzeros v of a feature, the weights w of their rows and the first nonzero c, the columns
-are
+Row j of the array belongs to feature j. Let v be the nonzero values of the feature, w the weights
+of their rows, and c a fixed number near the values (at first the first value). The columns are
 
 - WEIGHT: Σ w,
 - POINT: c,
@@ -58,35 +58,36 @@ HEAD = 4
 """Number of values of a feature that are stored before its cross sums."""
 
 FAR = 8.0
-"""Largest distance of the reference r from the mean of continuous targets.
+"""Largest distance of the point `reference` from the mean of continuous targets.
 
-The unit is the standard deviation of the targets. r is the point that is subtracted from targets
-before cross sums are computed. If r is farther from the mean than this, r is moved to the mean.
+The unit is the standard deviation of the targets. `reference` is subtracted from targets before
+their products with features are summed. If it is farther from the mean, it is moved to the mean.
 """
 
 NOTHING = 1e-14
 """Share of a feature's weight that counts as rounding error.
 
-If at most this share of the weight remains after a subtraction, the weight is set to 0.
+The weight is the total weight of the rows in which the feature is not 0. If at most this share of
+the weight remains after rows are removed, the weight is set to 0.
 """
 
 
 @register_nested_state
 class SparsePart(NamedTuple):
-    """Frozen sums over sparse rows with d features and k target columns.
+    """Sums over sparse rows with d features and k target columns.
 
-    All arrays are float64. All sums are divided by a common scale factor: true sum = scale ·
-    stored sum. MomentState stores this factor.
+    Arrays are float64. Let v be the nonzero values of a feature, w the weights of their rows, and c
+    a fixed number near the values. Under decay, all sums are stored divided by a common number,
+    the `scale` of the MomentState.
 
     Attributes
     ----------
     features : (d, 4)
-        For each feature: Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzeros, w the
-        weights of their rows, and c a fixed point (the first nonzero, or a mean of nonzeros).
+        For each feature: Σ w, c, Σ w (v − c) and Σ w (v − c)².
     cross : (d, k)
-        Σ w x (y − r)ᵀ over all rows x with targets y.
+        Σ w x (y − reference)ᵀ over all rows x, with their targets y and weights w.
     reference : (k,)
-        r, a fixed point near the mean of continuous targets. Zero for labels.
+        Fixed point near the mean of continuous targets. Zero for labels.
     """
 
     features: np.ndarray
@@ -116,7 +117,7 @@ class SparsePart(NamedTuple):
         return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
 
     def centred(self, total_weight: float, target_offset: np.ndarray) -> CentredPart:
-        """Return the sums of the same rows in centred form.
+        """Convert the sums to sums about the mean of the rows.
 
         total_weight: total weight of all rows.
         target_offset: (target columns,) mean of the targets minus `reference`.
@@ -136,17 +137,12 @@ class SparsePart(NamedTuple):
         )
 
     def variances(self, total_weight: float) -> np.ndarray:
-        """Return the diagonal of the centred scatter matrix.
+        """Return the scatter (features,) of each feature.
 
-        The result is (features,). Its symbols, for one feature:
+        The scatter is the weighted sum of squared deviations from the feature's mean over all rows,
+        zeros included.
 
-        - v are the nonzeros of the feature, and w the weights of their rows.
-        - n is the sum of these weights, and N the weight of all rows.
-        - μ is the weighted mean of the nonzeros, and q = Σ w (v − μ)².
-
-        The entry of the feature is q + n (N − n) / N · μ². Costs O(features).
-
-        total_weight: weight N of all rows.
+        total_weight: total weight of all rows.
         """
         n, (offset, spread) = self.features[:, WEIGHT], nonzero_offsets_and_scatters(self.features)
         share = n / total_weight if total_weight > 0.0 else np.zeros_like(n)
@@ -160,7 +156,7 @@ class SparsePart(NamedTuple):
     def aligned(self, n_features: int, new_column_indices: np.ndarray, n_target_columns: int) -> "SparsePart":
         """Return a copy with more features and renumbered target columns.
 
-        Sums of new features and columns are zero.
+        The sums of new features and new target columns are zero.
 
         n_features: number of features of the result.
         new_column_indices: (target columns,) new index of each target column.
@@ -174,7 +170,8 @@ class SparsePart(NamedTuple):
     def with_reference(self, reference: np.ndarray) -> "SparsePart":
         """Return the sums with another `reference`.
 
-        The cross sums of rows x and targets y become Σ w x (y − reference)ᵀ.
+        The array `cross` of the result is the sum of w x (y − reference)ᵀ over all rows x, with
+        their targets y and weights w.
 
         reference: (target columns,) point that is subtracted from the targets.
         """
@@ -184,10 +181,11 @@ class SparsePart(NamedTuple):
         return SparsePart(self.features, cross, reference.copy())
 
     def join(self, other: "SparsePart", sign: float = 1.0) -> "SparsePart":
-        """Add the sums of the rows of `other`, or subtract them.
+        """Add the rows of `other` to these sums, or remove them.
 
-        Returns the sums of the resulting rows. The two parts must have the same features and
-        target columns. The result has the `reference` of `self`.
+        Returns the sums of the resulting rows. `self` and `other` must have the same features and
+        target columns. The result has the `reference` of `self`, the point that is subtracted from
+        targets.
 
         sign: 1 to add the rows of other, −1 to remove them.
         """
@@ -211,8 +209,8 @@ class SparseSums:
         written to.
 
         n_features: number of features.
-        reference: (target columns,) point that is subtracted from the targets before cross sums
-            are computed.
+        reference: (target columns,) point that is subtracted from the targets before their products
+            with the features are summed.
         """
         self.width, self.columns = n_features, len(reference)
         self.reference = reference.copy()
@@ -230,15 +228,15 @@ class SparseSums:
         return sums
 
     def freeze(self) -> SparsePart:
-        """Return a copy of the sums so far."""
+        """Return a copy of the sums so far as a SparsePart."""
         records, end = self._records[: self.width], HEAD + self.columns
         return SparsePart(records[:, :HEAD].copy(), records[:, HEAD:end].copy(), self.reference.copy())
 
     def rescale(self, factor: float) -> None:
         """Multiply every sum by factor.
 
-        The sums of a feature's nonzeros are sums about a point c. This method also moves c to the
-        mean of the nonzeros, so that no digits are lost under decay.
+        For each feature, a fixed number c is subtracted from its nonzeros before they are summed.
+        This method also sets c to the mean of the nonzeros, so that no digits are lost under decay.
         """
         self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
@@ -271,7 +269,8 @@ class SparseSums:
         Returns the total weight of all rows so far.
 
         X: (rows, columns), at most as many columns as features.
-        weights: (rows,) weights, divided by the same scale factor as the stored sums.
+        weights: (rows,) weights. Under decay they are divided by the same number as the stored
+            sums.
         encoded: targets as numeric columns. None if there are no targets.
         earlier_weight: total weight of all earlier rows.
         """
@@ -288,8 +287,8 @@ class SparseSums:
     def set_reference_to_mean(self, targets: np.ndarray, weights: np.ndarray) -> None:
         """Set `reference` to the mean of continuous targets.
 
-        `reference` is the point that is subtracted from targets before cross sums are computed.
-        This method must be called before any row of weight above 0 is added.
+        `reference` is the point that is subtracted from targets before their products with the
+        features are summed. Call this method before any row of weight above 0 is added.
 
         targets: (rows, target columns) targets.
         weights: (rows,).
@@ -301,9 +300,9 @@ class SparseSums:
     def move_reference_if_far(self, sums_of_targets: TargetSums) -> None:
         """Move `reference` to the targets' mean if it is far away.
 
-        `reference` is the point that is subtracted from continuous targets before cross sums are
-        computed. Far means more than eight standard deviations of the targets. Nothing is done for
-        labels. Costs O(d k) for d features and k target columns.
+        `reference` is the point that is subtracted from continuous targets before their products
+        with the features are summed. It is far away if the distance is more than eight standard
+        deviations of the targets. Nothing is done for labels.
 
         sums_of_targets: sums of all targets so far.
         """
@@ -318,10 +317,9 @@ class SparseSums:
             self.reference = values.mean.copy()
 
     def _move_points_to_means(self) -> None:
-        """Move the point c of each feature to its nonzeros' mean.
+        """Recompute each feature's sums about the mean of its nonzeros.
 
-        For the nonzeros v of a feature and their weights w, Σ w (v − c) and Σ w (v − c)² are
-        stored. Costs O(features).
+        So far, another number was subtracted from the nonzeros before they were summed.
         """
         head = self._records[:, :HEAD]
         offset, spread = nonzero_offsets_and_scatters(head)
@@ -331,14 +329,14 @@ class SparseSums:
 def _sums_about_nonzero_means(
     weights: np.ndarray, points: np.ndarray, offsets: np.ndarray, spreads: np.ndarray
 ) -> np.ndarray:
-    """Return the sums over each feature's nonzeros, about their mean.
+    """Return the sums of each feature's nonzeros about their mean.
 
-    The result is (features, 4). A feature's row has Σ w, c, Σ w (v − c) and Σ w (v − c)². The sums
-    are over the nonzeros v of the feature, with weights w. c is the mean of the nonzeros, rounded
-    to float64. So Σ w (v − c) is 0 but for this rounding.
+    Let v be the nonzeros of a feature, w the weights of their rows, and c the mean of the nonzeros,
+    rounded to float64. The result (features, 4) has the columns Σ w, c, Σ w (v − c) and
+    Σ w (v − c)². The third column is 0 except for the rounding of c.
 
     weights: (features,) Σ w.
-    points: (features,) number about which the old sums of each feature were computed.
+    points: (features,) number that was subtracted from the nonzeros of each feature in older sums.
     offsets: (features,) mean of the nonzeros minus `points`.
     spreads: (features,) Σ w (v − mean of v)².
     """
@@ -353,9 +351,10 @@ class NonzeroSpreads(NamedTuple):
     Attributes
     ----------
     offset : (features,)
-        Mean of the feature's nonzeros minus the fixed point c of its sums.
+        Mean of the feature's nonzeros, minus the number that is subtracted from them in the stored
+        sums.
     spread : (features,)
-        Σ w (v − mean of v)² over the nonzeros v, with the weights w of their rows.
+        Σ w (v − mean of v)² over the nonzeros v of the feature, with the weights w of their rows.
     """
 
     offset: np.ndarray
@@ -365,8 +364,10 @@ class NonzeroSpreads(NamedTuple):
 def nonzero_offsets_and_scatters(feature_sums: np.ndarray) -> NonzeroSpreads:
     """Return the mean and the scatter of each feature's nonzeros.
 
-    feature_sums: (features, 4), with the columns Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the
-        nonzeros of a feature, w the weights of their rows, and c a fixed point.
+    The mean is returned as its difference from a number c, which is fixed for each feature.
+
+    feature_sums: (features, 4). Let v be the nonzeros of a feature, and w the weights of their
+        rows. The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)².
     """
     n, total = feature_sums[:, WEIGHT], feature_sums[:, SUM]
     offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
@@ -376,8 +377,8 @@ def nonzero_offsets_and_scatters(feature_sums: np.ndarray) -> NonzeroSpreads:
 def _values_per_feature(n_target_columns: int) -> int:
     """Return the number of float64 values to reserve for one feature.
 
-    A feature needs four values and its cross sums. The number of values is rounded up to whole
-    cache lines. Without targets, a feature needs four values only, which is half a cache line.
+    A feature has four sums of its own and one sum with each target column. The number of values is
+    rounded up to whole cache lines, except without targets.
 
     n_target_columns: number of target columns.
     """
@@ -387,20 +388,17 @@ def _values_per_feature(n_target_columns: int) -> int:
 def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, sign: float) -> np.ndarray:
     """Add the feature sums of two sets of rows, or subtract them.
 
-    Feature sums are (d, 4) for d features. The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)²
-    over the nonzeros v of a feature. w are the weights of their rows. c is the point about which
-    the sums of a feature are taken. It may differ between the two sets of rows. The sums are
-    joined by the formula of Chan, Golub and LeVeque.
-
-    The last column may become negative, by rounding or because the removed rows are not among the
-    first rows. Negative values are not corrected here, because `nonzero_offsets_and_scatters`
-    reads them as 0.
+    Let v be the nonzeros of a feature, w the weights of their rows, and c a number that is fixed
+    for each feature and each set of rows. Feature sums (features, 4) have the columns Σ w, c,
+    Σ w (v − c) and Σ w (v − c)². The last column of the result may be negative, by rounding or
+    because the second rows are not among the first rows.
 
     first_sums: sums of the first rows.
     second_sums: sums of the second rows.
     sign: 1 to add the second rows to the first rows, −1 to remove them from the first rows.
     """
-    # Join the mean of the nonzeros, and the scatter about the mean.
+    # For each feature, compute the mean of its nonzeros in both sets of rows together, and the
+    # scatter about this mean.
     (offset, spread), (other, other_spread) = (
         nonzero_offsets_and_scatters(first_sums),
         nonzero_offsets_and_scatters(second_sums),
@@ -412,7 +410,8 @@ def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, si
     offset = offset + sign * share * step
     spread = spread + sign * (other_spread + first_sums[:, WEIGHT] * share * step**2)
 
-    # Features that have no nonzeros on one side keep the sums of the other side to the last bit.
+    # If a feature has nonzeros only in the first rows or only in the second rows, copy its sums, so
+    # that they do not change by rounding.
     out = _sums_about_nonzero_means(n, first_sums[:, POINT], offset, spread)
     out[n == 0.0] = 0.0
     out[second_sums[:, WEIGHT] == 0.0] = first_sums[second_sums[:, WEIGHT] == 0.0]

@@ -44,11 +44,10 @@ from stream_dr.targets.targets import KINDS, check_label_type
 
 
 class Centred(NamedTuple):
-    """Centred sums of a state for the solvers, float64.
+    """Means and centred second moments, from which solvers compute projections.
 
-    The sums are over rows x with weights w and targets y, for d features and k target columns. x̄
-    and ȳ are the weighted means of x and y. These are true sums, whereas a state stores sums
-    divided by a scale factor.
+    The rows have d features and k target columns. In the formulas below, x is a row, y its targets
+    and w its weight. x̄ and ȳ are the weighted means of x and y. Arrays are float64.
 
     Attributes
     ----------
@@ -93,10 +92,10 @@ class Centred(NamedTuple):
 
 
 class MomentState(NamedTuple):
-    """Additive sums of rows and targets.
+    """Sums of rows and targets, from which projections are computed.
 
-    All sums are stored divided by `scale`: true sum = scale · stored sum. Without decay the scale
-    is 1.
+    Under decay, the weight of a row shrinks with every later row. Then all sums are stored divided
+    by `scale`: true sum = scale · stored sum. Without decay the scale is 1.
 
     Attributes
     ----------
@@ -112,7 +111,8 @@ class MomentState(NamedTuple):
     rows_skipped : int
         Number of rows that were not learned because they had no target.
     clock : int
-        Number of rows whose decay is included in the sums. Unlearned rows may still be counted.
+        Number of learned rows whose decay is included in the sums. It may still count rows that
+        were unlearned.
     n_features : int
         Number of features d.
     dense : bool
@@ -131,7 +131,8 @@ class MomentState(NamedTuple):
         Sums of the features, of the targets, of each class, and of each distinct set of labels.
         `Absent` if they are not stored, or before the first batch.
     largest : Largest
-        Largest value that each sum had just before rows were unlearned.
+        Largest value that each sum had just before rows were unlearned. It shows how large the
+        rounding errors of the sums may be.
     """
 
     encoding: Encoding
@@ -154,7 +155,7 @@ class MomentState(NamedTuple):
     largest: Largest = Largest()
 
     def check(self) -> None:
-        """Raise DamagedFile unless all fields fit each other.
+        """Raise DamagedFile if two fields of the state contradict each other.
 
         All sums must be for the same features, labels and kind of targets.
         """
@@ -173,7 +174,7 @@ class MomentState(NamedTuple):
         elif self.target_width < 1:
             raise field_error(self, "target_width", "0", "at least 1, targets being numbers")
 
-        # All sums must have the same d features and k target columns.
+        # All arrays of sums must be for the same d features and k target columns.
         d, k, exact = self.n_features, len(self.labels), self.scatter == "exact"
         if self.target_kind == "continuous":
             k = self.encoding.size if isinstance(self.encoding, Fourier) else self.target_width
@@ -204,18 +205,17 @@ class MomentState(NamedTuple):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows with each label, an int64 array (labels,)."""
+        """Array (labels,) int64, the number of rows with each label."""
         return self.targets.label_rows
 
     @property
     def unlearn_relative_error(self) -> float:
-        """Relative error in the sums that unlearning has caused.
+        """Largest relative error in the sums that unlearning has caused.
 
-        The relative error of one sum is EPS · its largest value before any unlearn / its present
-        value. This property is the largest error of all sums: the scatter of every feature, the
-        sums of every target, and the weight of all rows [mathematics §1]. It is at most 1e-6,
-        because an unlearn that would cause a larger error raises PrecisionLost. Costs O(d + k) for
-        d features and k target columns.
+        For one sum, the relative error is 2.2e-16 times its largest value before any unlearn,
+        divided by its present value. The sums are the scatter of every feature, the weight or
+        scatter of every target, and the weight of all rows. The error is at most 1e-6, because an
+        unlearn that would cause a larger error raises PrecisionLost.
         """
         return self.largest.relative_error(present_sum_values(self))
 
@@ -228,12 +228,13 @@ class MomentState(NamedTuple):
         return merge_states(self, other)
 
     def centred(self) -> Centred:
-        """Return the centred sums for the solvers.
+        """Return the means and centred second moments for the solvers.
 
-        The result does not depend on the form in which the state stores its sums. Costs O(d k +
-        d²) for d features and k target columns.
+        Centred means that the mean is subtracted from each row. A state may also store sums that
+        are not centred. They are centred here. Costs O(d k + d²) for d features and k target
+        columns.
         """
-        # Stored sums times the scale s are true sums.
+        # The state stores all sums divided by its scale s, so sums are multiplied by s below.
         s, part, targets = self.scale, centred_features(self), self.targets
         mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
 
@@ -254,14 +255,14 @@ class MomentState(NamedTuple):
         )
 
     def cross_by_label_set(self, set_factors: Rows) -> np.ndarray:
-        """Return the centred sums of label sets times `set_factors`.
+        """Return centred sums of rows, with a factor for each label set.
 
-        The result is (features, m) for m columns of `set_factors`. A label set is a distinct
-        combination of labels. The centred sum (features,) of a label set is Σ w (x − x̄) over the
-        rows x with this label set. w is the weight of a row, and x̄ is the mean of all rows. The
-        estimator HSL computes its right-hand side XH with this method [mathematics §3].
+        A label set is a distinct combination of labels. For each label set, the rows that have it
+        are centred on the mean of all rows, multiplied by their weights and summed. The result
+        (features, m) is the matrix (features, sets) of these sums times `set_factors`. The
+        estimator HSL computes its right-hand sides with this method.
 
-        set_factors: (sets, m), dense or CSR.
+        set_factors: (sets, m), m factors of each label set, dense or CSR.
         """
         assert isinstance(self.label_sets, LabelSets)
         part = centred_features(self)
@@ -275,10 +276,9 @@ def empty_state(
     label_sets: bool = False,
     class_scatter: bool = False,
 ) -> MomentState:
-    """Return the state of no rows.
+    """Return a MomentState of no rows.
 
-    Merging it with another state does not change the other state. The parameters are the same as
-    in MomentAccumulator.
+    The parameters are the same as in MomentAccumulator.
     """
     targets = empty_targets(None, 0)
     classes = ClassScatter.empty() if class_scatter else Absent()
@@ -288,9 +288,11 @@ def empty_state(
 
 
 def centred_features(state: MomentState) -> CentredPart:
-    """Return the sums of the features in centred form.
+    """Return the mean and centred sums of a state's features.
 
-    The sums are still divided by the state's scale factor.
+    The result also has the cross sums of features and targets. Sums of sparse rows that are stored
+    about fixed points are converted to sums about the mean. Like the stored sums, the result must
+    be multiplied by the state's `scale` to get true sums.
     """
     part = state.features
     if isinstance(part, SparsePart):
@@ -305,8 +307,7 @@ def present_sum_values(state: MomentState) -> Largest:
     """Return the present value of each sum of the state.
 
     The sums are the total weight, the scatter of each feature, and the weight or scatter of each
-    target. The values are divided by the state's scale factor. Costs O(d + k) for d features and k
-    target columns.
+    target. They are returned as stored, so true values are larger by the factor `state.scale`.
     """
     part, targets = state.features, state.targets
     variances = np.zeros(0)
@@ -320,9 +321,10 @@ def moment_bytes(
 ) -> int:
     """Return the largest memory of a MomentState in bytes.
 
-    The number of bytes is 8·(d·(k + 5) + k² + 4·k) for d features and k target columns. A whole
-    scatter matrix needs 8·d² more, and scatter matrices of classes 8·k·(d² + 2·d + 1) more. Sums
-    per label set are not included, because their number depends on the rows.
+    For d features and k target columns, the number is 8·(d·(k + 5) + k² + 4·k) bytes. A whole
+    scatter matrix needs 8·d² bytes more, and scatter matrices of classes need 8·k·(d² + 2·d + 1)
+    bytes more. Sums for each distinct set of labels are not included, because the number of sets
+    depends on the rows.
 
     n_features: number d of features.
     n_target_columns: number k of labels, or of entries of a continuous target.
@@ -337,7 +339,7 @@ def moment_bytes(
 
 
 class StoredParts(NamedTuple):
-    """Optional sums that a state stores.
+    """Which optional sums a state stores.
 
     Attributes
     ----------
@@ -357,9 +359,11 @@ def stored_optional_sums(state: MomentState) -> StoredParts:
 
 
 def check_stored_optional_sums(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
-    """Raise InvalidParameter unless the state stores what an estimator needs.
+    """Raise InvalidParameter unless the state fits an estimator's needs.
 
-    encoding: encoding that the targets must have.
+    An estimator needs an encoding of the targets, and exactly the optional sums given below.
+
+    encoding: encoding of the targets as numeric columns.
     label_sets: True if the estimator needs sums for each distinct set of labels.
     class_scatter: True if the estimator needs a scatter matrix for each class.
     """
@@ -373,8 +377,8 @@ def check_stored_optional_sums(state: MomentState, encoding: Encoding, label_set
 def check_same_parameters(first_state: MomentState, second_state: MomentState) -> None:
     """Raise CannotMerge unless two states were learned with the same parameters.
 
-    The parameters are the encoding, the decay, the scatter, and which optional sums are stored.
-    The scatter "auto" counts as equal to every other scatter.
+    The parameters are the encoding of the targets, the decay, the stored part of the scatter
+    matrix, and which optional sums are stored. The value "auto" of the scatter fits every value.
     """
     for name in ("encoding", "decay", "scatter"):
         mine, theirs = getattr(first_state, name), getattr(second_state, name)
@@ -398,7 +402,8 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
         scatter = other.scatter if one.scatter == "auto" else one.scatter
         return one._replace(rows_skipped=skipped, scatter=scatter)
 
-    # Give the sums of `older` the scale of `newer`, and the decay caused by the rows of `newer`.
+    # Stored sums are divided by a scale. Give `older` the scale of `newer`. Its rows also decay,
+    # because the rows of `newer` came later.
     _check_same_features_and_targets(older, newer)
     a, b = align_states_together(scale_state(older, older.scale * older.decay**newer.clock / newer.scale), newer)
     return a._replace(
@@ -414,19 +419,20 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
 
 
 def align_states_together(*states: MomentState) -> tuple[MomentState, ...]:
-    """Return the states with equal features, labels and form of sums.
+    """Give states equal features and labels, so that sums can be added.
 
-    The labels of the results are the labels of the first state, then the new labels of the second
-    state, and so on. If some states store centred sums and other states sums about fixed points,
-    all results store centred sums.
+    The results have the labels of the first state, then the new labels of the second state, and so
+    on. A state stores sums either about the mean of the rows (centred) or, for sparse rows, about
+    fixed points. If the states differ in this, all results store sums about the mean.
     """
-    # Number the labels and target columns of all states together.
+    # Give each distinct label of the states an index.
     labels = tuple(dict.fromkeys(label for state in states for label in state.labels))
     number = {label: j for j, label in enumerate(labels)}
     width = max(state.n_features for state in states)
     total = max(len(labels), *(state.columns for state in states))
 
-    # Give all states these labels and features, then the same form of sums.
+    # Renumber the labels of each state, and add features. If some states then store sums about the
+    # mean and other states sums about fixed points, convert all sums to sums about the mean.
     aligned = []
     for state in states:
         columns = np.array([number[label] for label in state.labels], dtype=np.int64)
@@ -445,6 +451,8 @@ def align_state(
     n_target_columns: int,
 ) -> MomentState:
     """Return the state with more features and renumbered target columns.
+
+    There is one target column for each label, or for each entry of a continuous target.
 
     n_features: number of features of the result.
     new_labels: labels of the result.
@@ -470,7 +478,7 @@ def align_state(
 def scale_state(state: MomentState, factor: float) -> MomentState:
     """Return the state with every stored sum multiplied by factor.
 
-    The attribute `scale` is unchanged.
+    The attribute `scale` (the factor from stored sums to true sums) is unchanged.
     """
     if factor == 1.0:
         return state
@@ -495,11 +503,11 @@ class JoinedSums(NamedTuple):
 def add_or_subtract_sums(first_state: MomentState, second_state: MomentState, sign: float) -> JoinedSums:
     """Add the sums of two states, or subtract them.
 
-    first_state, second_state: states with the same features, labels and form (see
-        align_states_together).
+    first_state, second_state: states with the same features and labels. Both store sums about the
+        mean, or both about fixed points (align_states_together).
     sign: 1 to add the rows of `second_state`, −1 to remove them from the rows of `first_state`.
     """
-    # Add or subtract the sums of all rows.
+    # Join the sums of the targets and of the features, over all rows.
     targets = add_or_subtract_targets(first_state.targets, second_state.targets, sign)
     if isinstance(first_state.features, SparsePart) and isinstance(second_state.features, SparsePart):
         features: CentredPart | SparsePart = first_state.features.join(second_state.features, sign)
@@ -507,7 +515,7 @@ def add_or_subtract_sums(first_state: MomentState, second_state: MomentState, si
         step = second_state.targets.mean_difference(first_state.targets, second_state.weight, first_state.weight)
         features = centred_features(first_state).join(centred_features(second_state), step, sign)
 
-    # Add or subtract the sums of each class, and of each label set.
+    # Join the scatter matrices of each class, and the sums for each distinct set of labels.
     classes, sets = first_state.class_scatter, first_state.label_sets
     if isinstance(classes, ClassScatter) and isinstance(second_state.class_scatter, ClassScatter):
         classes = classes.join(second_state.class_scatter, sign, targets.label_weights > 0.0)

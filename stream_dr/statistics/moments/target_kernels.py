@@ -25,9 +25,9 @@ def add_multilabel_targets(
     * For each label of the row, 1 is added to label_rows if w > 0.
     * For each pair of labels of the row, w y² is added to gram.
 
-    indptr: (rows + 1,).
-    codes: (labels of all rows,).
-    weights, label_values: (rows,).
+    indptr: (rows + 1,) int64, position in `codes` of the first label of each row.
+    codes: (labels of all rows,) index of each label of each row, row after row.
+    weights, label_values: (rows,) w and y of each row.
     label_weights, label_rows, label_sums: (k,) for k labels, changed in place.
     gram: (k, k), changed in place.
     """
