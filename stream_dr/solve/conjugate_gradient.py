@@ -57,51 +57,51 @@ from stream_dr.statistics.protocol import register_nested_state
 RANK_CUT = 1e-10
 """Relative size up to which a singular value or eigenvalue counts as zero.
 
-A singular value of the right-hand sides is divided by their largest singular value. A component's
-eigenvalue is divided by the largest eigenvalue.
+Singular values of a linear system's right-hand sides are compared with the largest of them.
+Eigenvalues of components are compared with the largest eigenvalue.
 """
 
 NOISE = 1e-14
-"""Size up to which a residual is rounding error, relative to the right-hand sides.
+"""Size up to which a linear system's residual is rounding error.
 
-The size is divided by the Frobenius norm ‖B‖ of the right-hand sides B. A singular vector of the
-residual is dropped if its singular value is at most this size. The caller of `start_block_solve`
-may pass a larger number.
+The size is a share of the Frobenius norm of the right-hand sides. The caller of
+`start_block_solve` may pass a larger number.
 """
 
 
 @register_nested_state
 class BlockSolve(NamedTuple):
-    """State of a conjugate gradient solve of A W = B between two steps.
+    """State of the solution of a linear system between two steps.
 
-    A is a symmetric matrix (features, features), B (features, k) are the right-hand sides, and W
-    (features, k) is the solution.
+    The linear system is A W = B, with a symmetric matrix A (features, features), k right-hand sides
+    B (features, k) and the solution W (features, k). It is solved by block conjugate gradient. The
+    right-hand sides are first replaced by r0 ≤ k orthonormal columns with the same span.
 
     Attributes
     ----------
     solution : (features, r0) float64
-        Solution for the right-hand sides compressed to their rank r0.
+        Solution so far for the r0 replaced right-hand sides.
     directions : (features, r) float64
-        Search directions. The next step needs the product of A and these directions. If r = 0, the
-        solve has ended.
+        Search directions, along which the next step changes the solution. The caller computes the
+        product of A and these directions for it. If r = 0, the solve has ended.
     basis : (features, r) float64
-        Orthonormal basis of the residual B − A W. The residual is basis @ coefficients.
+        First factor of the residual, with orthonormal columns. The residual (right-hand sides
+        minus A times the solution) is basis @ coefficients.
     coefficients : (r, r0) float64
-        Coefficients of the residual in the basis.
+        Second factor of the residual.
     expand : (r0, k) float64
-        Matrix by which the compressed right-hand sides are multiplied to get the original
-        right-hand sides.
+        Matrix by which the r0 replaced right-hand sides are multiplied to get B.
     size : float
         Frobenius norm ‖B‖ of the right-hand sides.
     noise : float
-        Norm up to which a residual is rounding error, divided by `size`.
+        Norm up to which the residual is rounding error, divided by `size`.
     largest : float
         Estimate of A's largest eigenvalue, from the search directions so far.
     steps : int
         Number of steps so far.
     guessing : bool
-        True if the search directions span the caller's guess of the solution. False after the
-        first step, when the search directions are conjugate gradients.
+        True before the first step, if the search directions span the caller's guess of the
+        solution. False otherwise.
     """
 
     solution: np.ndarray
@@ -136,11 +136,11 @@ def start_block_solve(
 ) -> BlockSolve:
     """Return the first state of a conjugate gradient solve.
 
-    The linear system is A W = B. A (features, features) is its matrix. B are the k right-hand
-    sides `right_sides`. W (features, k) is the solution, which starts from 0. The columns of
-    `right_sides` may be linearly dependent. So the system is solved for an orthonormal basis of
-    their span, which has r ≤ k columns. If `right_sides` is zero or has no columns, the solve has
-    already ended. Costs O(features · k²).
+    The linear system is A W = B. A (features, features) is its matrix, which only later steps need.
+    B are the k right-hand sides `right_sides`. W (features, k) is the solution, which starts from
+    0. The columns of `right_sides` may be linearly dependent, so the system is solved for
+    orthonormal columns with the same span. If `right_sides` is zero or has no columns, the solve
+    has already ended.
 
     Parameters
     ----------
@@ -155,7 +155,8 @@ def start_block_solve(
         The p columns that span a guess of the solution. The first step searches for W in this
         span. Later search directions are conjugate gradients.
     """
-    # Compress the right-hand sides to an orthonormal basis of their span.
+    # Replace the right-hand sides by orthonormal columns with the same span, for which the system
+    # is solved. Multiplied by `values` and `expand`, these columns are the right-hand sides again.
     vectors, values, expand = thin_svd(right_sides)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
@@ -188,14 +189,16 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
     if state.directions.shape[1] == 0:
         return state
 
-    # Step along the search directions, and compute the new residual.
+    # Compute how far the solution moves along each search direction, and the new residual (the
+    # right-hand sides minus the matrix times the solution), which is stored as two factors.
     inverse, largest = _directions_pseudo_inverse(state.directions, matrix_times_directions, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
     basis, coefficients = _orthonormalise_residual(
         state.basis - matrix_times_directions @ step, state.coefficients, state.noise * state.size
     )
 
-    # The new directions are conjugate to the old directions. After a guess they are gradients.
+    # Make the new search directions from the columns of the residual. They are made conjugate to the
+    # old search directions, except after the first step with a guess.
     conjugate = basis if state.guessing else basis - state.directions @ (inverse @ (matrix_times_directions.T @ basis))
     return state._replace(
         solution=state.solution + state.directions @ (step @ state.coefficients),
@@ -209,10 +212,10 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
 
 
 def relative_solve_residual(state: BlockSolve) -> float:
-    """Return the relative residual ‖B − A W‖ / ‖B‖.
+    """Return the relative residual of a linear system's solution so far.
 
-    If B is zero, the result is 0. The linear system is A W = B. Each step updates the residual
-    B − A W, which is part of the state. So A and W are not needed here.
+    For the linear system A W = B with the solution W, the result is ‖B − A W‖ / ‖B‖, or 0 if B is
+    zero. The residual B − A W is part of the state.
     """
     return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
 
@@ -222,22 +225,22 @@ def second_stage_components(
 ) -> LoadingsAndEigenvalues:
     """Return the loadings and eigenvalues of p components.
 
-    The loadings are (features, p), and the eigenvalues (p,), largest first. This function is the
-    second stage of a two-stage method [2S, Algorithm 2]. The first stage solves a linear system.
-    Let W1 (features, k) be its solution, and B (features, k) its right-hand sides. The second
-    stage computes the eigenvectors U (k, p) and eigenvalues of the small matrix W1ᵀ B. The
-    loadings are W1 U, with each column divided by the square root of its eigenvalue.
+    The loadings are (features, p), and the eigenvalues (p,), largest first. A two-stage method
+    first solves a linear system. Let W1 (features, k) be its solution, and B (features, k) its
+    right-hand sides. This function, the second stage, computes the eigenvectors U (k, p) and
+    eigenvalues of the small matrix W1ᵀ B. The loadings are W1 U, with each column divided by the
+    square root of its eigenvalue.
 
     Components whose eigenvalue is at most 1e-10 of the largest are dropped, because their loadings
-    may be only rounding errors [mathematics §3]. Costs O(features · k²).
+    may be only rounding errors.
 
     Parameters
     ----------
     first_stage_solution : (features, k), or (features, r0) with `expansion`
-        Solution W1 of the first stage. The solution may be approximate, from a solve that has not
-        ended, because W1ᵀ B is then positive semidefinite, too.
+        Solution W1 of the linear system. It may be the approximate solution of a solve that has not
+        ended.
     right_sides : (features, k)
-        The k right-hand sides B of the first stage.
+        The k right-hand sides B of the linear system.
     expansion : (r0, k) or None
         If not None, W1 is the product `first_stage_solution` @ `expansion`. A BlockSolve stores
         its solution so.
@@ -275,14 +278,22 @@ def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> flo
 
 
 class _PseudoInverse(NamedTuple):
-    """Pseudo-inverse of PᵀAP for search directions P, and A's estimated largest eigenvalue."""
+    """Pseudo-inverse of PᵀAP, and the estimated largest eigenvalue of A.
+
+    A (features, features) is the matrix of a linear system. P (features, r) are the directions
+    along which its solution is searched. The pseudo-inverse is (r, r).
+    """
 
     inverse: np.ndarray
     largest: float
 
 
 class _ResidualFactors(NamedTuple):
-    """Factors of a residual, which is basis @ coefficients. The basis is orthonormal."""
+    """Residual of a linear system, stored as two factors.
+
+    The residual (features, k) of k right-hand sides is basis @ coefficients. The basis has
+    orthonormal columns.
+    """
 
     basis: np.ndarray
     coefficients: np.ndarray
@@ -293,12 +304,10 @@ def _directions_pseudo_inverse(
 ) -> _PseudoInverse:
     """Return the pseudo-inverse of PᵀAP and A's estimated largest eigenvalue.
 
-    A (features, features) is the matrix of the linear system, and P (features, r) are the r search
-    directions. The pseudo-inverse is (r, r). An eigenvalue of PᵀAP counts as zero if it is at most
-    features · eps · (A's estimated largest eigenvalue). Its eigenvector is left out of the
-    pseudo-inverse, because its direction lies in the null space of A [mathematics §3, rule 1].
-    Division by an eigenvalue of about zero would amplify the rounding errors of the right-hand
-    sides.
+    A (features, features) is the matrix of a linear system. P (features, r) are the directions
+    along which its solution is searched. The pseudo-inverse is (r, r). An eigenvalue of PᵀAP counts
+    as zero if it is at most features · eps · (A's estimated largest eigenvalue). It is left out,
+    because division by an eigenvalue of about zero would amplify rounding errors.
 
     directions: P (features, r), orthonormal.
     matrix_times_directions: A P (features, r).
@@ -314,12 +323,12 @@ def _directions_pseudo_inverse(
 def _orthonormalise_residual(
     residual_factor: np.ndarray, coefficients: np.ndarray, noise_norm: float
 ) -> _ResidualFactors:
-    """Return a new basis (features, r) and new coefficients (r, k) of the residual.
+    """Write the residual as an orthonormal basis times coefficients.
 
-    The residual (features, k) of k right-hand sides is the product of `residual_factor` and
-    `coefficients`. The new basis of r vectors is orthonormal, and the new basis times the new
-    coefficients equals the residual. Only singular vectors of the residual whose singular value is
-    at most `noise_norm` are dropped.
+    The residual (features, k) of a linear system with k right-hand sides is the product of
+    `residual_factor` and `coefficients`. Returns a basis (features, r) with orthonormal columns and
+    new coefficients (r, k), whose product is the residual. Parts of the residual whose singular
+    value is at most `noise_norm` are dropped.
 
     residual_factor: (features, r0), first factor of the residual, not orthonormal.
     coefficients: (r0, k), second factor of the residual.
@@ -330,8 +339,8 @@ def _orthonormalise_residual(
     if singular_values(coefficients).min(initial=np.inf) > noise_norm:
         return _ResidualFactors(basis, coefficients)
 
-    # Rotate the factors to the residual's singular vectors. Drop the singular vectors whose
-    # singular value is only rounding error.
+    # The residual is `basis` times `coefficients`. Use its singular vectors as the new basis, without
+    # those whose singular value is only rounding error.
     vectors, values, right = thin_svd(coefficients)
     keep = values > noise_norm
     return _ResidualFactors(basis @ vectors[:, keep], values[keep, None] * right[keep])

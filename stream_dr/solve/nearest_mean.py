@@ -12,10 +12,10 @@ from stream_dr.rows.block import Rows
 
 
 def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the mean (labels, components) of each class.
+    """Return the mean (classes, components) of the rows of each class.
 
     Z: (rows, components), dense or CSR.
-    codes: (rows,), number of each row's class, from 0.
+    codes: (rows,), index of each row's class, from 0.
     n_classes: number of classes. The mean of a class without rows is NaN.
     """
     rows = len(codes)
@@ -41,11 +41,12 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
 
 
 def nearest_mean(Z: Rows, class_means: np.ndarray) -> np.ndarray:
-    """Return the index (rows,) of each row's nearest mean.
+    """Return the index (rows,) of the class mean nearest to each row.
 
-    Z: (rows, components).
-    class_means: (labels, components), one row per class. If several means are equally near, the
-        first of these means is taken.
+    If several means are equally near, the index of the first is returned.
+
+    Z: (rows, components), dense or CSR.
+    class_means: (classes, components).
     """
     return np.argmin(squared_distances(Z, class_means), axis=1)
 

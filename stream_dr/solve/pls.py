@@ -30,12 +30,17 @@ from stream_dr.solve.spectral import EPS, left_singular_pairs
 _SMALLEST = 1e-12
 """Relative covariance up to which a component is rounding error.
 
-The component's covariance is compared with the largest covariance of all components so far.
+The covariance of a component with the targets is divided by the largest covariance of all
+components so far.
 """
 
 
 class PLSComponents(NamedTuple):
-    """Rotations (features, p) and squared covariances (p,) of p components."""
+    """Rotations (features, p) and squared covariances (p,) of p components.
+
+    The centred rows times the rotations are the scores. The covariances are those of the scores
+    and the targets.
+    """
 
     rotations: np.ndarray
     squared_covariances: np.ndarray
@@ -44,11 +49,11 @@ class PLSComponents(NamedTuple):
 def pls_rotations(
     scatter: np.ndarray, cross_sums: np.ndarray, max_components: int, cross_sum_noise: np.ndarray | float = 0.0
 ) -> PLSComponents:
-    """Return the rotations (features, p) and squared covariances (p,) of p components.
+    """Return the rotations and squared covariances of PLS components.
 
-    The scores are the centred rows times the rotations. There are fewer components than
-    `max_components` if the remaining cross sums are only rounding error. There are also fewer if
-    the variance along the next rotation is only rounding error.
+    The rotations (features, p) are the vectors by which the centred rows are multiplied to get the
+    p components' scores. The squared covariances (p,) are those of scores and targets. There are
+    fewer components than `max_components` if a further component would be only rounding error.
 
     Parameters
     ----------
@@ -73,13 +78,14 @@ def pls_rotations(
     sizes: list[float] = []
 
     for _ in range(max_components):
-        # Find the weight vector w, the direction of largest covariance with the targets.
+        # Set rows of S that are rounding error to zero. S holds products of features and targets,
+        # summed over the rows. Then w is the direction of largest covariance with the targets.
         S[np.linalg.norm(S, axis=1) <= cross_sum_noise] = 0.0
         w, sigma = _leading_left_singular(S)
         if sigma <= _SMALLEST * max([sigma, *sizes]):
             break
 
-        # Compute the rotation r, the weight vector made orthogonal to the earlier loadings.
+        # The rotation r, by which rows are projected, is w made orthogonal to earlier loadings.
         r = w.copy()
         for load, earlier in zip(loads, vectors, strict=True):
             r -= (load @ r) * earlier
@@ -90,8 +96,8 @@ def pls_rotations(
 
         # Update the largest variance along a rotation, with which later variances are compared.
         largest = max(largest, t / float(r @ r))
-        # Compute the loading (features,), and remove this component from the cross sums S, which
-        # are products of features and targets, summed over the rows.
+        # Compute the loading (features,) of this component. Remove the component from S, which
+        # holds products of features and targets, summed over the rows.
         load = c / t
         S -= np.outer(load, r @ S)
         vectors.append(r)

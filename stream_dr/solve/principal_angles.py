@@ -9,9 +9,9 @@ from stream_dr.solve.tall_qr import tall_qr
 def principal_angles(before: Projection, after: Projection) -> np.ndarray | None:
     """Return the principal angles between two projections' components.
 
-    Angles are in radians, ascending [Björck, Golub 1973]. If only one of the projections has a
-    feature, the other projection's loadings of this feature count as 0. Returns None if a
-    projection is not linear or has no components. Costs O(features · p²) for p components.
+    The angles (p,) are between the two spaces that the loadings span, in radians, ascending. If only
+    one projection has a feature, the other projection's loadings of this feature count as 0. Returns
+    None if a projection is not linear or has no components.
     """
     old, new = linear_part_or_none(before), linear_part_or_none(after)
     if old is None or new is None or not old.n_components or not new.n_components:
@@ -20,7 +20,7 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     d = max(old.n_features, new.n_features)
     first, second = (tall_qr(np.pad(p.loadings, ((0, d - p.n_features), (0, 0))))[0] for p in (old, new))
 
-    # Compute the cosine and the sine of each angle, in ascending order of the angles.
+    # Compute the cosine and the sine of each principal angle, in ascending order of the angles.
     cosines = np.clip(np.linalg.svd(first.T @ second, compute_uv=False), 0.0, 1.0)
     wide, narrow = (first, second) if first.shape[1] >= second.shape[1] else (second, first)
     sines = np.clip(np.linalg.svd(narrow - wide @ (wide.T @ narrow), compute_uv=False)[::-1], 0.0, 1.0)

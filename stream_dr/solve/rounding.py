@@ -22,7 +22,9 @@ from stream_dr.solve.spectral import EPS
 
 
 class Rounding(NamedTuple):
-    """Sizes of the rounding errors in centred sums over N rows.
+    """Sizes of the rounding errors in sums over N centred rows.
+
+    Centred rows are rows from which the mean was subtracted.
 
     Attributes
     ----------
@@ -41,54 +43,53 @@ class Rounding(NamedTuple):
     cancelled: float = 1.0
 
     def varying_columns(self, column_scatter: np.ndarray) -> np.ndarray:
-        """Return the mask (features,) of the columns that vary.
+        """Return a mask (features,), True for features that vary.
 
-        A column does not vary if its scatter is only rounding error.
+        A feature does not vary if its scatter is only rounding error.
 
-        column_scatter: (features,), scatter of each column.
+        column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
         return np.asarray(column_scatter > (8 * EPS * self.shift) ** 2)
 
     def eigenvalue_floor(self, column_scatter: np.ndarray) -> float:
         """Return the size up to which the scatter's eigenvalues are rounding error.
 
+        The scatter (features, features) is the matrix of summed products of the centred features.
         The size is large if rows were unlearned, or if the rows' distance from zero is large
-        compared with their standard deviation. In other cases,
-        `spectral.eigenvalue_rounding_limit` returns a larger size, which counts.
+        compared with their standard deviation.
 
         column_scatter: (features,), diagonal of the scatter.
         """
-        # The first term is the error of centring, the second is the error of unlearning rows.
+        # The result is the sum of the error of centring the rows and the error of unlearning rows.
         total = float(column_scatter.sum())
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
 
     def cross_sum_floor(self, target_norm: float, column_scatter: np.ndarray) -> float:
-        """Return the norm up to which cross sums are rounding error [mathematics §3, rule 3].
+        """Return the norm up to which cross sums are rounding error.
 
-        Cross sums are products of features and targets, summed over the rows. For example, all
-        cross sums are only rounding error if all rows are of one class.
+        Cross sums are products of centred features and targets, summed over the rows. For example,
+        they are only rounding error if all rows are of one class.
 
         target_norm: Frobenius norm of the targets before centring.
-        column_scatter: (features,), scatter of each column.
+        column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
-        # The error grows with the features' spread, with the error of unlearning rows, and with
-        # the rows' distance from zero.
+        # The rounding error grows with the deviations of the features from their means, with the
+        # error that unlearning rows caused, and with the rows' distance from zero.
         spread = float(np.sqrt(column_scatter.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
         return float(scale * self.cancelled * target_norm)
 
     def cross_sum_noise(self, column_scatter: np.ndarray) -> np.ndarray:
-        """Return the rounding error (features,) of each column's cross sums.
+        """Return the rounding error (features,) of each feature's cross sums.
 
-        A cross sum is the sum over all rows of the column's value times a target. The returned
-        errors are for targets of Frobenius norm 1. For other targets, the caller
-        multiplies the errors by the norm of the targets.
+        A cross sum is the sum over all rows of a feature times a target. The errors are for targets
+        of Frobenius norm 1. For other targets, the caller multiplies them by the targets' norm.
 
-        column_scatter: (features,), scatter of each column.
+        column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
-        # `own` (features,) is the rounding error that a column has without unlearning. The second
-        # term below is the error of unlearning rows, which is one number for all columns.
+        # `own` is the rounding error of each feature if no row was unlearned. The error of
+        # unlearning rows, one number for all features, is added to it in the next statement.
         own = 1e-12 * np.sqrt(
             np.count_nonzero(self.varying_columns(column_scatter)) * column_scatter
         ) + 8 * EPS * np.abs(self.shift)
@@ -97,37 +98,35 @@ class Rounding(NamedTuple):
     def clear_noisy_features(
         self, cross_sums: np.ndarray, target_norm: float, column_scatter: np.ndarray
     ) -> np.ndarray:
-        """Return the cross sums, with zeros for features of only rounding error.
+        """Set the cross sums of features to zero if they are rounding error.
+
+        Returns the changed cross sums.
 
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: Frobenius norm of the targets.
-        column_scatter: (features,), scatter of each column.
-
-        Costs O(d k) for d features.
+        column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
-        # Compare each feature with its own error. The error of a feature with large values may be
-        # larger than the true sums of a feature with small values.
+        # Compare the cross sums of each feature with the feature's own rounding error, because one
+        # error for all features could be larger than the true sums of a feature with small values.
         shows = np.linalg.norm(cross_sums, axis=1) > self.cross_sum_noise(column_scatter) * target_norm
         return cross_sums if shows.all() else np.where(shows[:, None], cross_sums, 0.0)
 
     def significant_combinations(
         self, cross_sums: np.ndarray, target_norm: float, column_scatter: np.ndarray
     ) -> np.ndarray:
-        """Return cross sums without combinations of targets that are rounding error.
+        """Reduce the cross sums to combinations of targets above rounding error.
 
-        The result (features, r), r ≤ k, is `cross_sums` times a matrix (k, r) of orthonormal
-        columns. Each column of this matrix is a linear combination of targets. A combination is
-        dropped if its cross sums with the features are at most their rounding errors. So the
-        result times its transpose equals `cross_sums` times its transpose, up to rounding. If
-        nothing is dropped, `cross_sums` is returned unchanged. Costs O(d k min(d, k)) for d
-        features.
+        The k targets are replaced by r ≤ k orthogonal linear combinations of them. A combination is
+        dropped if its products with all features are only rounding error. The result (features, r)
+        has the cross sums of features and combinations. If nothing is dropped, `cross_sums` is
+        returned unchanged.
 
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: Frobenius norm of the targets.
-        column_scatter: (features,), scatter of each column.
+        column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
-        # Divide each feature's sums by the feature's own error, so that features with large values
-        # do not hide features with small values.
+        # Divide the cross sums of each feature by their rounding error, so that features with large
+        # values do not hide features with small values.
         varying_columns = self.varying_columns(column_scatter)
         cross_sum_noise = self.cross_sum_noise(column_scatter)[varying_columns]
         _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
@@ -136,9 +135,9 @@ class Rounding(NamedTuple):
 
 
 def zero_rounding(n_features: int) -> Rounding:
-    """Return rounding errors of zero, for rows whose mean is zero.
+    """Return a Rounding without errors, for rows whose mean is zero.
 
-    Subtracting a mean of zero causes no rounding error in centred sums.
+    Subtracting a mean of zero from the rows causes no rounding error.
 
     n_features: number of features.
     """

@@ -35,9 +35,9 @@ CHUNK = 1 << 20
 class ScatterProduct:
     """Product of a scatter matrix and some columns, summed over blocks of rows.
 
-    The scatter matrix A (features, features) is the weighted sum of (x − x̄)(x − x̄)ᵀ over all
-    rows x, where x̄ is `mean`. A is never formed. Use an object of this class in a with-block. The
-    threads are stopped at the end of the with-block.
+    The scatter matrix A (features, features) is the sum of (x − x̄)(x − x̄)ᵀ over all rows x, times
+    the weights of the rows. x̄ is `mean`. The product is computed without forming A. Use an object
+    of this class in a with-block. The threads are stopped at the end of the with-block.
 
     Parameters
     ----------
@@ -46,8 +46,7 @@ class ScatterProduct:
     columns : (features, r)
         Columns by which A is multiplied.
     scale : (features,) or None
-        Factor of each feature. If not None, A is the scatter of the features times these factors,
-        for example of standardised features.
+        Factor by which each feature is multiplied, for example to standardise it. None means 1.
     threads : int
         Number of threads and of partial sums (features, r). Block i is added to partial sum
         i modulo `threads`. So results with different numbers of threads differ by rounding errors.
@@ -82,7 +81,8 @@ class ScatterProduct:
             self._parts[0].add(block, weights)
             return
 
-        # Each partial product takes one block at a time.
+        # The product is the sum of one partial product per thread. Blocks are added to the partial
+        # products in turn. A partial product takes one block at a time.
         turn = self._blocks % len(self._parts)
         self._blocks += 1
         self._wait_for_part(turn)
@@ -149,16 +149,17 @@ class _PartialScatterProduct:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
-            # Dense rows are centred here. Sparse rows are not, and need a correction in `_total`.
+            # The result is `_out` minus a correction by `_total`, which only sparse rows need.
+            # Dense rows need no correction, because they are already centred.
             self._out += centred.T @ z
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
-    """Add sparse rows to two sums of a scatter matrix times columns.
+    """Add sparse rows to the product of their scatter and columns.
 
-    The scatter matrix is never formed. Let x be a row with the weight w, and z = x @ columns −
-    shift. The row adds w x zᵀ to `out` and w z to `total`.
+    The product is `out` minus the outer product of the rows' mean and `total`. Let x be a row, w
+    its weight, and z = x @ columns − shift. The row adds w x zᵀ to `out` and w z to `total`.
 
     indptr: (rows + 1,), start of each CSR row in `indices` and `data`.
     indices: (entries,), column of each entry.
@@ -184,7 +185,8 @@ def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, 
             for c in range(r):
                 z[c] += v * columns[j, c]
 
-        # Add the weighted products to the two sums.
+        # Add the row's weight times z to `total`, and the outer product of the row and the weighted
+        # z to `out`.
         for c in range(r):
             z[c] *= weights[i]
             total[c] += z[c]

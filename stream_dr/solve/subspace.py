@@ -25,22 +25,23 @@ from stream_dr.solve.singular import thin_svd
 from stream_dr.statistics.protocol import register_nested_state
 
 _NOISE = 1e-13
-"""Length up to which a new direction is rounding error.
+"""Length up to which a new basis vector is rounding error.
 
-The columns from which the direction is computed have length 1.
+The vector is what remains of columns of length 1 after their part along the basis is subtracted.
 """
 
 
 @register_nested_state
 class Subspace(NamedTuple):
-    """Orthonormal basis V, its product with the scatter Cxx, and directions to add next.
+    """Growing orthonormal basis, in whose span a method is solved.
 
-    Cxx (features, features) is the scatter of the centred rows.
+    Let V (features, m) be the basis of m vectors, and Cxx (features, features) the scatter of the
+    centred rows. In each step, the basis grows by r new vectors, the directions.
 
     Attributes
     ----------
     basis : (features, m) float64
-        Basis V, with orthonormal columns.
+        V, with orthonormal columns.
     images : (features, m) float64
         Product Cxx V.
     directions : (features, r) float64
@@ -65,28 +66,31 @@ class Subspace(NamedTuple):
 
     @property
     def scatter(self) -> np.ndarray:
-        """Scatter (m, m) of the rows' coordinates in the basis of m vectors."""
+        """Scatter (m, m) of the rows' coordinates along the m basis vectors."""
         small = self.basis.T @ self.images
         return (small + small.T) / 2
 
 
 def start_subspace(columns: np.ndarray) -> Subspace:
-    """Return an empty basis, with the columns' span as the directions to add.
+    """Return a Subspace without basis vectors, to be grown from columns.
 
-    The result's `basis` has no vectors. Its `directions` are orthonormal vectors that span the
-    columns. Directions in which the columns have only rounding error are dropped.
+    The `directions` of the result, which become the first basis vectors, are orthonormal vectors
+    that span `columns`. Vectors that are only rounding error are dropped.
 
-    columns: (features, k), k columns.
+    columns: (features, k), k columns that the basis will span.
     """
     d = len(columns)
     return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal(columns, np.zeros((d, 0))))
 
 
 def extend_subspace(state: Subspace, scatter_times_directions: np.ndarray) -> Subspace:
-    """Return the basis extended by the r vectors `state.directions`.
+    """Add the vectors `state.directions` to the basis.
 
-    scatter_times_directions: (features, r), the product of the scatter of the centred rows and
-        `state.directions`.
+    The result also has the vectors to add in the next step. They span the part of
+    `scatter_times_directions` that lies outside the new basis.
+
+    scatter_times_directions: (features, r), the product of the scatter (features, features) of the
+        centred rows and the r vectors `state.directions`.
 
     Costs O(features · m · r) for a basis of m vectors.
     """
@@ -96,13 +100,14 @@ def extend_subspace(state: Subspace, scatter_times_directions: np.ndarray) -> Su
 
 
 def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) -> Subspace:
-    """Return a smaller basis, which spans only a solution.
+    """Replace the basis by a smaller basis, which spans only a solution.
 
-    Let X (features, p) be the solution of p columns, and Cxx (features, features) the scatter of
-    the centred rows. The `directions` of the result span the part of Cxx X that lies outside the
-    new basis.
+    The solution X (features, p) lies in the span of the old basis. The `directions` of the result
+    are the vectors by which the new basis grows in the next step. They span the part of Cxx X that
+    lies outside the new basis, where Cxx (features, features) is the scatter of the centred rows.
 
-    solution_coefficients: (m, p), the solution as coefficients of the m vectors of the old basis.
+    solution_coefficients: (m, p). Column j has the coefficients of column j of X in the m vectors
+        of the old basis.
     """
     rotation = np.linalg.qr(solution_coefficients)[0]
     basis = state.basis @ rotation
@@ -113,12 +118,13 @@ def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) ->
 def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarray) -> float:
     """Return the relative residual of a solution in the basis.
 
-    The residual is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖, the part of Cxx X outside the span of the basis.
-    V (features, m) is the basis, Cxx (features, features) is the scatter of the centred rows, and
-    X (features, p) is an orthonormal basis of the solution's span. If p = 0, the result is 1 if
-    the basis can still grow, and 0 if it cannot grow.
+    Let V (features, m) be the orthonormal basis `state.basis`, X (features, p) orthonormal vectors
+    that span the solution, and Cxx (features, features) the scatter of the centred rows. The part
+    of Cxx X outside the span of V is R = Cxx X − VVᵀ Cxx X. The result is ‖R‖ / ‖Cxx X‖. It is 0
+    if the solution is exact. If p = 0, the result is 1 if the basis can still grow, else 0.
 
-    solution_coefficients: (m, p), the solution as coefficients of the m vectors of the basis.
+    solution_coefficients: (m, p). Column j has the coefficients of solution column j in the m
+        vectors of V.
     """
     if solution_coefficients.shape[1] == 0:
         # A larger basis may have a solution. For example, MMC may have no positive eigenvalue on a
@@ -132,8 +138,8 @@ def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarra
 def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Return orthonormal vectors that together with `basis` span `columns`.
 
-    The vectors (features, r) are orthogonal to `basis`. r is at most the rank of the columns,
-    because directions that are only rounding error are dropped.
+    The vectors (features, r) are also orthogonal to `basis`. Vectors that are only rounding error
+    are dropped, so r is at most the rank of the columns.
 
     columns: (features, k), k columns.
     basis: (features, m), m orthonormal vectors.

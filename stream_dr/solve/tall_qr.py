@@ -34,11 +34,11 @@ orthonormal to about 1e-14 after the first factorisation, and the second is skip
 def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the thin QR factorisation of a tall matrix.
 
-    Q (m, n) is orthonormal to eps, R (n, n) is upper triangular, and Q R = matrix. Costs O(m n²).
+    Returns Q (m, n) with orthonormal columns and an upper triangular R (n, n), with Q R = matrix.
 
     matrix: (m, n), m ≥ n.
     """
-    # One round is enough if the columns are far from dependent.
+    # One Cholesky factorisation is enough if the columns are far from dependent.
     first = _cholesky_qr(matrix)
     if first is None:
         return np.linalg.qr(matrix)
@@ -51,7 +51,7 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _CholeskyQR(NamedTuple):
-    """QR factorisation of a matrix (m, n), computed from one Cholesky factor.
+    """QR factorisation of a matrix (m, n), from one Cholesky factorisation.
 
     Attributes
     ----------
@@ -70,9 +70,10 @@ class _CholeskyQR(NamedTuple):
 
 
 def _cholesky_qr(matrix: np.ndarray) -> _CholeskyQR | None:
-    """Return a QR factorisation from one Cholesky factor, or None.
+    """Return a QR factorisation from one Cholesky factorisation, or None.
 
-    The result is None if the columns of the matrix are (nearly) dependent.
+    The Cholesky factor of the matrix of the columns' inner products is R, up to scaling. The
+    result is None if the columns are (nearly) dependent.
 
     matrix: (m, n), m ≥ n.
     """
@@ -81,7 +82,8 @@ def _cholesky_qr(matrix: np.ndarray) -> _CholeskyQR | None:
     if gram.size == 0 or not np.all(lengths > 0):
         return None
 
-    # The Gram matrix is divided by the columns' lengths, which scales its diagonal to 1.
+    # `gram` has the inner products of the columns. Divide it by the columns' lengths, so that its
+    # diagonal is 1.
     try:
         factor = cholesky(gram / lengths / lengths[:, None], check_finite=False)
     except np.linalg.LinAlgError:
@@ -90,6 +92,6 @@ def _cholesky_qr(matrix: np.ndarray) -> _CholeskyQR | None:
     if smallest < SMALLEST_SAFE_DIAGONAL:
         return None
 
-    # Undo the scaling. Q is the matrix times the inverse of R.
+    # R is `factor` times the columns' lengths, and Q is the matrix times the inverse of R.
     inverse = solve_triangular(factor, np.eye(len(factor)), check_finite=False) / lengths[:, None]
     return _CholeskyQR(matrix @ inverse, factor * lengths, smallest)

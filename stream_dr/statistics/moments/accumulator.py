@@ -49,7 +49,7 @@ __all__ = ["Centred", "MomentAccumulator", "MomentState", "empty_state"]
 
 
 class MomentAccumulator(AccumulatorBase):
-    """Accumulator of additive sums of rows and targets.
+    """Accumulator that learns rows and targets as sums.
 
     `freeze` returns the sums as a MomentState. Raises InvalidParameter for an unknown encoding or
     scatter. Raises CannotMerge for a state that was learned with other parameters.
@@ -129,22 +129,22 @@ class MomentAccumulator(AccumulatorBase):
         had never been learned. If the batch was learned in between, the weights of the rows before
         the batch do not change.
         """
-        # Learn the batch alone, with the weights that its rows have now.
+        # Compute the sums of this batch alone. Under decay, its rows now weigh less than at first.
         batch = self.plan(block)
         weights = decayed_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
         part._learn_checked_batch(batch._replace(weights=weights))
 
-        # Subtract these sums. Nothing changes if this raises an error.
+        # Subtract the sums of the batch from all sums. If this raises an error, nothing changes.
         state = subtract_state(self.freeze(), part.freeze())
         scale, clock = scale_and_clock_after_removal(self._scale, self._clock, self.decay, state.rows, part.rows, age)
         self._load_state(state._replace(scale=scale, clock=clock))
 
     def freeze(self) -> MomentState:
-        """Return a copy of the state so far.
+        """Return the sums so far as a MomentState.
 
-        Costs O(d k) for d features and k target columns, and O(d²) more with exact scatter.
+        The arrays are copied.
         """
         return MomentState(
             self.encoding,
@@ -175,7 +175,7 @@ class MomentAccumulator(AccumulatorBase):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows with each label, a read-only int64 array (labels,)."""
+        """Array (labels,) int64, the number of rows with each label. Read only."""
         return self._targets.label_rows
 
     @property
@@ -208,10 +208,10 @@ class MomentAccumulator(AccumulatorBase):
         return batch if self._sets is None else self.number_label_sets(batch)
 
     def number_label_sets(self, batch: BatchPlan) -> BatchPlan:
-        """Return the batch with a number for each row's label set.
+        """Return the batch with the index of each row's label set.
 
-        A label set is a distinct combination of labels. If the accumulator stores no sums by label
-        set, or the batch has no labels, the batch is returned unchanged. Raises LimitExceeded if
+        A label set is a distinct combination of labels. If the accumulator stores no sums for label
+        sets, or the batch has no labels, the batch is returned unchanged. Raises LimitExceeded if
         there would be more than 20,000 label sets.
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
@@ -236,7 +236,7 @@ class MomentAccumulator(AccumulatorBase):
         Sets the kind of targets, the labels and the number of features, and makes room for them in
         the arrays of sums.
         """
-        # Set the properties that the accumulator has after the batch.
+        # Set the kind of targets, the number of features and the labels.
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
         self.scatter, self.n_features, self.dense = batch.scatter, batch.width, batch.dense
@@ -245,7 +245,7 @@ class MomentAccumulator(AccumulatorBase):
             self._codes.update((label, j) for j, label in enumerate(batch.labels) if j >= len(self.labels))
             self.labels = batch.labels
 
-        # Make room for the features, labels and label sets of the batch.
+        # Make room for the new features and labels, in the sums of the targets first.
         if batch.target_kind != "continuous":
             self._targets.grow(len(self.labels), batch.target_kind == "multilabel")
         self._prepare_feature_sums(batch)
@@ -257,7 +257,8 @@ class MomentAccumulator(AccumulatorBase):
     def _prepare_feature_sums(self, batch: BatchPlan) -> None:
         """Create the sums of the features, or make room for more features.
 
-        Sums over sparse rows become centred sums when the first dense rows come.
+        Sums over sparse rows are not stored about the mean of the rows. When the first dense rows
+        come, they are converted to sums about the mean (centred sums).
         """
         exact = self.scatter == "exact"
         if self._features is None and batch.sparse and not exact:
@@ -281,15 +282,17 @@ class MomentAccumulator(AccumulatorBase):
         self._largest = self._largest.scaled(factor)
 
     def learn(self, batch: BatchPlan, start: int, stop: int) -> None:
-        """Learn rows start:stop of a batch for which `begin` was called.
+        """Learn rows start:stop of a batch.
 
-        There must be at most `max_rows_per_step(decay)` rows (clock.py).
+        `begin` must have been called with this batch. There must be at most
+        `max_rows_per_step(decay)` rows (clock.py).
         """
-        # Under decay, all rows so far lose weight. Only the scale of the stored sums changes.
+        # Under decay, all rows so far lose weight. So the factor from stored sums to true sums
+        # becomes smaller. The stored sums do not change.
         self._scale = advance_scale(self._scale, self.decay, stop - start, self.rescale)
         weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
 
-        # Centred sums need temporary memory, so their rows are learned in chunks.
+        # Rows are learned in chunks if they must be centred, which needs temporary memory.
         size = stop - start if isinstance(self._features, SparseSums) else rows_per_chunk(self.n_features)
         for at in range(start, stop, size):
             end = min(at + size, stop)
@@ -304,18 +307,19 @@ class MomentAccumulator(AccumulatorBase):
     def _learn_part(self, part_rows: Rows, row_weights: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
         """Learn rows start:stop of a batch.
 
-        part_rows: (rows, ≤ n_features), these rows.
-        row_weights: (rows,) their weights, divided by the same scale factor as the stored sums.
+        part_rows: (rows, ≤ n_features), rows start:stop of the batch.
+        row_weights: (rows,) weights of these rows. Under decay they are divided by the same number
+            as the stored sums.
         """
-        # Add the targets of the rows. The mean of earlier targets is needed for the cross sums.
+        # Add the targets of the rows to their sums. Save the mean of the earlier targets before.
         encoded = None if batch.encoded is None else slice_encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)
         values = None if encoded is None else self._targets.add(encoded, row_weights)
 
-        # Add the features of the rows, and their cross sums with the targets.
+        # Add the features of the rows, and the products of features and targets.
         if isinstance(self._features, SparseSums):
             self._weight = self._features.add(part_rows, row_weights, encoded, self._weight)
-            # Keep the point that is subtracted from continuous targets near their mean.
+            # A fixed point is subtracted from continuous targets. Keep it near their mean.
             self._features.move_reference_if_far(self._targets)
         elif self._features is not None:
             total = float(np.add.reduce(row_weights))

@@ -41,7 +41,7 @@ class PlannedAccumulator(Protocol):
 
 
 class BatchPlan(NamedTuple):
-    """Checked batch, with the accumulator's properties after it.
+    """Checked batch, and properties that its accumulator gets with it.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class BatchPlan(NamedTuple):
     skipped : int
         Number of rows that are not learned because they have no target.
     width : int
-        Number of features.
+        Number of features of the accumulator after the batch.
     columns : int
         Number of target columns.
     scatter, dense, target_kind, target_width, labels
@@ -117,7 +117,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     _check_width(accumulator, rows, features, sparse)
     check_numeric_rows(block)
 
-    # Check the targets, and drop rows without a target if the encoding needs one.
+    # Check the targets. Drop rows without a target, unless the encoding of targets allows them.
     weights = as_weights(block.weights, rows)
     skipped = 0
     if accumulator.encoding == "none":
@@ -155,7 +155,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
 
 
 class ExtendedLabels(NamedTuple):
-    """Labels after a batch.
+    """Labels that an accumulator has after a batch.
 
     Attributes
     ----------

@@ -32,18 +32,17 @@ ENCODINGS = ("none", "indicator", "partial", "zhou")
 class Fourier(NamedTuple):
     """Random Fourier features of continuous targets [mathematics §2].
 
-        ψ(y) = √(2/size) cos(ωᵀy + b)
-
-    y is a target with `width` entries. ω (width, size) is drawn from N(0, I/bandwidth²) and b
-    (size,) from U(0, 2π). Labels are encoded as indicators instead, because an RBF kernel of one
-    label per row is the inner product of the indicators, up to a factor.
+    A target y with `width` entries becomes the `size` numbers √(2/size) cos(ωᵀy + b). The entries
+    of ω (width, size) are normal random numbers of standard deviation 1/bandwidth. The entries of b
+    (size,) are uniform random numbers from 0 to 2π. Labels are encoded as indicators instead.
 
     Attributes
     ----------
     size : int
         Number of columns.
     bandwidth : float
-        σ of the RBF kernel exp(−|y − y'|²/(2σ²)), in the units of y.
+        Parameter σ of the kernel exp(−|y − y'|²/(2σ²)) of two targets y and y', which the columns
+        approximate. It has the units of the targets.
     seed : int
         Seed of the random numbers.
     """
@@ -53,9 +52,9 @@ class Fourier(NamedTuple):
     seed: int = 0
 
     def draw(self, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return random frequencies ω (width, size) and phases b (size,).
+        """Return random frequencies (width, size) and phases (size,).
 
-        Column j depends only on the seed and j.
+        Column j of the frequencies and phase j depend only on the seed and j.
 
         width: number of entries of a target.
         """
@@ -86,10 +85,10 @@ class RowSets(NamedTuple):
     Attributes
     ----------
     numbers : (rows,) int64
-        Number of each row's label set, −1 for rows without labels.
+        Index of each row's label set, −1 for rows without labels.
     new : dict
-        New label sets, which no earlier batch had. Keys are tuples of label indices. Values are
-        the numbers of the label sets.
+        Index of each label set that no earlier batch had. The keys are the label sets, as tuples
+        of label indices.
     """
 
     numbers: np.ndarray
@@ -97,7 +96,9 @@ class RowSets(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Targets of one batch as k numeric columns, sparse for labels.
+    """Targets of the rows of a batch as k numeric columns.
+
+    Labels are stored in sparse form, continuous targets as an array.
 
     Attributes
     ----------
@@ -107,11 +108,12 @@ class Encoded(NamedTuple):
         Row i has the labels codes[indptr[i]:indptr[i + 1]]. None if every row has exactly one
         label.
     row_values : (rows,) or None
-        Value of all entries of a row. None if all values are 1.
+        Value that each row has in the columns of its labels. None if all values are 1.
     values : (rows, k) float64 or None
         Continuous targets. None for labels.
     sets : RowSets or None
-        Label sets of the rows. None if no sums of label sets are stored.
+        Label set (distinct combination of labels) of each row. None if no sums for label sets are
+        stored.
     """
 
     codes: np.ndarray

@@ -32,17 +32,18 @@ If the error would be larger, the unlearn raises PrecisionLost.
 class Largest(NamedTuple):
     """Largest value of each sum just before rows were unlearned.
 
-    All values are 0 before the first unlearn. Like all stored sums, they are divided by the scale
-    factor of the state. d is the number of features, and k the number of target columns.
+    All values are 0 before the first unlearn. Under decay they are divided by the `scale` of the
+    MomentState, like all stored sums. d is the number of features, and k the number of target
+    columns.
 
     Attributes
     ----------
     weight : float
         Largest total weight of the rows.
     features : (≤ d,)
-        Largest centred scatter Σ w (x − x̄)² of each feature.
+        Largest scatter of each feature, the weighted sum of squared deviations from its mean.
     targets : (≤ k,)
-        Largest weight of each label, or largest centred scatter of each continuous target.
+        Largest weight of each label, or largest scatter of each continuous target.
     """
 
     weight: float = 0.0
@@ -69,7 +70,7 @@ class Largest(NamedTuple):
     def aligned(self, new_column_indices: np.ndarray, n_target_columns: int) -> "Largest":
         """Return a copy with renumbered target columns.
 
-        Values of new columns are zero.
+        The values of new target columns are zero.
 
         new_column_indices: (target columns,) new index of each target column.
         n_target_columns: number of target columns of the result.
@@ -89,11 +90,11 @@ class Largest(NamedTuple):
     def relative_error(self, present_values: "Largest") -> float:
         """Return the largest relative error caused by unlearning.
 
-        The relative error of one sum is EPS · largest value / present value. The largest error of
-        all sums is returned. The sums are the total weight, the scatter of each feature, and the
-        weight or scatter of each target. Sums that were always 0 are not compared.
+        The sums are the total weight, the scatter of each feature, and the weight or scatter of
+        each target. For one sum, the error is 2.2e-16 times its largest value, divided by its
+        present value. Sums that were always 0 are left out.
 
-        present_values: the present values of the sums.
+        present_values: the present value of each sum.
         """
         pairs = [
             (np.array([self.weight]), np.array([present_values.weight])),

@@ -19,9 +19,10 @@ from stream_dr.compiled import compiled
 
 
 class Shifted(NamedTuple):
-    """Shifted rows √w (x − shift) in CSR form.
+    """Weighted rows from which a vector, the shift, was subtracted.
 
-    x are the rows before the shift, and w their weights.
+    The rows are stored in CSR form. With x a row before the shift and w its weight, the stored row
+    is √w (x − shift).
 
     Attributes
     ----------
@@ -32,9 +33,9 @@ class Shifted(NamedTuple):
     values : (entries,) float64
         Value of each entry.
     shift : (features,) float64
-        Number subtracted from each feature. 0 for features that are not shifted.
+        Number that was subtracted from each feature, often 0.
     rest : (features,) float64
-        Weighted mean of x − shift over the rows x.
+        Weighted mean of x − shift over all rows x.
     """
 
     indptr: np.ndarray
@@ -56,10 +57,11 @@ def shifted_rows(
 
     To shift a feature means to subtract the mean of its nonzeros from all of its values. A feature
     is shifted if the rows in which it is nonzero have at least half of the total weight. Sums of
-    products of the shifted rows then have as many right digits as centred sums.
+    products of the shifted rows then lose no digits. The shifted rows are multiplied by the square
+    roots of their weights.
 
-    indptr: (rows + 1,) of the CSR rows.
-    indices, values: (entries,) of the CSR rows.
+    indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the CSR rows.
     weights: (rows,) float64.
     total_weight: sum of the weights, above 0.
     nonzero_counts_to_update: (features,), changed in place. To the entry of each feature is added
@@ -89,8 +91,8 @@ def _write_feature_shifts(
     to subtract from its values. If the rows in which the feature is nonzero have at least half of
     the total weight, the shift is the mean of the feature's nonzeros. Otherwise it is 0.
 
-    indptr: (rows + 1,) of the CSR rows.
-    indices, values: (entries,) of the CSR rows.
+    indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the CSR rows.
     weights: (rows,) float64.
     total_weight: sum of the weights.
     shift: (features,), the output, zero before the call.
@@ -135,13 +137,13 @@ def _write_shifted_rows(
     out_indices: np.ndarray,
     out_values: np.ndarray,
 ) -> int:
-    """Write the shifted rows √w (x − shift) as CSR rows.
+    """Write CSR rows minus a shift, times their weights' square roots.
 
-    Returns the number of entries written. In each row of the output, the shifted features come
-    first.
+    For each row x of weight w, √w (x − shift) is written. In each row of the output, the features
+    with a nonzero shift come first. Returns the number of entries written.
 
-    indptr: (rows + 1,) of the CSR rows x.
-    indices, values: (entries,) of the CSR rows x.
+    indptr: (rows + 1,), start of each CSR row x in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the rows x.
     weights: (rows,) float64 weights w.
     total_weight: sum of the weights.
     shifted_features: (shifted features,), indices of the features to shift.
@@ -150,7 +152,7 @@ def _write_shifted_rows(
     out_indptr: (rows + 1,), an output.
     out_indices, out_values: outputs with room for all entries.
     """
-    # The place of each shifted feature among the first entries of a row, −1 for other features.
+    # place[j] is the position of feature j in `shifted_features`, or −1 if it is not among them.
     place = np.full(len(shift), -1)
     for t in range(len(shifted_features)):
         place[shifted_features[t]] = t
@@ -159,7 +161,8 @@ def _write_shifted_rows(
     out_indptr[0] = 0
     for i in range(len(weights)):
         if weights[i] > 0.0:
-            # Write the shifted features as if they were 0 in this row. Then write the nonzeros.
+            # First write the entries of the shifted features for the value 0. Then replace those
+            # that are not 0 in this row, and append the nonzeros of the other features.
             first, root = used, np.sqrt(weights[i])
             for t in range(len(shifted_features)):
                 out_indices[used] = shifted_features[t]
@@ -189,8 +192,8 @@ def add_sparse_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndar
 
     Only the lower triangle of the matrix is changed.
 
-    indptr: (rows + 1,) of the CSR rows.
-    indices, values: (entries,) of the CSR rows.
+    indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the CSR rows.
     scatter: (features, features), changed in place.
     """
     for i in range(len(indptr) - 1):

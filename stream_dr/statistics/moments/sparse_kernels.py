@@ -67,8 +67,8 @@ def add_sparse_rows(
 
     Returns the total weight of all rows so far.
 
-    indptr: (rows + 1,) of the CSR rows.
-    indices, values: (entries,) of the CSR rows.
+    indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the CSR rows.
     weights: (rows,) float64.
     feature_sums: (features, at least 4), the sums of each feature, changed in place. Let v be the
         feature's nonzero values, w the weights of their rows, and c the first of the values.
@@ -102,8 +102,8 @@ def add_sparse_rows_one_label(
 
     Returns the total weight of all rows so far.
 
-    indptr: (rows + 1,) of the CSR rows.
-    indices, values: (entries,) of the CSR rows.
+    indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the CSR rows.
     weights: (rows,) float64.
     label_codes: (rows,) index of each row's label.
     feature_sums: (features, at least 4 + k) for k labels, the sums of each feature, changed in
@@ -149,8 +149,8 @@ def add_sparse_rows_many_labels(
 
     Returns the total weight of all rows so far.
 
-    indptr: (rows + 1,) of the CSR rows.
-    indices, values: (entries,) of the CSR rows.
+    indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the CSR rows.
     weights: (rows,) float64.
     label_indptr: (rows + 1,). Row i has the labels
         label_codes[label_indptr[i]:label_indptr[i + 1]].
@@ -201,8 +201,8 @@ def add_sparse_rows_continuous_targets(
 
     Returns the total weight of all rows so far.
 
-    indptr: (rows + 1,) of the CSR rows.
-    indices, values: (entries,) of the CSR rows.
+    indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the CSR rows.
     weights: (rows,) float64.
     targets: (rows, k) targets minus a fixed point near their mean.
     feature_sums: (features, at least 4 + k), the sums of each feature, changed in place. Let v be

@@ -26,10 +26,11 @@ from stream_dr.statistics.protocol import register_nested_state
 
 @register_nested_state
 class TargetPart(NamedTuple):
-    """Frozen sums of targets y (k,) over rows with weights w.
+    """Sums of the targets of rows, without the features.
 
-    All sums are divided by a common scale factor: true sum = scale · stored sum. MomentState
-    stores this factor.
+    There are k target columns. In the formulas below, y (k,) are the targets of a row, and w is its
+    weight. Under decay, all sums are stored divided by a common number, the `scale` of the
+    MomentState.
 
     Attributes
     ----------
@@ -42,8 +43,8 @@ class TargetPart(NamedTuple):
     gram : (k, k), or (0, 0) if every row has one label
         Σ w y yᵀ.
     values : CentredPart
-        Centred sums of continuous targets. It has no columns if targets are labels. If targets are
-        continuous, the other arrays are empty.
+        Mean and scatter of continuous targets. It has no columns if targets are labels. If targets
+        are continuous, the other arrays are empty.
     """
 
     label_weights: np.ndarray
@@ -74,7 +75,8 @@ class TargetPart(NamedTuple):
     def mean(self, total_weight: float) -> np.ndarray:
         """Return the mean (target columns,) of the targets.
 
-        total_weight: total weight of all rows, divided by the same scale factor as the sums.
+        total_weight: total weight of all rows. Under decay it is divided by the same number as the
+            sums.
         """
         if not self.labelled:
             return self.values.mean
@@ -83,9 +85,11 @@ class TargetPart(NamedTuple):
     def scatter(self, total_weight: float) -> np.ndarray:
         """Return the centred scatter matrix (k, k) of k target columns.
 
-        The matrix is Σ w (y − ȳ)(y − ȳ)ᵀ for targets y of weight w and their mean ȳ.
+        With y the targets of a row, w its weight and ȳ the mean of the targets, the matrix is
+        Σ w (y − ȳ)(y − ȳ)ᵀ.
 
-        total_weight: total weight of all rows, divided by the same scale factor as the sums.
+        total_weight: total weight of all rows. Under decay it is divided by the same number as the
+            sums.
         """
         if not self.labelled:
             return self.values.scatter
@@ -123,7 +127,7 @@ class TargetPart(NamedTuple):
         return TargetPart(weights, rows, sums, gram, self.values)
 
     def mean_difference(self, other: "TargetPart", total_weight: float, other_total_weight: float) -> np.ndarray:
-        """Return the mean of these targets minus the mean of other's.
+        """Return the mean target of `self` minus the mean target of `other`.
 
         The result is (k,) for k target columns.
 
@@ -136,7 +140,7 @@ class TargetPart(NamedTuple):
 
 
 def empty_targets(kind: str | None, n_target_columns: int) -> TargetPart:
-    """Return the target sums of no rows.
+    """Return a TargetPart of no rows, with all sums zero.
 
     kind: kind of targets ("class", "multilabel" or "continuous"), or None without targets.
     n_target_columns: number of target columns.
@@ -162,14 +166,15 @@ class TargetSums:
         self.values = CentredSums(part.values)
 
     def freeze(self) -> TargetPart:
-        """Return a copy of the sums so far."""
+        """Return a copy of the sums so far as a TargetPart."""
         weights, rows, total, gram = (a.copy() for a in (self.label_weights, self.label_rows, self.total, self.gram))
         return TargetPart(weights, rows, total, gram, self.values.freeze())
 
     def mean(self, total_weight: float) -> np.ndarray:
         """Return the mean (target columns,) of the targets.
 
-        total_weight: total weight of all rows, divided by the same scale factor as the sums.
+        total_weight: total weight of all rows. Under decay it is divided by the same number as the
+            sums.
         """
         if not self.labelled:
             return self.values.mean
@@ -201,19 +206,21 @@ class TargetSums:
         """Add the targets of rows.
 
         Returns None for labels. For continuous targets, returns an array (rows + 1, target
-        columns) from which cross sums are computed. Its first rows are √w (y − ȳ) for the added
-        targets y and their mean ȳ. Its last row joins the added targets to the earlier sums
-        (TargetRows in centred_sums.py).
+        columns), which the caller multiplies by the features. With y an added target, w its weight
+        and ȳ the mean of the added targets, all rows except the last are √w (y − ȳ). The last row
+        joins the added targets to the earlier sums (TargetRows in centred_sums.py).
 
         Rows of weight 0 are not counted in label_rows.
 
         encoded: targets as numeric columns.
-        scaled_weights: (rows,) weights w, divided by the same scale factor as the stored sums.
+        scaled_weights: (rows,) weights. Under decay they are divided by the same number as the
+            stored sums.
         """
         if encoded.values is not None:
             return self.values.add(encoded.values, scaled_weights, float(scaled_weights.sum()))
 
-        # One label per row. Σ w y equals the weight of the label's rows.
+        # Every row has at most one label, with value 1 in the label's target column. So the sum of
+        # these values, times the weights of the rows, is the weight of the label's rows.
         k = len(self.total)
         if not len(self.gram):
             scaled_weights = (
@@ -225,7 +232,7 @@ class TargetSums:
             self.label_rows += np.bincount(encoded.codes[scaled_weights > 0.0], minlength=k)
             return None
 
-        # Several labels per row.
+        # Rows may have several labels.
         assert encoded.indptr is not None
         values = np.ones(len(scaled_weights)) if encoded.row_values is None else encoded.row_values
         sums = (self.label_weights, self.label_rows, self.total, self.gram)
@@ -238,7 +245,7 @@ def add_or_subtract_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> 
 
     Returns the sums of the resulting rows. A label without remaining rows gets sums of exactly 0.
 
-    a, b: target sums with the same columns.
+    a, b: target sums of the two sets of rows, with the same target columns.
     sign: 1 to add the rows of b, −1 to remove them from the rows of a.
     """
     rows = a.label_rows + (b.label_rows if sign > 0 else -b.label_rows)

@@ -44,13 +44,16 @@ from stream_dr.statistics.moments.state import (
 )
 
 TOLERANCE = 1e-9
-"""Relative amount by which removed sums may exceed learned sums.
+"""Relative amount by which a removed sum may exceed the learned sum.
 
-A smaller excess counts as rounding error.
+An excess of up to this amount counts as rounding error.
 """
 
 ROUNDING = 1e-12
-"""Possible rounding error of a weight, as a share of the largest weight."""
+"""Possible rounding error of a sum of weights.
+
+It is a share of the largest total weight that the state has had.
+"""
 
 
 def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> MomentState:
@@ -69,11 +72,12 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
         return state_of_all._replace(rows_skipped=skipped)
     rows = subtract_row_count(state_of_all.rows, state_to_remove.rows, "rows")
 
-    # Give the two states the same labels, features and scale.
+    # Give the two states the same labels and features, and divide their sums by the same scale.
     _check_same_target_kind(state_of_all, state_to_remove)
     a, b = align_states_together(state_of_all, scale_state(state_to_remove, 1.0 / state_of_all.scale))
 
-    # Check the weights. The largest values show how large rounding errors can be.
+    # `largest` holds the largest value that each sum has had. It shows how large rounding errors can
+    # be. Check that no more weight is removed than was learned.
     largest = a.largest.join(_sum_values_without_constants(a))
     noise = ROUNDING * largest.weight
     _check_removable_weight(a.weight, b.weight, noise, "weight")
@@ -109,11 +113,10 @@ def _sum_values_without_constants(state: MomentState) -> Largest:
 
 
 def _constant_scatter_bound(state: MomentState) -> np.ndarray:
-    """Return the largest scatter that a constant feature can have.
+    """Return the largest scatter (features,) of a constant feature.
 
-    The result is (features,), a bound for each feature. A feature with the same value in all rows
-    should have the scatter 0. Because of rounding errors its scatter may be larger, but at most
-    this bound.
+    A feature with the same value in all rows should have the scatter 0. Because of rounding errors
+    its scatter may be larger, up to the bound that is returned for each feature.
     """
     part = state.features
     if isinstance(part, SparsePart):
@@ -122,9 +125,10 @@ def _constant_scatter_bound(state: MomentState) -> np.ndarray:
 
 
 def _largest_without_empty_sums(largest: Largest, state: MomentState) -> Largest:
-    """Return the largest values, with 0 for sums that are now empty.
+    """Set the largest value of empty sums to 0.
 
-    A sum of a feature or target is empty if no remaining row contributes to the sum.
+    `largest` holds the largest value that each sum has had. A sum of a feature or target is empty
+    if no remaining row contributes to it.
 
     largest: largest value of each sum before the removal.
     state: the state after the removal.
@@ -142,10 +146,10 @@ def _largest_without_empty_sums(largest: Largest, state: MomentState) -> Largest
 
 
 def _with_exact_zeros(remaining_sums: JoinedSums) -> JoinedSums:
-    """Return the sums without negative variances, and with exact zeros.
+    """Remove rounding errors from sums after rows were removed.
 
-    The sums of two things become exactly 0: of labels without remaining rows, and of features that
-    are 0 in all remaining rows.
+    Negative variances become 0. The sums of labels without remaining rows become exactly 0, and so
+    do the sums of features that are 0 in all remaining rows.
     """
     features, targets = remaining_sums.features, remaining_sums.targets
     if isinstance(features, CentredPart):
@@ -162,7 +166,7 @@ def _check_scatter_not_negative(remaining_sums: JoinedSums, largest: Largest, ro
     A scatter that is negative only by rounding errors causes no error. A more negative scatter
     shows that some of the removed rows had never been learned.
 
-    remaining_sums: the remaining sums.
+    remaining_sums: the sums after the removal.
     largest: largest value of each sum so far.
     rounding_bound: (features,) largest scatter that rounding errors can cause for a constant
         feature.
