@@ -43,27 +43,25 @@ from stream_dr.statistics.protocol import register_nested_state
 
 @register_nested_state
 class BarycentricProjection(NamedTuple):
-    """Locally linear embedding of landmarks (the rows of a reservoir).
+    """Locally linear embedding of landmarks (r sampled rows of the stream).
 
-    A reservoir is a random sample of the stream's rows. The coordinates of a new row are the
-    weighted mean of its nearest landmarks' coordinates. The weights (called barycentric) sum to 1.
-    With these weights, the weighted mean of the nearest landmarks is as close to the new row as
-    possible.
+    The coordinates of a new row are the weighted mean of its nearest landmarks' coordinates. The
+    weights (called barycentric) sum to 1. With these weights, the weighted mean of the nearest
+    landmarks is as close to the new row as possible.
 
     Attributes
     ----------
     landmarks : SampledLandmarks
-        Rows of the reservoir.
+        The landmarks themselves.
     places : (r, components) float64
         Coordinates of the r landmarks.
     eigenvalues : (components,) float64
-        Eigenvalues of (I − W)ᵀ(I − W), ascending. Row i of W (r, r) has the weights of landmark
-        i's own neighbours.
+        Eigenvalue of each component, ascending. With the matrix W (r, r), whose row i has the
+        weights of landmark i's own neighbours, they are eigenvalues of (I − W)ᵀ(I − W).
     neighbours : int
         Number of landmarks that count as neighbours of a new row.
     reg : float
-        Regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to the
-        diagonal of the Gram matrix.
+        Regularisation of the weights. The larger `reg` is, the more equal are the weights.
     solution : str
         Name of the method of solution, one of SOLUTIONS in projection.py.
     """
@@ -142,12 +140,13 @@ class BarycentricProjection(NamedTuple):
 def locally_linear_embedding(
     rows: Rows, n_components: int, n_neighbors: int, reg: float, unit_variance: bool = False
 ) -> BarycentricProjection:
-    """Return the locally linear embedding of r rows (r, features).
+    """Return the locally linear embedding of r rows.
 
+    rows: (r, features), dense or CSR.
     n_components: maximum number of components.
     n_neighbors: number of other rows that count as a row's neighbours. At most r − 1 are used.
-    reg: regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to
-        the diagonal of the Gram matrix.
+    reg: regularisation of the weights by which a row is a mean of its neighbours. The larger `reg`
+        is, the more equal are the weights.
     unit_variance: if true, the coordinates are scaled to variance 1 along every component. If
         false, each component's coordinates (r,) have Euclidean length 1.
     """
@@ -156,7 +155,8 @@ def locally_linear_embedding(
     if r < 2:
         return BarycentricProjection(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
 
-    # Each connected component of the graph has an eigenvalue 0, which is skipped.
+    # W has the weights of each row's neighbours. Each connected component of the graph of
+    # neighbours causes one eigenvalue 0, which is skipped.
     k = min(n_neighbors, r - 1)
     W = barycentric_weight_matrix(rows, k, reg)
     parts = int(connected_components(W, directed=False)[0])
@@ -172,12 +172,15 @@ def locally_linear_embedding(
 def barycentric_weight_matrix(
     rows: Rows, n_neighbors: int, reg: float, class_codes: np.ndarray | None = None
 ) -> sp.csr_matrix:
-    """Return the barycentric weights W (r, r) of each row's neighbours, as CSR.
+    """Return the weights (r, r) of each row's neighbours, as CSR.
+
+    The weights (called barycentric) of a row's neighbours sum to 1. With these weights, the mean
+    of the neighbours is as close to the row as possible.
 
     rows: (r, features), r rows, dense or CSR.
     n_neighbors: maximum number of neighbours of a row.
-    reg: regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to
-        the diagonal of the Gram matrix.
+    reg: regularisation of the weights by which a row is a mean of its neighbours. The larger `reg`
+        is, the more equal are the weights.
     class_codes: (r,) class of each row, or None. If not None, only rows of equal class are
         neighbours, and a row that is alone in its class has weight 1 on itself.
     """
@@ -198,11 +201,11 @@ def barycentric_weight_matrix(
 
 
 def lle_alignment_matrix(W: sp.csr_matrix) -> sp.csr_matrix:
-    """Return the matrix (I − W)ᵀ(I − W) of locally linear embedding, as CSR.
+    """Return the matrix (I − W)ᵀ(I − W), as CSR.
 
-    The equation is [GLPLS eq. 2.34].
+    Its eigenvectors are the coordinates of locally linear embedding.
 
-    W: (r, r), barycentric weights, by which each of r rows is a mean of its neighbours.
+    W: (r, r). Row i has the weights with which row i is closest to a mean of its neighbours.
     """
     M = sp.eye_array(W.shape[0], format="csr") - W
     return sp.csr_matrix(M.T @ M)
@@ -217,19 +220,19 @@ def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarr
     rows: (rows, features), dense or CSR.
     landmarks: (r, features), r landmarks, dense or CSR.
     neighbour_indices: (rows, k), indices of the k landmarks near each row.
-    reg: regularisation. `reg` times the trace of a row's Gram matrix is added to the diagonal of
-        the Gram matrix.
+    reg: regularisation. The larger `reg` is, the more equal are the weights of a row.
     """
     n, k = neighbour_indices.shape
     weights = np.empty((n, k))
 
-    # A chunk's Gram matrices and differences have at most about SEARCH_CHUNK values each.
+    # Handle the rows in chunks, so that temporary arrays have at most about SEARCH_CHUNK values.
     step = max(1, SEARCH_CHUNK // (k * max(k, landmarks.shape[1])))
     for start in range(0, n, step):
         part = slice(start, start + step)
         gram = _local_gram_matrices(rows[part], landmarks, neighbour_indices[part])
 
-        # Divide by the trace, so that the weights do not depend on the unit of the rows' values.
+        # `gram` has a matrix of inner products for each row. Divide each matrix by its trace, so
+        # that the weights do not depend on the unit of the rows' values.
         trace = np.einsum("nii->n", gram)
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)
@@ -238,16 +241,17 @@ def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarr
 
 
 def _local_gram_matrices(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarray) -> np.ndarray:
-    """Return the Gram matrices (rows, k, k) of the landmarks near each row.
+    """Return a matrix of inner products (k, k) for each row.
 
-    Matrix i has the inner products of k vectors. Each vector is the difference between row i and
-    one of the k landmarks near row i.
+    The result is (rows, k, k). Matrix i has the inner products of k vectors. Each vector is the
+    difference between row i and one of the k landmarks near row i.
 
     rows: (rows, features), dense or CSR.
     landmarks: (landmarks, features), sampled rows of the stream, dense or CSR.
     neighbour_indices: (rows, k), indices of the k landmarks near each row.
     """
-    # Dense landmarks allow one product for all rows. CSR rows have no three-dimensional form.
+    # With dense landmarks, compute the inner products for all rows at once. CSR arrays cannot have
+    # three dimensions, so with CSR landmarks the rows are handled one by one.
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows
         differences = landmarks[neighbour_indices] - dense[:, None, :]

@@ -73,9 +73,10 @@ The size is a share of the Frobenius norm of the right-hand sides. The caller of
 class BlockSolve(NamedTuple):
     """State of the solution of a linear system between two steps.
 
-    The linear system is A W = B, with a symmetric matrix A (features, features), k right-hand sides
-    B (features, k) and the solution W (features, k). It is solved by block conjugate gradient. The
-    right-hand sides are first replaced by r0 ≤ k orthonormal columns with the same span.
+    The linear system is A W = B, with a symmetric matrix A (features, features), k right-hand
+    sides B (features, k) and the solution W (features, k). It is solved by block conjugate
+    gradient. The right-hand sides are first replaced by r0 ≤ k orthonormal columns with the same
+    span.
 
     Attributes
     ----------
@@ -136,9 +137,9 @@ def start_block_solve(
 ) -> BlockSolve:
     """Return the first state of a conjugate gradient solve.
 
-    The linear system is A W = B. A (features, features) is its matrix, which only later steps need.
-    B are the k right-hand sides `right_sides`. W (features, k) is the solution, which starts from
-    0. The columns of `right_sides` may be linearly dependent, so the system is solved for
+    The linear system is A W = B. A (features, features) is its matrix, which only later steps
+    need. B are the k right-hand sides `right_sides`. W (features, k) is the solution, which starts
+    from 0. The columns of `right_sides` may be linearly dependent, so the system is solved for
     orthonormal columns with the same span. If `right_sides` is zero or has no columns, the solve
     has already ended.
 
@@ -197,8 +198,8 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
         state.basis - matrix_times_directions @ step, state.coefficients, state.noise * state.size
     )
 
-    # Make the new search directions from the columns of the residual. They are made conjugate to the
-    # old search directions, except after the first step with a guess.
+    # Make the new search directions from the columns of the residual. They are made conjugate to
+    # the old search directions, except after the first step with a guess.
     conjugate = basis if state.guessing else basis - state.directions @ (inverse @ (matrix_times_directions.T @ basis))
     return state._replace(
         solution=state.solution + state.directions @ (step @ state.coefficients),
@@ -236,9 +237,8 @@ def second_stage_components(
 
     Parameters
     ----------
-    first_stage_solution : (features, k), or (features, r0) with `expansion`
-        Solution W1 of the linear system. It may be the approximate solution of a solve that has not
-        ended.
+    first_stage_solution : (features, k), or (features, r0) with `expansion` Solution W1 of the
+        linear system. It may be the approximate solution of a solve that has not ended.
     right_sides : (features, k)
         The k right-hand sides B of the linear system.
     expansion : (r0, k) or None
@@ -305,9 +305,9 @@ def _directions_pseudo_inverse(
     """Return the pseudo-inverse of PᵀAP and A's estimated largest eigenvalue.
 
     A (features, features) is the matrix of a linear system. P (features, r) are the directions
-    along which its solution is searched. The pseudo-inverse is (r, r). An eigenvalue of PᵀAP counts
-    as zero if it is at most features · eps · (A's estimated largest eigenvalue). It is left out,
-    because division by an eigenvalue of about zero would amplify rounding errors.
+    along which its solution is searched. The pseudo-inverse is (r, r). An eigenvalue of PᵀAP
+    counts as zero if it is at most features · eps · (A's estimated largest eigenvalue). It is left
+    out, because division by an eigenvalue of about zero would amplify rounding errors.
 
     directions: P (features, r), orthonormal.
     matrix_times_directions: A P (features, r).
@@ -326,9 +326,9 @@ def _orthonormalise_residual(
     """Write the residual as an orthonormal basis times coefficients.
 
     The residual (features, k) of a linear system with k right-hand sides is the product of
-    `residual_factor` and `coefficients`. Returns a basis (features, r) with orthonormal columns and
-    new coefficients (r, k), whose product is the residual. Parts of the residual whose singular
-    value is at most `noise_norm` are dropped.
+    `residual_factor` and `coefficients`. Returns a basis (features, r) with orthonormal columns
+    and new coefficients (r, k), whose product is the residual. Parts of the residual whose
+    singular value is at most `noise_norm` are dropped.
 
     residual_factor: (features, r0), first factor of the residual, not orthonormal.
     coefficients: (r0, k), second factor of the residual.
@@ -339,8 +339,8 @@ def _orthonormalise_residual(
     if singular_values(coefficients).min(initial=np.inf) > noise_norm:
         return _ResidualFactors(basis, coefficients)
 
-    # The residual is `basis` times `coefficients`. Use its singular vectors as the new basis, without
-    # those whose singular value is only rounding error.
+    # The residual is `basis` times `coefficients`. Use its singular vectors as the new basis,
+    # without those whose singular value is only rounding error.
     vectors, values, right = thin_svd(coefficients)
     keep = values > noise_norm
     return _ResidualFactors(basis @ vectors[:, keep], values[keep, None] * right[keep])

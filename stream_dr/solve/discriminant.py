@@ -47,10 +47,10 @@ def scatter_sum_eigenpairs(
 ) -> LoadingsAndEigenvalues:
     """Return the eigenpairs of a weighted sum of two scatter matrices.
 
-    The sum is `between_weight` times the scatter between classes plus `total_weight` times the
-    total scatter. Returns r eigenvectors (features, r) and eigenvalues (r,). The largest
-    eigenvalue comes first, and eigenvalues may be negative. Eigenvalues within rounding of zero
-    are dropped. Costs O(d³) time and O(d²) memory for d features.
+    The sum (features, features) is `between_weight` times the scatter between classes plus
+    `total_weight` times the total scatter. Returns r eigenvectors (features, r) and eigenvalues
+    (r,). The largest eigenvalue comes first, and eigenvalues may be negative. Eigenvalues within
+    rounding of zero are dropped. Costs O(d³) time and O(d²) memory for d features.
 
     between_factor: (features, c), factor for c classes. `between_factor` times its transpose is
         the scatter between classes.
@@ -69,12 +69,11 @@ def scatter_sum_eigenpairs(
 def positive_scatter_sum_eigenpairs(
     between_factor: np.ndarray, between_weight: float, total_diagonal: np.ndarray, total_weight: float
 ) -> LoadingsAndEigenvalues:
-    """Return the positive eigenpairs of a weighted sum of two scatter matrices.
+    """Return the positive eigenpairs of a weighted sum of scatter matrices.
 
-    The sum is `between_weight` times the scatter between classes plus `total_weight` times the
-    total scatter, for a negative `total_weight`. The total scatter is the scatter between classes
-    plus the diagonal of the scatter within classes. The rest of the scatter within classes is
-    ignored.
+    The sum (features, features) is `between_weight` times the scatter between classes plus
+    `total_weight` times the total scatter, for a negative `total_weight`. The total scatter is
+    taken as the scatter between classes plus only the diagonal of the scatter within classes.
 
     Returns r eigenvectors (features, r) and eigenvalues (r,), largest first. r is at most the
     number c of classes. A step of Lanczos' method costs O(d c) for d features.
@@ -88,7 +87,8 @@ def positive_scatter_sum_eigenpairs(
     within = -total_weight * np.maximum(total_diagonal - np.einsum("ij,ij->i", between_factor, between_factor), 0.0)
     d, c = between_factor.shape
 
-    # Lanczos' method needs more features than eigenpairs. Small problems are solved directly.
+    # Lanczos' method computes c eigenpairs, and needs more features than that. With fewer
+    # features, the whole matrix is decomposed.
     if c == 0 or d <= c + 1:
         values, vectors = (
             np.linalg.eigh((between_weight + total_weight) * (between_factor @ between_factor.T) - np.diag(within))
@@ -106,16 +106,15 @@ def positive_scatter_sum_eigenpairs(
             product, k=c, which="LA", v0=start, ncv=min(d, max(4 * c, 40)), tol=1e-12, **LANCZOS_SEED_ARGUMENT
         )
 
-    # Sort the pairs, largest eigenvalue first, and drop eigenvalues that may be rounding error.
+    # Sort the eigenpairs, largest eigenvalue first, and drop those that are negative or may be
+    # rounding error.
     order = np.argsort(-values, kind="stable")
     order = order[values[order] > d * EPS * float(np.abs(values).max(initial=0.0))]
     return LoadingsAndEigenvalues(vectors[:, order], values[order])
 
 
 def _no_eigenpairs(n_features: int) -> Eigenpairs:
-    """Return no eigenpairs, as two empty arrays.
-
-    The arrays are the eigenvalues (0,) and the eigenvectors (n_features, 0).
+    """Return Eigenpairs with no eigenvalue and no eigenvector.
 
     n_features: number of features.
     """

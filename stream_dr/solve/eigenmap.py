@@ -45,36 +45,38 @@ from stream_dr.solve.spectral import with_fixed_signs
 from stream_dr.statistics.protocol import register_nested_state
 
 SMALLEST_MU = 1e-6
-"""Value that μ = 1 − λ of a component must exceed. λ is the component's eigenvalue.
+"""Number that 1 − eigenvalue of a component must exceed.
 
-Nyström's formula divides by μ, so components with μ up to this value are dropped.
+The formula for coordinates of new rows divides by 1 − eigenvalue. So components for which it is at
+most this number are dropped.
 """
 
 
 @register_nested_state
 class Eigenmap(NamedTuple):
-    """Laplacian eigenmaps of landmarks (the rows of a reservoir) [mathematics §7].
+    """Laplacian eigenmaps of landmarks (r sampled rows of the stream).
 
-    A reservoir is a random sample of the stream's rows. The coordinates of a new row x come from
-    Nyström's formula, z(x) = (1/μ) Σ_j w(x, x_j) z_j / Σ_j w(x, x_j). x_j is landmark j, z_j its
-    coordinates, and w the weight of the edge between x and x_j.
+    Rows that are near each other are joined by weighted edges. A new row's coordinate in a
+    component comes from Nyström's formula. It is the mean of the landmarks' coordinates, weighted
+    by the edges between the new row and the landmarks, divided by 1 − the component's eigenvalue.
 
     Attributes
     ----------
     landmarks : SampledLandmarks
-        Rows of the reservoir.
+        The landmarks themselves.
     places : (r, components) float64
         Coordinates of the r landmarks.
     eigenvalues : (components,) float64
-        Eigenvalues λ, ascending. μ = 1 − λ.
+        Eigenvalue of each component, ascending.
     radii : (r,) float64
         Squared distance within which a new row counts as a neighbour of each landmark.
     neighbours : int
         Number of landmarks that count as neighbours of a new row.
     temperature : float
-        Parameter t of the heat kernel. 0 means that all edges have weight 1.
+        Parameter t of the heat kernel exp(−d²/t), the weight of an edge of length d. 0 means that
+        all edges have weight 1.
     parts : int
-        Number of connected components of the graph.
+        Number of connected components of the graph of landmarks.
     solution : str
         Name of the method of solution, one of SOLUTIONS in projection.py.
     one_sided : float
@@ -152,15 +154,15 @@ class Eigenmap(NamedTuple):
         """
         squared_distances = np.where(squared_distances > 0, squared_distances, np.inf)
 
-        # `ends` is the number of rows of a pair (new row, landmark) that have the other row as a
-        # neighbour. It is 0, 1 or 2.
+        # `ends` counts, for each pair of a new row and a landmark, how many of the two have the
+        # other as a neighbour. First count the landmarks that have the new row as a neighbour.
         ends = (squared_distances <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
             ends[np.arange(len(ends))[:, None], near] += 1.0
 
-        # Weigh the edges. The heat kernel is divided by its largest value in each row, so that it
-        # does not underflow to 0 for all landmarks.
+        # Compute the weights of the edges between new rows and landmarks. With the heat kernel,
+        # the weights of a row are divided by the largest, so that they do not all underflow to 0.
         edges = np.minimum(self.one_sided * ends, 1.0)
         if self.temperature:
             nearest = squared_distances.min(axis=1, keepdims=True)
@@ -183,13 +185,15 @@ def laplacian_eigenmaps(
     drop_zero_eigenvectors: if true, skip the eigenvectors of the eigenvalue zero. Their number is
         the number of connected components of the graph.
     """
-    # Choose the eigenvectors `first` to `last` - 1, in the order of ascending eigenvalues.
+    # The components are the eigenvectors with the index `first` to `last` - 1, in the order of
+    # ascending eigenvalues.
     r = rows.shape[0]
     parts = int(connected_components(graph.weights, directed=False)[0])
     first = parts if drop_zero_eigenvectors else 0
     last = min(first + n_components, r)
 
-    # Solve the symmetric eigenproblem. Division by the roots gives the coordinates.
+    # Solve a symmetric eigenproblem for the graph's weights, divided by the roots of the degrees.
+    # Its eigenvectors divided by these roots are the coordinates of the rows.
     values, places = np.zeros(0), np.zeros((r, 0))
     if last > first:
         root = np.sqrt(np.where(graph.degrees > 0, graph.degrees, 1.0))
@@ -198,7 +202,8 @@ def laplacian_eigenmaps(
         places = with_fixed_signs(vectors / root[:, None])
         places = scale_to_unit_variance(places) if unit_variance else places
 
-    # Nyström's formula cannot place new rows in components with 1 − eigenvalue of about zero.
+    # Drop components for which 1 − eigenvalue is about zero, because the formula for coordinates
+    # of new rows divides by this difference.
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0
     return Eigenmap(

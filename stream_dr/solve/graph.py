@@ -41,7 +41,9 @@ Without this factor, a rounding error could exclude a row whose distance equals 
 
 
 class Graph(NamedTuple):
-    """Neighbourhood graph of r rows, and the rule by which new rows get edges.
+    """Neighbourhood graph of r rows, and its rule for edges.
+
+    By the same rule, new rows get edges to the r rows.
 
     Attributes
     ----------
@@ -53,7 +55,8 @@ class Graph(NamedTuple):
         Squared distance of each row to the farthest of its k nearest rows, enlarged by 1e-9 of
         itself. If the graph was made with a radius, every value is the squared radius.
     temperature : float or None
-        Parameter t of the heat kernel. None means that all edges have weight 1.
+        Parameter t of the heat kernel exp(−d²/t), the weight of an edge of length d. None means
+        that all edges have weight 1.
     neighbours : int
         Number of neighbours of a row, without the row itself. The number is k with the edge rule
         "or" and k − 1 with the edge rule "average". It is 0 if the graph was made with a radius.
@@ -106,7 +109,8 @@ def neighbourhood_graph(
     if r < 2:
         return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, 0.5 if average else 1.0)
 
-    # Search for the pairs of rows, and compute their squared distances.
+    # Search for the pairs of rows that an edge joins, and compute their squared distances. First
+    # choose the number of nearest rows of each row.
     k = min(n_neighbors, r if average else r - 1)
     if radius is not None:
         starts, ends = landmark_pairs_within(rows, radius)
@@ -123,7 +127,8 @@ def neighbourhood_graph(
     if class_codes is not None:
         weights = weights * (class_codes[starts] == class_codes[ends])
 
-    # Make the graph symmetric. Each one-sided edge is halved or copied, according to the rule.
+    # Make the graph symmetric. If only one of two rows is among the nearest rows of the other, the
+    # weight of their edge is halved ("average") or not changed ("or").
     directed = sp.csr_matrix((weights, (starts, ends)), shape=(r, r))
     graph = (0.5 * (directed + directed.T) if average else directed.maximum(directed.T)).tocsr()
     graph.eliminate_zeros()
@@ -133,7 +138,10 @@ def neighbourhood_graph(
 
 
 def _edge_ends(neighbour_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two index arrays (r · k,), the first and second row of each edge.
+    """Return the row indices of the two ends of each edge.
+
+    Each of r rows has an edge to each of its k nearest rows. The two results are (r · k,), the
+    first and the second row of each edge.
 
     neighbour_indices: (r, k), indices of the k nearest rows of each of r rows.
     """
@@ -141,7 +149,9 @@ def _edge_ends(neighbour_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _heat_kernel_temperature(squared_edge_lengths: np.ndarray, temperature: float | None) -> float:
-    """Return the heat kernel's parameter t.
+    """Return the parameter t of the heat kernel exp(−d²/t).
+
+    The heat kernel is the weight of an edge of length d.
 
     squared_edge_lengths: (edges,) squared lengths of the edges.
     temperature: value of t, or None. If None, t is the mean of `squared_edge_lengths`, or 1 if the

@@ -54,7 +54,7 @@ class SampledLandmarks(NamedTuple):
     width : int
         Number of features.
     middle : (features,) float64
-        Vector that is subtracted from sparse rows before distances are computed.
+        Vector that is subtracted from sparse rows before distances are computed, for accuracy.
     same : float
         Squared distance up to which a row counts as equal to a landmark.
     """
@@ -89,13 +89,14 @@ class SampledLandmarks(NamedTuple):
 
 
 def to_landmarks(rows: Rows) -> SampledLandmarks:
-    """Return r sampled rows (r, features) as landmarks.
+    """Return sampled rows as landmarks.
 
-    Landmarks are the rows with which a projection compares new rows. The values of `rows` are not
-    copied.
+    Landmarks are rows with which a projection compares new rows. The values are not copied.
+
+    rows: (r, features), the sampled rows, dense or CSR.
     """
-    # The tolerance `same` allows for a feature map that returns one row with different last
-    # digits. Its root is 1e-10 of the landmarks' root mean square distance from the medians.
+    # `same` is the squared distance up to which a row counts as equal to a landmark. It is not 0,
+    # because a feature map may return one row with different last digits.
     if not rows.shape[0]:
         medians, same = np.zeros(rows.shape[1]), 0.0
     else:
@@ -150,8 +151,8 @@ def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_o
         return out
 
     for part, squared in squared_distance_chunks(X, landmarks.rows, landmarks.middle):
-        # Copy the coordinates of the nearest landmark. Then replace the coordinates of the rows
-        # that differ from the landmark.
+        # Give each new row the coordinates of its nearest landmark. Then replace the coordinates
+        # of the new rows that are not equal to this landmark.
         closest = squared.argmin(axis=1)
         same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]

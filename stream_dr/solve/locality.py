@@ -39,10 +39,10 @@ SparseMatrix: TypeAlias = sp.spmatrix | sp.sparray
 """Any sparse matrix or sparse array of scipy."""
 
 RIDGE = 1e-3
-"""Default ridge for at most as many rows as features, as a share.
+"""Default ridge if there are at most as many rows as features, as a share.
 
-The ridge is this number times the mean eigenvalue of Xᵀ B X. X (r, features) are the centred rows,
-and B (r, r) is the matrix in the denominator of the ratio that is minimised.
+Let X (r, features) be the r centred rows, and B (r, r) the matrix in the denominator of the ratio
+that LPP or NPE minimises. The ridge is this share of the mean eigenvalue of Xᵀ B X.
 """
 
 
@@ -51,18 +51,17 @@ def locality_projection(
 ) -> Linear:
     """Return the linear projection to the directions of smallest ratio.
 
-    The ratio of a direction w (features,) is
+    Let X (r, features) be the r centred rows, A and B two matrices (r, r), and ρ a ridge. The
+    ratio of a direction w (features,) is
 
         wᵀ(Xᵀ A X + ρI)w / wᵀ(Xᵀ B X + ρI)w
-
-    X (r, features) are the centred rows, and ρ is a ridge.
 
     Parameters
     ----------
     rows : (r, features)
         The r rows before centring, dense or CSR.
     A, B : sparse (r, r)
-        Matrices of the numerator and the denominator.
+        Matrices of the ratio's numerator and denominator.
     n_components : int
         Maximum number of directions.
     gamma : float
@@ -82,7 +81,8 @@ def locality_projection(
     if total <= 0:
         return projection_without_components(mean)
 
-    # Choose the ridge, and scale the problem so that small singular values lose no precision.
+    # Choose the ridge. Scale the eigenproblem below so that directions in which the rows vary
+    # little (with small singular values) lose no precision.
     share = RIDGE / len(s) if r <= d and not gamma else len(s) * EPS
     ridge = max(gamma, share * total)
     scale = np.sqrt(s**2 + ridge)
@@ -94,7 +94,8 @@ def locality_projection(
         subset_by_index=[0, min(n_components, len(s)) - 1],
     )
     if unit_variance:
-        # The projected rows are U @ (f ∘ vectors), with f as a column. Scale them to variance 1.
+        # The rows projected onto component j are U @ (f * vectors[:, j]). Scale them to variance
+        # 1.
         vectors = vectors * np.sqrt(r / (f**2 @ vectors**2))
     return Linear(mean, with_fixed_signs(V @ (vectors / scale[:, None])), values, "exact")
 
@@ -102,11 +103,12 @@ def locality_projection(
 def largest_eigenvalue_projection(
     rows: Rows, multiply_by_matrix: Callable[[np.ndarray], np.ndarray], n_components: int, unit_variance: bool = False
 ) -> Linear:
-    """Return the projection to the leading eigenvectors of Xᵀ L X.
+    """Return the projection to a symmetric matrix's leading eigenvectors.
 
-    X (r, features) are the centred rows, and L (r, r) is a symmetric matrix. The leading
-    eigenvectors have the largest eigenvalues by signed value, not by absolute value. Directions in
-    which the rows do not vary are dropped. Costs O(r features min(r, features)).
+    The matrix is Xᵀ L X, where X (r, features) are the r centred rows, and L (r, r) is the
+    symmetric matrix that the caller multiplies by. The leading eigenvectors have the largest
+    eigenvalues by signed value, not by absolute value. Directions in which the rows do not vary
+    are dropped.
 
     Parameters
     ----------
@@ -133,9 +135,10 @@ def largest_eigenvalue_projection(
 
 
 class _CentredSvd(NamedTuple):
-    """Thin singular value decomposition U s Vᵀ of centred rows.
+    """Thin singular value decomposition of r centred rows.
 
-    U is (r, k), s is (k,) and V is (features, k).
+    The centred rows (r, features) are U @ diag(s) @ Vᵀ, with orthonormal columns U (r, k) and V
+    (features, k), and k singular values s (k,).
     """
 
     U: np.ndarray
@@ -161,10 +164,11 @@ def _centred_svd(rows: Rows, mean: np.ndarray) -> _CentredSvd:
 
 
 def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> _CentredSvd:
-    """Return the thin singular value decomposition of centred rows with many features.
+    """Decompose centred rows with more features than rows.
 
-    The decomposition is computed from the inner products of the rows. So CSR rows are never made
-    dense. Singular values that are only rounding error are dropped.
+    Returns the thin singular value decomposition of the centred rows. It is computed from the
+    inner products of the rows, so CSR rows are never made dense. Singular values that are only
+    rounding error are dropped.
 
     rows: (r, features), r rows before centring, dense or CSR.
     mean: (features,), mean of the rows, which is subtracted.
@@ -173,14 +177,17 @@ def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> _CentredSvd:
     if not sp.issparse(rows):
         rows, mean = rows - mean, np.zeros_like(mean)
 
-    # Eigenpairs of the centred rows' inner products are U and the squared singular values.
+    # U are the eigenvectors of the matrix (r, r) of the centred rows' inner products. Its
+    # eigenvalues are the squared singular values. First centre the inner products of the uncentred
+    # rows.
     product = np.asarray((rows @ rows.T).toarray() if sp.issparse(rows) else rows @ rows.T)
     column = product.mean(axis=0)
     squares, U = np.linalg.eigh(product - column - column[:, None] + column.mean())
     keep = squares > r * EPS * max(float(np.trace(product)), 0.0)
     U, s = U[:, keep], np.sqrt(squares[keep])
 
-    # V = Xᵀ U / s, where X are the centred rows.
+    # V is the transposed matrix of the centred rows times U, with each column divided by its
+    # singular value.
     V = np.asarray(rows.T @ U) - np.outer(mean, U.sum(axis=0))
     return _CentredSvd(U, s, V / s)
 
@@ -188,8 +195,9 @@ def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> _CentredSvd:
 def _singular_value_cut(singular_values: np.ndarray, n_rows: int, largest_mean: float) -> float:
     """Return the size up to which a singular value is rounding error.
 
-    The decomposition of the rows causes one rounding error, and the centring of the rows causes
-    another. The error of the centring grows with the rows' distance from zero.
+    The singular values are those of centred rows. The size is the rounding error of the
+    decomposition plus the rounding error of centring, which grows with the rows' distance from
+    zero.
 
     singular_values: (k,), all k singular values.
     n_rows: number of rows.

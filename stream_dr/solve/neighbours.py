@@ -26,11 +26,17 @@ from sklearn.neighbors import NearestNeighbors
 from stream_dr.rows.block import Rows
 
 SEARCH_CHUNK = 1 << 20
-"""Maximum number of float64 values (8 MB) of one array of a chunk."""
+"""Maximum number of float64 values (8 MB) of one array.
+
+Rows are handled in chunks, so that no array is larger.
+"""
 
 
 class DistanceChunk(NamedTuple):
-    """Slice of n rows, and their squared distances (n, r) to r landmarks."""
+    """Slice of n rows, and their squared distances to landmarks.
+
+    The distances are (n, r) for r landmarks (sampled rows of the stream).
+    """
 
     rows: slice
     squared_distances: np.ndarray
@@ -44,7 +50,8 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
     include_self: if true, each landmark counts as the first of its own k nearest landmarks. If
         false, a landmark is not one of its own k nearest landmarks.
     """
-    # scikit-learn's search computes |x|² + |y|² − 2 xᵀy, which is exact only for rows near zero.
+    # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy, which is
+    # accurate only for rows near zero. So subtract the medians from the landmarks.
     landmarks = subtract_shift(landmarks, column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
     if not include_self:
@@ -68,10 +75,9 @@ def landmark_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, n
 
 
 def squared_pair_distances(landmarks: Rows, start_indices: np.ndarray, end_indices: np.ndarray) -> np.ndarray:
-    """Return the squared distance (pairs,) of each pair of landmarks (sampled rows).
+    """Return the squared distance (pairs,) of each pair of landmarks.
 
-    Costs O(features) a pair.
-
+    landmarks: (r, features), r sampled rows of the stream, dense or CSR.
     start_indices: (pairs,), index of the first landmark of each pair.
     end_indices: (pairs,), index of the second landmark of each pair.
     """
@@ -105,10 +111,13 @@ def column_medians(landmarks: Rows) -> np.ndarray:
 
 
 def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
-    """Return rows (rows, features) minus `shift` (features,).
+    """Return rows minus the vector `shift`.
 
-    rows: dense or CSR. The result has the type of `rows`. If `shift` is zero, `rows` are returned
-        without a copy.
+    The result is dense or CSR, as `rows` are. If `shift` is zero, `rows` are returned without a
+    copy.
+
+    rows: (rows, features), dense or CSR.
+    shift: (features,).
     """
     if not shift.any():
         return rows

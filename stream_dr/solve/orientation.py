@@ -48,7 +48,11 @@ class ComponentOrder(NamedTuple):
 
 
 class LeastSquaresMap(NamedTuple):
-    """Matrix M (q, p) that maps `old` to `new`, and the error ‖old M − new‖ / ‖new‖."""
+    """Least-squares map from one array to another, with its error.
+
+    The matrix (q, p) maps q columns `old` to p columns `new`. The relative error is
+    ‖old @ matrix − new‖ / ‖new‖.
+    """
 
     matrix: np.ndarray
     relative_error: float
@@ -64,10 +68,10 @@ def best_order_and_signs(
     previous: np.ndarray | None,
     multiply_by_scatter: MultiplyByScatter | None = None,
 ) -> ComponentOrder:
-    """Return the order and signs by which components agree best with `previous`.
+    """Choose the order and signs of components that agree best with `previous`.
 
-    The reordered components are loadings[:, order] * signs. The order (p,) are indices, and the
-    signs (p,) are ±1.0.
+    Returns the order (p,) of indices and the signs (p,) of ±1.0. The reordered components are
+    loadings[:, order] * signs.
 
     Parameters
     ----------
@@ -90,8 +94,9 @@ def best_order_and_signs(
     )
     order = _best_component_order(cosines, eigenvalues)
 
-    # A component without a previous component, or orthogonal to it, gets the sign that makes its
-    # entry of largest absolute value positive.
+    # A component gets the sign of its cosine with the previous component of the same index.
+    # Without such a component, or if the cosine is 0, its entry of largest absolute value becomes
+    # positive.
     shared = min(cosines.shape)
     towards = np.zeros(p)
     towards[:shared] = cosines[np.arange(shared), order[:shared]]
@@ -129,11 +134,11 @@ def orient_components(
 
 
 def matching_feature_indices(previous: Projection, projection: Projection) -> np.ndarray:
-    """Return the index (previous features,) in `projection` of each feature of `previous`.
+    """Return the index of each previous feature in `projection`.
 
-    If both projections have a feature map that names its columns, features are matched by name. If
-    not, features are matched by index. A feature that `projection` does not have gets an index
-    after the last feature of `projection`.
+    The result is (features of `previous`,). If both projections have a feature map that names its
+    columns, features are matched by name. If not, features are matched by index. A feature that
+    `projection` does not have gets an index after the last feature of `projection`.
     """
     old, new = _feature_names(previous), _feature_names(projection)
     if old is None or new is None:
@@ -141,7 +146,7 @@ def matching_feature_indices(previous: Projection, projection: Projection) -> np
         return np.arange(0 if linear is None else len(linear.loadings))
     at = {name: number for number, name in enumerate(new)}
     for name in old:
-        # `projection` lacks this feature, so the feature gets the next free index.
+        # A feature that only `previous` has gets the next free index.
         at.setdefault(name, len(at))
     return np.array([at[name] for name in old], dtype=np.int64)
 
@@ -162,7 +167,10 @@ def move_rows(array: np.ndarray, new_indices: np.ndarray) -> np.ndarray:
 
 
 class _ComparedColumns(NamedTuple):
-    """Arrays, one column for each component, by which two projections are compared."""
+    """Arrays by which the components of two projections are compared.
+
+    Each array has one column for each component: loadings, or coordinates of sampled rows.
+    """
 
     projection: np.ndarray | None
     previous: np.ndarray | None
@@ -184,7 +192,8 @@ def _columns_to_compare(projection: Projection, previous: Projection | None) -> 
     if now is not None:
         if before is None or previous is None:
             return _ComparedColumns(now.loadings, None)
-        # Loadings of features that `projection` does not have come last and are cut off.
+        # Put the features of `previous` in the order of `projection`. Features that `projection`
+        # does not have come last. Their loadings are cut off.
         moved = move_rows(before.loadings, matching_feature_indices(previous, projection))
         return _ComparedColumns(now.loadings, moved[: len(now.loadings)])
 
@@ -261,8 +270,9 @@ def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.nd
     if shared < 2 or len(eigenvalues) != p:
         return order
 
-    # Assign components to previous components. The gain of a pair of distant
-    # eigenvalues is so negative that the best assignment never contains this pair.
+    # Assign components to previous components such that the sum of their absolute cosines is
+    # largest. Two components are never swapped if their eigenvalues are not near each other,
+    # because the gain for this is very negative.
     values = np.asarray(eigenvalues[:shared], dtype=np.float64)
     near = np.abs(values[:, None] - values) <= GAP * np.maximum(np.abs(values[:, None]), np.abs(values))
     gain = np.where(near, np.abs(cosines[:shared, :shared]), -2.0 * shared)
@@ -273,7 +283,9 @@ def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.nd
 def _cosines_or_correlations(
     old: np.ndarray, new: np.ndarray, multiply_by_scatter: MultiplyByScatter | None = None
 ) -> np.ndarray:
-    """Return the cosines (q, p) of the angles between columns of `old` and of `new`.
+    """Return the cosines between columns of `old` and of `new`.
+
+    The result is (q, p). With `multiply_by_scatter`, correlations are returned instead.
 
     old: (d', q), loadings of d' features in q previous components. Missing rows count as zeros.
     new: (d, p), loadings of d features in p components. Missing rows count as zeros.
@@ -286,7 +298,8 @@ def _cosines_or_correlations(
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
 
-    # Correlations reduce the influence of features of small variance, whose loadings are noisy.
+    # Compare columns by the correlation of the rows projected onto them. Features of small
+    # variance, whose loadings are noisy, then have little influence.
     q = old.shape[1]
     return correlations(np.hstack([old, new]), multiply_by_scatter)[:q, q:]
 

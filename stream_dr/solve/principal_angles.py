@@ -9,9 +9,9 @@ from stream_dr.solve.tall_qr import tall_qr
 def principal_angles(before: Projection, after: Projection) -> np.ndarray | None:
     """Return the principal angles between two projections' components.
 
-    The angles (p,) are between the two spaces that the loadings span, in radians, ascending. If only
-    one projection has a feature, the other projection's loadings of this feature count as 0. Returns
-    None if a projection is not linear or has no components.
+    The angles (p,) are between the two spaces that the loadings span, in radians, ascending. If
+    only one projection has a feature, the other projection's loadings of this feature count as 0.
+    Returns None if a projection is not linear or has no components.
     """
     old, new = linear_part_or_none(before), linear_part_or_none(after)
     if old is None or new is None or not old.n_components or not new.n_components:

@@ -83,8 +83,9 @@ class Rounding(NamedTuple):
     def cross_sum_noise(self, column_scatter: np.ndarray) -> np.ndarray:
         """Return the rounding error (features,) of each feature's cross sums.
 
-        A cross sum is the sum over all rows of a feature times a target. The errors are for targets
-        of Frobenius norm 1. For other targets, the caller multiplies them by the targets' norm.
+        A cross sum is the sum over all rows of a feature times a target. The errors are for
+        targets of Frobenius norm 1. For other targets, the caller multiplies them by the targets'
+        norm.
 
         column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
@@ -116,17 +117,17 @@ class Rounding(NamedTuple):
     ) -> np.ndarray:
         """Reduce the cross sums to combinations of targets above rounding error.
 
-        The k targets are replaced by r ≤ k orthogonal linear combinations of them. A combination is
-        dropped if its products with all features are only rounding error. The result (features, r)
-        has the cross sums of features and combinations. If nothing is dropped, `cross_sums` is
+        The k targets are replaced by r ≤ k orthogonal linear combinations of them. A combination
+        is dropped if its products with all features are only rounding error. The result (features,
+        r) has the cross sums of features and combinations. If nothing is dropped, `cross_sums` is
         returned unchanged.
 
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: Frobenius norm of the targets.
         column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
-        # Divide the cross sums of each feature by their rounding error, so that features with large
-        # values do not hide features with small values.
+        # Divide the cross sums of each feature by their rounding error, so that features with
+        # large values do not hide features with small values.
         varying_columns = self.varying_columns(column_scatter)
         cross_sum_noise = self.cross_sum_noise(column_scatter)[varying_columns]
         _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])

@@ -35,9 +35,9 @@ CHUNK = 1 << 20
 class ScatterProduct:
     """Product of a scatter matrix and some columns, summed over blocks of rows.
 
-    The scatter matrix A (features, features) is the sum of (x − x̄)(x − x̄)ᵀ over all rows x, times
-    the weights of the rows. x̄ is `mean`. The product is computed without forming A. Use an object
-    of this class in a with-block. The threads are stopped at the end of the with-block.
+    The scatter matrix A (features, features) is the sum of (x − x̄)(x − x̄)ᵀ over all rows x,
+    times the weights of the rows. x̄ is `mean`. The product is computed without forming A. Use an
+    object of this class in a with-block. The threads are stopped at the end of the with-block.
 
     Parameters
     ----------
@@ -185,8 +185,8 @@ def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, 
             for c in range(r):
                 z[c] += v * columns[j, c]
 
-        # Add the row's weight times z to `total`, and the outer product of the row and the weighted
-        # z to `out`.
+        # Add the row's weight times z to `total`, and the outer product of the row and the
+        # weighted z to `out`.
         for c in range(r):
             z[c] *= weights[i]
             total[c] += z[c]

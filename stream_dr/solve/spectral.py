@@ -24,14 +24,20 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 class Eigenpairs(NamedTuple):
-    """Eigenvalues (r,) and eigenvectors (m, r) of a symmetric matrix (m, m)."""
+    """Eigenvalues (r,) and eigenvectors (m, r) of a symmetric matrix (m, m).
+
+    r may be smaller than m, because eigenvalues of about zero are left out.
+    """
 
     values: np.ndarray
     vectors: np.ndarray
 
 
 class LeftSingularPairs(NamedTuple):
-    """Left singular vectors (m, r) and singular values (r,) of a matrix (m, k)."""
+    """Left singular vectors (m, r) and singular values (r,) of a matrix (m, k).
+
+    r may be smaller than m and k, because values that are only rounding error are left out.
+    """
 
     vectors: np.ndarray
     values: np.ndarray
@@ -62,8 +68,8 @@ def semidefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> 
 def eigenvalue_rounding_limit(eigenvalues: np.ndarray, smallest_limit: float = 0.0) -> float:
     """Return the size up to which eigenvalues are only rounding error.
 
-    The size is m · eps times the largest eigenvalue [mathematics §3, rule 1], or `smallest_limit`
-    if `smallest_limit` is larger.
+    For m eigenvalues, the size is m · 2.2e-16 times the largest eigenvalue, or `smallest_limit` if
+    that is larger.
 
     eigenvalues: all m eigenvalues of a positive semidefinite matrix (m, m).
     smallest_limit: smallest size to return.
@@ -74,8 +80,8 @@ def eigenvalue_rounding_limit(eigenvalues: np.ndarray, smallest_limit: float = 0
 def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
     """Return the left singular vectors (m, r) and singular values (r,) of a matrix.
 
-    The largest values come first. r ≤ min(m, k), because singular values that are only rounding
-    error are dropped. Costs O(m k min(m, k)).
+    The largest singular value comes first. Singular values that are only rounding error are
+    dropped, so r ≤ min(m, k). Costs O(m k min(m, k)).
 
     matrix: (m, k).
     """
@@ -83,8 +89,8 @@ def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
     if min(m, k) == 0:
         return LeftSingularPairs(np.zeros((m, 0)), np.zeros(0))
 
-    # For a large tall matrix, try the Gram matrix (k, k), which is faster than a decomposition of
-    # the matrix. `pairs` is None if the Gram matrix is not accurate enough.
+    # For a large matrix with many more rows than columns, a method that uses the inner products
+    # (k, k) of its columns is faster. It returns None if it is not accurate enough.
     pairs = _left_singular_pairs_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
@@ -97,14 +103,12 @@ def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
 
 
 def _left_singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
-    """Return r left singular vectors (m, r) and singular values (r,), or None.
+    """Return left singular vectors and singular values, or None.
 
-    The matrix (m, k) is factorised as Q R with two Gram matrices (k, k). This method is called
-    CholeskyQR2. It makes Q orthonormal to 1e-15. Let R = u s vᵀ be the singular value
-    decomposition of R. Then the left singular vectors of the matrix are Q u. Costs O(4 m k²).
-
-    The eigenvalues of the Gram matrix are the squares of the singular values, so small singular
-    values lose digits. The result is None in two cases:
+    For r nonzero singular values of the matrix (m, k), the vectors are (m, r) and the values (r,).
+    They are computed from the inner products (k, k) of the columns, whose eigenvalues are the
+    squares of the singular values. So small singular values lose digits. The result is None in two
+    cases:
 
     * A singular value is between 3e-7 and 1e-5 of the largest, so it has lost too many digits.
       Smaller singular values count as zero and are dropped.
@@ -144,20 +148,17 @@ def rotate_equal_components(loadings: np.ndarray, eigenvalues: np.ndarray) -> np
     loadings: (features, components).
     eigenvalues: (components,).
 
-    If several components have equal eigenvalues, any basis of their span is a solution. Rounding
-    errors would then decide which basis a solver returns. For example, all eigenvalues of LDA are
-    1 if the classes are perfectly separated.
+    If several components have equal eigenvalues, any rotation of them is a solution, and rounding
+    errors would decide which one a solver returns. For example, all eigenvalues of LDA are 1 if
+    the classes are perfectly separated.
 
-    The unique basis comes from a QR decomposition with pivoting, for each group of components with
-    equal eigenvalues. Pivoting puts the features in an order. The first feature is the feature
-    whose row of loadings has the largest norm. Each further feature has the largest norm after the
-    span of the earlier features' rows is removed. On the first feature, only the first component
-    of the group has a nonzero loading. On the second feature, only the first two components have
-    nonzero loadings, and so on.
+    For each group of components with equal eigenvalues, a QR decomposition with pivoting chooses
+    some features. On the first of these features, only the first component of the group has a
+    nonzero loading. On the second feature, only the first two components have nonzero loadings,
+    and so on. These zeros determine the rotation.
 
-    Two eigenvalues count as equal if their relative difference is at most 1e-9. They also count as
-    equal if their difference is at most the rounding error of the largest eigenvalue. Costs
-    O(d m²) for d features and m equal eigenvalues.
+    Two eigenvalues count as equal if their relative difference is at most 1e-9, or if their
+    difference is at most the rounding error of the largest eigenvalue.
     """
     # Compute a mask that is True where an eigenvalue equals the next eigenvalue.
     gap = np.abs(np.diff(eigenvalues))
@@ -186,11 +187,10 @@ def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
 
 
 def largest_signed_entries(loadings: np.ndarray) -> np.ndarray:
-    """Return each column's entry (p,) of largest absolute value, with its sign.
+    """Return each column's entry of largest absolute value, with its sign.
 
-    If the largest absolute value occurs several times in a column, its first entry is returned. If
-    there are no rows, 0 is returned for each column. The cost is two passes over the loadings,
-    without a copy.
+    The result is (p,) for p columns. If several entries of a column have the largest absolute
+    value, the first of them is returned. If there are no rows, 0 is returned for each column.
 
     loadings: (features, p), p columns.
     """

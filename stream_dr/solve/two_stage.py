@@ -47,46 +47,47 @@ from stream_dr.solve.spectral import (
 )
 
 _SMALLEST = 1e-10
-"""Relative eigenvalue up to which a component is dropped [mathematics §3, rule 4].
+"""Relative eigenvalue up to which a component is dropped as rounding error.
 
-The component's eigenvalue is divided by the largest eigenvalue.
+The relative eigenvalue is the component's eigenvalue divided by the largest eigenvalue.
 """
 
 WELL_CONDITIONED = 1e-5
 """Smallest reciprocal condition number with which a Cholesky factor is always used.
 
-The factorised matrix is the rows' scatter plus a ridge, scaled to unit diagonal. If its reciprocal
-condition number is at least this large, the factor is accurate to 1e-10 even if the scatter alone
-is singular.
+The Cholesky factor is that of the scatter of the centred rows plus a ridge, scaled to unit
+diagonal. If the reciprocal condition number of this matrix is at least this large, the factor is
+accurate to 1e-10 even if the scatter alone is singular.
 """
 
 
 def two_stage(
     scatter: np.ndarray, cross_sums: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None
 ) -> LoadingsAndEigenvalues:
-    """Return loadings (features, components) and eigenvalues (components,).
+    """Return loadings and eigenvalues of a two-stage method (LDA, CCA, OPLS).
 
-    The component of the largest eigenvalue comes first. There are at most min(rank of scatter, k)
-    components. In each component, the loading of largest absolute value is positive.
+    The loadings are (features, components), and the eigenvalues (components,), largest first.
+    There are at most min(rank of scatter, k) components. In each component, the loading of largest
+    absolute value is positive.
 
     Parameters
     ----------
     scatter : (features, features) or (features,)
         Scatter Cxx of the centred rows, or its diagonal.
     cross_sums : (features, k)
-        Product of the centred rows and the matrix (rows, k) of k columns by which the method
-        describes the targets.
+        Product of the centred rows and a matrix (rows, k), by whose k columns the method describes
+        the targets of the rows.
     gamma : float
         Ridge ≥ 0, which is added to the diagonal of `scatter`.
     rounding : Rounding or None
-        Rounding errors of `scatter`. None if the rows' mean is about zero.
+        Rounding errors of `scatter`. None if the mean of the rows is about zero.
     """
     rounding = rounding or zero_rounding(len(scatter))
     roots = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
     root, root_t = roots(scatter, gamma, rounding)
 
-    # Eigenvalues are the squared singular values. Components of only rounding error are dropped.
-
+    # The eigenvalues of the components are the squared singular values of a matrix. Components
+    # whose eigenvalue is only rounding error are dropped.
     vectors, values = left_singular_pairs(root_t(cross_sums))
     eigenvalues = values**2
     p = int(np.count_nonzero(eigenvalues > _SMALLEST * eigenvalues.max(initial=0.0)))
@@ -96,8 +97,8 @@ def two_stage(
 def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
     """Return the condition number of `scatter` plus a ridge.
 
-    The condition number is the largest eigenvalue divided by the smallest. Eigenvalues of
-    `scatter` that are only rounding errors are not counted. Costs O(d³) for d features.
+    The condition number is the largest eigenvalue of the sum divided by the smallest. Eigenvalues
+    of `scatter` that are only rounding errors are left out. Costs O(d³) for d features.
 
     scatter: (features, features), scatter of the centred rows.
     gamma: ridge, which is added to each eigenvalue.
@@ -116,7 +117,7 @@ MultiplyColumns = Callable[[np.ndarray], np.ndarray]
 class InverseRoot(NamedTuple):
     """Matrix M for which M Mᵀ is the inverse of a scatter plus a ridge.
 
-    M is not stored as an array. It may have fewer columns than rows.
+    M is given by two functions, not as an array. It may have fewer columns than rows.
 
     Attributes
     ----------
@@ -131,7 +132,9 @@ class InverseRoot(NamedTuple):
 
 
 class VaryingPart(NamedTuple):
-    """Scatter without the features that do not vary.
+    """Scatter of the features that vary.
+
+    Features whose scatter is only rounding error are left out.
 
     Attributes
     ----------
@@ -149,7 +152,7 @@ class VaryingPart(NamedTuple):
 
 
 def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
-    """Return functions that multiply by a matrix M and by Mᵀ.
+    """Return functions that multiply by M and by Mᵀ.
 
     M is the diagonal matrix (diagonal + gamma)^(−1/2), with zeros for features that do not vary.
 
@@ -164,7 +167,7 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
 
 
 def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
-    """Return functions that multiply by a matrix M and by Mᵀ.
+    """Return functions that multiply by M and by Mᵀ.
 
     M Mᵀ is the inverse of `scatter` plus the ridge `gamma`, on the range of `scatter`.
 
@@ -177,10 +180,10 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     if part is scatter:
         return root
 
-    # `root` multiplies by a matrix with rows only for the features that vary. The matrix M of the
-    # result has a row for every feature, with zeros for features that do not vary.
+    # `root` multiplies by a matrix with rows only for the features that vary. The result must
+    # multiply by a matrix that also has rows of zeros, for the features that do not vary.
     def multiply_all_features(p: np.ndarray) -> np.ndarray:
-        """Return M @ p, with zeros for features that do not vary."""
+        """Multiply by `root`, and add zeros for features that do not vary."""
         out = np.zeros((len(scatter), p.shape[1]))
         out[varying_columns] = root.multiply(p)
         return out
@@ -189,9 +192,10 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
 
 
 def varying_part(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
-    """Return the scatter without the features that do not vary.
+    """Return the scatter of the features that vary.
 
-    If all features vary, the result has `scatter` itself and not a copy.
+    A feature does not vary if its scatter is only rounding error. If all features vary, the result
+    has `scatter` itself and not a copy.
 
     scatter: (features, features), scatter of the centred rows.
     rounding: rounding errors of `scatter`.
@@ -202,10 +206,11 @@ def varying_part(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
 
 
 def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
-    """Return functions that multiply by a matrix M and by Mᵀ, from eigenpairs.
+    """Return functions that multiply by M and by Mᵀ, from eigenpairs.
 
-    M is V (e + gamma)^(−1/2), with r eigenvectors V (features, r) and eigenvalues e (r,) of
-    `scatter`. Eigenvalues that are only rounding errors are dropped [mathematics §3, rule 1].
+    Let V (features, r) be the eigenvectors of `scatter`, and e (r,) their eigenvalues, without
+    those that are only rounding error. Then M (features, r) is V with column i divided by
+    √(e_i + gamma). So M Mᵀ is the inverse of `scatter` plus the ridge `gamma` on the span of V.
 
     scatter: (features, features), scatter of the centred rows.
     gamma: ridge.
@@ -217,16 +222,16 @@ def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rou
 
 
 def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot | None:
-    """Return functions that multiply by a matrix M and by Mᵀ, or None.
+    """Return functions that multiply by M and by Mᵀ, or None.
 
-    M Mᵀ is the inverse of the matrix A, which is `scatter` plus the ridge `gamma` on the diagonal.
-    The diagonal matrix D scales A to unit diagonal. Let L be the Cholesky factor of D A D. Then
-    M = D L⁻ᵀ.
+    Let A be `scatter` plus the ridge `gamma` on the diagonal, D the diagonal matrix that scales A
+    to unit diagonal, and L the Cholesky factor of D A D. Then M = D L⁻ᵀ, and M Mᵀ is the inverse
+    of A.
 
     M is wrong if the scatter is only rounding error in some direction. So the result is None
-    unless M is certainly right. M is certainly right if one of these conditions holds:
+    unless one of these conditions holds:
 
-    * The correlation matrix of the features certainly has full rank [mathematics §3].
+    * The correlation matrix of the features certainly has full rank.
     * D A D is so well conditioned that rounding errors of the scatter contribute less than 1e-10.
 
     scatter: (features, features), scatter of the centred rows.
@@ -241,8 +246,9 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     if factor is None:
         return None
 
-    # `certain` is the reciprocal condition number that proves full rank in spite of rounding
-    # errors. The correlation matrix is the scaled scatter without a ridge.
+    # `noise` is the relative rounding error of the correlation matrix (the scaled scatter without
+    # a ridge). If the reciprocal condition number of this matrix is above `certain`, the matrix
+    # has full rank in spite of rounding errors.
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
     if (
@@ -269,12 +275,12 @@ class _ScaledCholesky(NamedTuple):
 
 
 def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> _ScaledCholesky:
-    """Return a Cholesky factor and a reciprocal condition number.
+    """Return the Cholesky factor and condition of a scaled scatter.
 
-    The factor (features, features) is lower triangular. The factorised matrix is `scatter` plus
-    the ridge `gamma` on the diagonal, scaled to unit diagonal. LAPACK estimates the reciprocal
-    condition number of this matrix. If the factorisation fails, the results are None and 0. Costs
-    O(d³/3) for d features.
+    The matrix `scatter` plus the ridge `gamma` on the diagonal is scaled to unit diagonal. Returns
+    the lower triangular Cholesky factor (features, features) of the scaled matrix, and its
+    reciprocal condition number as estimated by LAPACK. If the factorisation fails, the results are
+    None and 0.
 
     scatter: (features, features), scatter of the centred rows.
     gamma: ridge.

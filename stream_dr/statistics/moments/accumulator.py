@@ -210,9 +210,9 @@ class MomentAccumulator(AccumulatorBase):
     def number_label_sets(self, batch: BatchPlan) -> BatchPlan:
         """Return the batch with the index of each row's label set.
 
-        A label set is a distinct combination of labels. If the accumulator stores no sums for label
-        sets, or the batch has no labels, the batch is returned unchanged. Raises LimitExceeded if
-        there would be more than 20,000 label sets.
+        A label set is a distinct combination of labels. If the accumulator stores no sums for
+        label sets, or the batch has no labels, the batch is returned unchanged. Raises
+        LimitExceeded if there would be more than 20,000 label sets.
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return batch

@@ -49,8 +49,8 @@ def write_root_weighted_rows(
 
     # Copy the rows as float64, because numpy multiplies other types without BLAS.
     centred_rows[:] = X
-    # einsum computes the mean without threads. Threads of BLAS would stay busy afterwards, on cores
-    # that later matrix products need.
+    # einsum computes the mean without threads. Threads of BLAS would stay busy afterwards, on
+    # cores that later matrix products need.
     point = np.einsum("i,ij->j", weights, centred_rows) / total_weight
     centred_rows -= point
     step = np.einsum("i,ij->j", weights, centred_rows) / total_weight

@@ -33,8 +33,8 @@ class Fourier(NamedTuple):
     """Random Fourier features of continuous targets [mathematics §2].
 
     A target y with `width` entries becomes the `size` numbers √(2/size) cos(ωᵀy + b). The entries
-    of ω (width, size) are normal random numbers of standard deviation 1/bandwidth. The entries of b
-    (size,) are uniform random numbers from 0 to 2π. Labels are encoded as indicators instead.
+    of ω (width, size) are normal random numbers of standard deviation 1/bandwidth. The entries of
+    b (size,) are uniform random numbers from 0 to 2π. Labels are encoded as indicators instead.
 
     Attributes
     ----------

@@ -90,8 +90,8 @@ class SetSums(NamedTuple):
     def merge_set_sums(self, newer: "SetSums", n_features: int) -> "SetSums":
         """Return the sums of the rows of `self` and `newer` together.
 
-        A label set is a distinct combination of labels. The result has the label sets of `self` and
-        of `newer`. If a label set has sums in both, the sums are added.
+        A label set is a distinct combination of labels. The result has the label sets of `self`
+        and of `newer`. If a label set has sums in both, the sums are added.
 
         n_features: number of features.
         """
@@ -168,8 +168,8 @@ class LabelSets(NamedTuple):
     def membership(self, n_labels: int) -> sp.csr_matrix:
         """Return the matrix that shows which label set has which label.
 
-        A label set is a distinct combination of labels. The matrix is (sets, labels). An entry is 1
-        if the set has the label, and 0 otherwise.
+        A label set is a distinct combination of labels. The matrix is (sets, labels). An entry is
+        1 if the set has the label, and 0 otherwise.
 
         n_labels: number of labels.
         """
@@ -239,9 +239,9 @@ class LabelSets(NamedTuple):
     def join(self, other: "LabelSets", n_features: int, sign: float = 1.0) -> "LabelSets":
         """Add the rows of `other` to these sums, or remove them.
 
-        Returns the sums for each label set (distinct combination of labels). An index must mean the
-        same label in `self` and in `other`. A label set without rows after a removal gets sums of
-        exactly zero.
+        Returns the sums for each label set (distinct combination of labels). An index must mean
+        the same label in `self` and in `other`. A label set without rows after a removal gets sums
+        of exactly zero.
 
         n_features: number of features.
         sign: 1 to add the rows of other, −1 to remove them. With −1, `self` must have all label
@@ -376,9 +376,9 @@ class LabelSetSums:
     def _push_matrix(self, sums: SetSums, n_features: int) -> None:
         """Append a matrix of sums to the list of matrices.
 
-        The total of all matrices in the list is the sum for each label set. To keep the list short,
-        the last matrix is first removed and added to the new matrix, as long as it is at most
-        twice as large as the new matrix.
+        The total of all matrices in the list is the sum for each label set. To keep the list
+        short, the last matrix is first removed and added to the new matrix, as long as it is at
+        most twice as large as the new matrix.
 
         n_features: number of features.
         """

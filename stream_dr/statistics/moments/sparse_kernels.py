@@ -118,8 +118,8 @@ def add_sparse_rows_one_label(
         earlier_weight += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                # Prefetch two cache lines of a later nonzero's feature: the line with the first sums
-                # of the feature, and the line with its sum for the label of row i.
+                # Prefetch two cache lines of a later nonzero's feature: the line with the first
+                # sums of the feature, and the line with its sum for the label of row i.
                 further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(feature_sums, further, np.uint64(0))
                 if column >= np.uint64(LINE):
@@ -169,8 +169,8 @@ def add_sparse_rows_many_labels(
         begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                # Prefetch cache lines of a later nonzero's feature: the line with the first sums of
-                # the feature, and the lines with its sums for the labels of row i.
+                # Prefetch cache lines of a later nonzero's feature: the line with the first sums
+                # of the feature, and the lines with its sums for the labels of row i.
                 further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(feature_sums, further, np.uint64(0))
                 for t in range(begin, end):

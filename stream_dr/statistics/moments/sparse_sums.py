@@ -76,8 +76,8 @@ the weight remains after rows are removed, the weight is set to 0.
 class SparsePart(NamedTuple):
     """Sums over sparse rows with d features and k target columns.
 
-    Arrays are float64. Let v be the nonzero values of a feature, w the weights of their rows, and c
-    a fixed number near the values. Under decay, all sums are stored divided by a common number,
+    Arrays are float64. Let v be the nonzero values of a feature, w the weights of their rows, and
+    c a fixed number near the values. Under decay, all sums are stored divided by a common number,
     the `scale` of the MomentState.
 
     Attributes
@@ -139,8 +139,8 @@ class SparsePart(NamedTuple):
     def variances(self, total_weight: float) -> np.ndarray:
         """Return the scatter (features,) of each feature.
 
-        The scatter is the weighted sum of squared deviations from the feature's mean over all rows,
-        zeros included.
+        The scatter is the weighted sum of squared deviations from the feature's mean over all
+        rows, zeros included.
 
         total_weight: total weight of all rows.
         """
@@ -209,8 +209,8 @@ class SparseSums:
         written to.
 
         n_features: number of features.
-        reference: (target columns,) point that is subtracted from the targets before their products
-            with the features are summed.
+        reference: (target columns,) point that is subtracted from the targets before their
+            products with the features are summed.
         """
         self.width, self.columns = n_features, len(reference)
         self.reference = reference.copy()
@@ -236,7 +236,8 @@ class SparseSums:
         """Multiply every sum by factor.
 
         For each feature, a fixed number c is subtracted from its nonzeros before they are summed.
-        This method also sets c to the mean of the nonzeros, so that no digits are lost under decay.
+        This method also sets c to the mean of the nonzeros, so that no digits are lost under
+        decay.
         """
         self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
@@ -331,8 +332,8 @@ def _sums_about_nonzero_means(
 ) -> np.ndarray:
     """Return the sums of each feature's nonzeros about their mean.
 
-    Let v be the nonzeros of a feature, w the weights of their rows, and c the mean of the nonzeros,
-    rounded to float64. The result (features, 4) has the columns Σ w, c, Σ w (v − c) and
+    Let v be the nonzeros of a feature, w the weights of their rows, and c the mean of the
+    nonzeros, rounded to float64. The result (features, 4) has the columns Σ w, c, Σ w (v − c) and
     Σ w (v − c)². The third column is 0 except for the rounding of c.
 
     weights: (features,) Σ w.
@@ -410,8 +411,8 @@ def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, si
     offset = offset + sign * share * step
     spread = spread + sign * (other_spread + first_sums[:, WEIGHT] * share * step**2)
 
-    # If a feature has nonzeros only in the first rows or only in the second rows, copy its sums, so
-    # that they do not change by rounding.
+    # If a feature has nonzeros only in the first rows or only in the second rows, copy its sums,
+    # so that they do not change by rounding.
     out = _sums_about_nonzero_means(n, first_sums[:, POINT], offset, spread)
     out[n == 0.0] = 0.0
     out[second_sums[:, WEIGHT] == 0.0] = first_sums[second_sums[:, WEIGHT] == 0.0]

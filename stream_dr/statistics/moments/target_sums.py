@@ -28,8 +28,8 @@ from stream_dr.statistics.protocol import register_nested_state
 class TargetPart(NamedTuple):
     """Sums of the targets of rows, without the features.
 
-    There are k target columns. In the formulas below, y (k,) are the targets of a row, and w is its
-    weight. Under decay, all sums are stored divided by a common number, the `scale` of the
+    There are k target columns. In the formulas below, y (k,) are the targets of a row, and w is
+    its weight. Under decay, all sums are stored divided by a common number, the `scale` of the
     MomentState.
 
     Attributes

@@ -76,8 +76,8 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     _check_same_target_kind(state_of_all, state_to_remove)
     a, b = align_states_together(state_of_all, scale_state(state_to_remove, 1.0 / state_of_all.scale))
 
-    # `largest` holds the largest value that each sum has had. It shows how large rounding errors can
-    # be. Check that no more weight is removed than was learned.
+    # `largest` holds the largest value that each sum has had. It shows how large rounding errors
+    # can be. Check that no more weight is removed than was learned.
     largest = a.largest.join(_sum_values_without_constants(a))
     noise = ROUNDING * largest.weight
     _check_removable_weight(a.weight, b.weight, noise, "weight")
