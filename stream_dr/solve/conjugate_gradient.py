@@ -237,8 +237,8 @@ def second_stage_components(
 
     Parameters
     ----------
-    first_stage_solution : (features, k), or (features, r0) with `expansion` Solution W1 of the
-        linear system. It may be the approximate solution of a solve that has not ended.
+    first_stage_solution : (features, k), or (features, r0) with `expansion`
+        Solution W1 of the linear system. It may be approximate, from a solve that has not ended.
     right_sides : (features, k)
         The k right-hand sides B of the linear system.
     expansion : (r0, k) or None

@@ -109,8 +109,7 @@ def neighbourhood_graph(
     if r < 2:
         return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, 0.5 if average else 1.0)
 
-    # Search for the pairs of rows that an edge joins, and compute their squared distances. First
-    # choose the number of nearest rows of each row.
+    # Find the pairs of rows that an edge joins, and the squared distance of each pair.
     k = min(n_neighbors, r if average else r - 1)
     if radius is not None:
         starts, ends = landmark_pairs_within(rows, radius)
@@ -127,8 +126,7 @@ def neighbourhood_graph(
     if class_codes is not None:
         weights = weights * (class_codes[starts] == class_codes[ends])
 
-    # Make the graph symmetric. If only one of two rows is among the nearest rows of the other, the
-    # weight of their edge is halved ("average") or not changed ("or").
+    # Halve or keep the weight of edges of which only one row is near the other.
     directed = sp.csr_matrix((weights, (starts, ends)), shape=(r, r))
     graph = (0.5 * (directed + directed.T) if average else directed.maximum(directed.T)).tocsr()
     graph.eliminate_zeros()

@@ -79,7 +79,7 @@ class FeatureCounts(NamedTuple):
     largest: float = 0.0
 
     def check(self) -> None:
-        """Raise DamagedFile unless the fields fit together."""
+        """Raise DamagedFile unless all arrays are for the same features and labels."""
         check_common_state_fields(self, ("class", "multilabel"))
         d, k = self.n_features, len(self.labels)
         check_dtype_and_shapes(self, np.int64, label_rows=(k,))
@@ -97,7 +97,7 @@ class FeatureCounts(NamedTuple):
         """
         if self.target_kind and other.target_kind and self.target_kind != other.target_kind:
             raise CannotMerge(f"counts of {self.target_kind} and of {other.target_kind} targets cannot be merged.")
-        # Dense rows fix the number of features. The other state must not have more.
+        # If a state has dense rows, the other state must not have more features.
         for fixed, other_counts in ((self, other), (other, self)):
             if fixed.dense and other_counts.n_features > fixed.n_features:
                 raise CannotMerge(
@@ -112,7 +112,7 @@ class FeatureCounts(NamedTuple):
         except InvalidTargets as e:
             raise CannotMerge(f"counts cannot be merged: {e}") from e
 
-        # Bring the sums of both states to the same labels and features, then add them.
+        # Pad and reorder the sums of both states for the labels of both, then add the sums.
         labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
         width = max(self.n_features, other.n_features)
         mine, theirs = _sums_padded_for_labels(self, labels, width), _sums_padded_for_labels(other, labels, width)
@@ -134,10 +134,7 @@ class FeatureCounts(NamedTuple):
 
 
 def empty_feature_counts() -> FeatureCounts:
-    """Return the counts of no rows.
-
-    Merging these counts with other counts does not change the other counts.
-    """
+    """Return FeatureCounts of no rows, with all sums zero."""
     none = np.zeros(0)
     return FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
 
@@ -215,7 +212,7 @@ class FeatureCountAccumulator(AccumulatorBase):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows with each label, an int64 array (labels,)."""
+        """Array (labels,) int64, the number of rows with each label."""
         return self._label_rows
 
     def _check_block_fits(self, block: Block) -> None:
@@ -281,12 +278,12 @@ class FeatureCountAccumulator(AccumulatorBase):
             raise CannotUnlearn(f"label {unknown[0]!r} was never learned. Give only rows that were.")
         batch = self._arguments_of_count_features(labelled)
 
-        # Count the rows to remove, as if they were a stream of their own.
+        # Compute the counts of only the rows to remove. `gone` is their number of rows per label.
         gone = np.bincount(batch[4], minlength=len(self.labels))
         present, counts = np.zeros_like(self._present), np.zeros_like(self._counts)
         _count_features(*batch, present, counts)
 
-        # No count may become negative by more than rounding errors.
+        # Check that no count would become negative, except by rounding errors up to `slack`.
         slack = 1e-9 * max(self._weight, 1e-300)
         if (
             np.any(gone > self._label_rows)
@@ -295,7 +292,8 @@ class FeatureCountAccumulator(AccumulatorBase):
         ):
             raise CannotUnlearn("rows that were not learned, or with other labels or weights, cannot be taken out.")
 
-        # Sums keep the rounding errors that they had at their largest weight.
+        # When rows are removed, the sums keep the rounding errors that they had with all rows. So
+        # remember the largest total weight before any removal.
         self._largest = max(self._largest, self._weight)
         remaining = self._weight - float(batch[-1].sum())
         if self.rows > labelled.rows and remaining * MOST_LOST < EPS * self._largest:
@@ -331,7 +329,7 @@ def _padded_with_zeros(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def _sums_padded_for_labels(
     state: FeatureCounts, all_labels: tuple[Label, ...], n_features: int
 ) -> tuple[np.ndarray, ...]:
-    """Return the sums of a state for more labels and features.
+    """Return the sums of a state, extended to more labels and features.
 
     The sums are label_rows, label_weights, present and counts, in this order. The sums of new
     labels and features are zero.
@@ -360,17 +358,17 @@ def _count_features(
     feature_weights: np.ndarray,
     feature_label_weights: np.ndarray,
 ) -> None:
-    """Add row weights to the counts of features and labels.
+    """Add the weights of rows to counts of features and labels.
 
     For each nonzero entry of a row, in feature j, the weight of the row is added to
     feature_weights[j], and to feature_label_weights[j, label] for each label of the row.
 
-    indptr: (rows + 1,) of the CSR rows.
-    indices, values: (entries,) of the CSR rows.
+    indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the CSR rows.
     label_indptr: (rows + 1,). Row i has the labels
         label_codes[label_indptr[i]:label_indptr[i + 1]].
-    label_codes: (labels of all rows,).
-    weights: (rows,).
+    label_codes: (labels of all rows,) index of each label, row after row.
+    weights: (rows,) weight of each row.
     feature_weights: (features,), changed in place.
     feature_label_weights: (features, labels), changed in place.
     """

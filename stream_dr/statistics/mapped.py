@@ -51,7 +51,7 @@ class MappedState(NamedTuple):
     Attributes
     ----------
     rows, rows_skipped, target_kind, labels
-        As in the inner state.
+        The same as in `inner`.
     n_features : int
         Number of features before the map.
     feature_map : str
@@ -79,7 +79,10 @@ class MappedState(NamedTuple):
     landmarks: Landmarks | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless the inner state fits the feature map."""
+        """Raise DamagedFile unless the fields of the state fit together.
+
+        For example, `inner` must have as many features as the feature map makes.
+        """
         check_within(self, 0, FEATURE_COUNT_LIMIT, "n_features")
         mapping = checked_feature_map(self, self.n_features)
         self.inner.check()
@@ -97,7 +100,7 @@ class MappedState(NamedTuple):
     def merge(self, other: "MappedState") -> "MappedState":
         """Return the state of the rows of `self` and `other` together.
 
-        Raises CannotMerge if the feature maps differ, or if the inner states cannot be merged.
+        Raises CannotMerge if the feature maps differ, or if the fields `inner` cannot be merged.
         """
         # A state without rows may have a map whose parameters are not decided yet.
         maps = feature_map(self.feature_map), feature_map(other.feature_map)
@@ -111,7 +114,7 @@ class MappedState(NamedTuple):
 
         if self.table is not None and other.table is not None:
             table, new_index = merge_table_states(feature_map(self.feature_map), self.table, other.table)
-            # Renumber the mapped features of `other` as in the merged table, then merge.
+            # Give the mapped features of `other` the indices that they have in the merged table.
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
             return _wrap_table_inner_state(inner, self.feature_map, table)
         # At most one state has statistics of columns. Then the other state has no rows.
@@ -138,7 +141,7 @@ class MappedState(NamedTuple):
     ) -> "MappedState":
         """Merge two states whose maps use the same landmarks.
 
-        Raises CannotMerge if the landmarks differ.
+        Landmarks are rows that a map compares other rows with. Raises CannotMerge if they differ.
 
         landmarks: landmarks of `self`.
         other_landmarks: landmarks of `other`.
@@ -248,7 +251,7 @@ class MappedAccumulator:
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """Number of rows with each label, an int64 array (labels,).
+        """Array (labels,) int64, the number of rows with each label.
 
         None if the inner accumulator does not count rows by label.
         """
@@ -271,14 +274,14 @@ class MappedAccumulator:
 
     @property
     def folds(self) -> int:
-        """Number of folds in which mapped rows are stored, 0 if they are not divided."""
+        """Number of folds into which rows are divided, for cross-validation. 0 without folds."""
         return self.inner.folds
 
     def add(self, block: Block) -> None:
         """Map a batch and learn the mapped rows.
 
         The batch is handled in parts, to bound memory. Raises WidthMismatch and the errors of the
-        inner accumulator. After an error nothing has changed.
+        accumulator of the mapped rows. After an error nothing has changed.
         """
         # The first batch decides parameters of the map that the user has not set.
         width, names = self._width_and_names_with(block)
@@ -305,7 +308,7 @@ class MappedAccumulator:
 
         The batch is mapped again, and the mapped rows are removed. Raises CannotUnlearn.
 
-        options: arguments of the inner accumulator's `remove`.
+        options: further arguments of `remove` of the accumulator of mapped rows.
         """
         width = self._width_and_names_with(block)[0]
         if options:
@@ -314,17 +317,14 @@ class MappedAccumulator:
             self._apply_to_row_parts(block, lambda part: self.inner.remove(self._map_block(part, width)))
 
     def freeze(self) -> MappedState:
-        """Return the state so far.
-
-        Costs as much as `freeze` of the inner accumulator.
-        """
+        """Return the state so far as a MappedState."""
         return _wrap_inner_state(self.inner.freeze(), self.n_features, self._spec, self._names)
 
     def _apply_to_row_parts(self, block: Block, learn_or_remove: Callable[[Block], None]) -> None:
         """Call a function with each part of a batch.
 
-        The parts are ranges of rows, in order. After an error the inner accumulator has the state
-        that it had before the first call.
+        The parts are ranges of rows, in order. After an error, the accumulator of the mapped rows
+        is restored as it was before the first call.
 
         learn_or_remove: function that learns or removes the rows of its argument.
         """
@@ -349,7 +349,8 @@ class MappedAccumulator:
 
     def _map_block(self, block: Block, n_features: int) -> Block:
         check_numeric_rows(block)
-        # The hash of a row decides its fold. It is computed from the row before the map.
+        # If rows are divided into folds, the hash of a row decides its fold. The hash is computed
+        # from the row before the map.
         hashes = row_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
         X = self._map_rows(block, n_features)
         return block._replace(X=X, names=None, width_stated=True, checked=False, hashes=hashes)
@@ -358,9 +359,9 @@ class MappedAccumulator:
         return self._map.apply(block.X, n_features, block.names)
 
     def _width_and_names_with(self, block: Block) -> "InputColumns":
-        """Return the columns before the map, as they are after a batch.
+        """Return the input columns of the map after learning a batch.
 
-        The accumulator is not changed. Raises WidthMismatch.
+        The accumulator is not changed. Raises WidthMismatch if the batch does not fit.
 
         block: the batch.
         """
@@ -401,7 +402,7 @@ class LandmarkAccumulator(MappedAccumulator):
         """Draw landmarks from a batch, then learn the batch.
 
         Landmarks are rows that the map compares other rows with. Raises WidthMismatch and the
-        errors of the inner accumulator. After an error nothing has changed.
+        errors of the accumulator of mapped rows. After an error nothing has changed.
         """
         check_numeric_rows(block)
         self._width_and_names_with(block)
@@ -435,10 +436,7 @@ class LandmarkAccumulator(MappedAccumulator):
         super().remove(block, **options)
 
     def freeze(self) -> MappedState:
-        """Return the state so far.
-
-        Costs as much as `freeze` of the inner accumulator.
-        """
+        """Return the state so far as a MappedState."""
         return super().freeze()._replace(landmarks=self.landmarks)
 
     def _map_rows(self, block: Block, n_features: int) -> Rows:
@@ -462,9 +460,9 @@ class TableAccumulator(MappedAccumulator):
     def add(self, block: Block) -> None:
         """Update the statistics of the columns, then learn a batch.
 
-        The batch is mapped with the updated statistics, and the mapped rows are learned. Raises
-        SchemaMismatch, InvalidRows, and the errors of the inner accumulator. After an error
-        nothing has changed.
+        The feature map transforms the batch with the updated statistics, and the mapped rows are
+        learned. Raises SchemaMismatch, InvalidRows, and the errors of the accumulator of mapped
+        rows. After an error nothing has changed.
         """
         rows, before = raw_from_array(block.X, block.names), self.table
         if not rows.rows:
@@ -522,9 +520,9 @@ class TableAccumulator(MappedAccumulator):
 
     @property
     def mapping_depended_on_other_rows(self) -> bool:
-        """True if the mapping of some rows depended on other rows.
+        """True if the mapping of some learned rows depended on other rows.
 
-        Then the statistics may still depend on rows that have been removed.
+        Then the state may still depend on rows that have been removed.
         """
         return self.table is not None and learned_rows_depend_on_others(self._map, self.table)
 
@@ -534,10 +532,7 @@ class TableAccumulator(MappedAccumulator):
         return () if self.table is None else self.table.names
 
     def freeze(self) -> MappedState:
-        """Return the state so far.
-
-        Costs as much as `freeze` of the inner accumulator.
-        """
+        """Return the state so far as a MappedState."""
         inner = self.inner.freeze()
         return (
             _wrap_inner_state(inner, 0, self._spec, None)
@@ -557,9 +552,9 @@ class TableAccumulator(MappedAccumulator):
     def _map_table_part(self, block: Block) -> Block:
         """Return the mapped rows of one part of a batch.
 
-        The field `width_stated` is True if the mapped rows always have few enough columns for a
-        whole scatter matrix. If it is True and scatter="auto", the inner accumulator stores the
-        whole matrix.
+        The field `width_stated` of the result is True if the mapped rows will always have few
+        enough columns for a whole scatter matrix (all pairs of columns). If it is True and
+        scatter="auto", the whole matrix is stored.
         """
         table = self.table or TableState()
         stated = max_numeric_columns(self._map.encoding(), table.columns) <= MAX_EXACT_WIDTH

@@ -19,7 +19,8 @@ from stream_dr.compiled import compiled
 AHEAD = np.uint64(32)
 """Number of nonzeros between the request for an element and its use.
 
-A loop may use another number.
+A loop over the nonzeros of sparse rows requests an element of an array this many steps before it
+needs the element.
 """
 
 

@@ -41,7 +41,10 @@ class Packable(Protocol):
     """
 
     def check(self) -> None:
-        """Raise DamagedFile unless the arrays fit each other."""
+        """Raise DamagedFile unless the fields of the state have valid values.
+
+        For example, all arrays must have as many features as the state.
+        """
         ...
 
 
@@ -147,12 +150,12 @@ class Accumulator(Protocol):
 
     @property
     def folds(self) -> int:
-        """Number of folds in which rows are stored, 0 if they are not divided."""
+        """Number of folds into which rows are divided, for cross-validation. 0 without folds."""
         ...
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """Number of rows with each label, an int64 array (labels,).
+        """Array (labels,) int64, the number of rows with each label.
 
         None if the accumulator does not count rows by label.
         """
@@ -344,7 +347,7 @@ def register_nested_state(state_class: type) -> type:
 
 
 class Absent(NamedTuple):
-    """Value of a state's field in which nothing is stored."""
+    """Value of a field of a state for an optional part that is not stored."""
 
 
 register_nested_state(Absent)

@@ -27,7 +27,10 @@ _AXES: dict[type, dict[str, tuple[int, ...]]] = {
     Largest: {"features": (0,)},
     FeatureCounts: {"present": (0,), "counts": (0,)},
 }
-"""Axes of arrays that run over features, by class and by field of the class."""
+"""Axes that run over features, for each array of each class of states.
+
+The keys are the classes and the names of their fields.
+"""
 
 
 def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any:
@@ -35,10 +38,10 @@ def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any
 
     Raises CannotMerge if the state's class is not supported.
 
-    new_index: (features,) int64, the new number of each feature.
+    new_index: (features,) int64, the new index of each feature.
     n_features: number of features of the result.
     """
-    # Renumber the parts of a state that consists of other states.
+    # If the state consists of other states, renumber the features of each of them.
     if isinstance(state, MomentState):
         parts = {
             name: renumber_features(getattr(state, name), new_index, n_features)
@@ -56,7 +59,8 @@ def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any
     if isinstance(state, LabelSets):
         return state.renumbered(new_index, n_features)
 
-    # Renumber the arrays of a state whose fields are arrays.
+    # Otherwise the fields of the state are arrays. Find the axes of each array that run over
+    # features.
     axes = _AXES.get(type(state))
     if axes is None:
         raise CannotMerge(
@@ -72,7 +76,7 @@ def _renumber_axes(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarr
     An empty array is returned unchanged.
 
     axes: axes of the array that run over features.
-    new_index: (features,) new number of each feature.
+    new_index: (features,) new index of each feature.
     n_features: number of features of the result.
     """
     if any(array.shape[i] == 0 for i in axes):
@@ -84,11 +88,11 @@ def _renumber_axes(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarr
 
 
 def _renumber_reservoir(state: Reservoir, new_index: np.ndarray, n_features: int) -> Reservoir:
-    """Return a copy of a sample with renumbered features.
+    """Return a copy of a sample of rows with renumbered features.
 
-    Dense rows do not change. (Only rows of tables are renumbered, and rows of tables are CSR.)
+    Dense rows do not change. (Features are renumbered only for rows of tables, which are CSR.)
 
-    new_index: (features,) new number of each feature.
+    new_index: (features,) new index of each feature.
     n_features: number of features of the result.
     """
     if not state.rows or state.indices is None:

@@ -44,10 +44,11 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import check_label_type, drop_rows_without_target, raise_unsupported_kind
 
 ROW_DRAW, MERGE_DRAW = 11, 12
-"""Numbers that distinguish two sequences of random numbers.
+"""Numbers that distinguish two sequences of random numbers with the same seed.
 
-ROW_DRAW is the number for the keys of rows. MERGE_DRAW is the number for the new keys when samples
-are merged. Sequences with different numbers are independent (feature_maps/draws.py).
+Each row gets a random key, which decides whether it is sampled. ROW_DRAW is the number for the
+keys of rows. MERGE_DRAW is the number for the new keys that sampled rows get when samples are
+merged.
 """
 
 
@@ -61,12 +62,12 @@ KeepLabels = Literal["no", "all", "some"]
 
 
 class Reservoir(NamedTuple):
-    """A uniform random sample of rows, ordered by row number.
+    """Random sample of the rows of a stream, in the order of the stream.
 
     Attributes
     ----------
     rows, rows_skipped, n_features, target_kind, labels
-        As in every state (protocol.py).
+        Numbers of rows and features, kind of targets and labels, as in every state (protocol.py).
     capacity : int
         Largest number of rows in the sample.
     seed : int
@@ -75,7 +76,7 @@ class Reservoir(NamedTuple):
     weighted : bool
         True if any row had a weight other than 1.
     numbers : (sampled,) int64
-        Number of each sampled row in the stream.
+        Position of each sampled row in the stream, from 0.
     keys : (sampled,) float64
         Random key of each sampled row. The rows with the smallest keys are the sample.
     codes : (sampled,) int32
@@ -103,7 +104,7 @@ class Reservoir(NamedTuple):
     indptr: np.ndarray | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless the fields fit together."""
+        """Raise DamagedFile unless the arrays have one entry per sampled row."""
         check_common_state_fields(self, ("class",))
         n = len(self.numbers)
         check_within(self, 1, 2**31, "capacity")
@@ -129,7 +130,9 @@ class Reservoir(NamedTuple):
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), self.n_features))
 
     def merge(self, later: "Reservoir") -> "Reservoir":
-        """Return a sample of the streams of `self` and `later` together.
+        """Return a sample of two streams together.
+
+        `self` and `later` are samples of the two streams.
 
         In the result, the rows of `later` come after the rows of `self`. Raises CannotMerge, or
         InvalidTargets if the labels differ in type. Costs O(capacity · features).
@@ -142,7 +145,8 @@ class Reservoir(NamedTuple):
             return later._replace(rows_skipped=self.rows_skipped + later.rows_skipped)
         check_label_type(self.labels, later.labels)
 
-        # Keys of weighted rows can be compared. Other rows get new keys.
+        # Each sampled row has a random key. If rows have weights, the keys of the two samples are
+        # compared as they are. Otherwise all sampled rows get new keys.
         labels = tuple(dict.fromkeys((*self.labels, *later.labels)))
         mine, theirs = (self.keys, later.keys) if self.weighted or later.weighted else _draw_merge_keys(self, later)
 
@@ -224,7 +228,9 @@ class ReservoirAccumulator(AccumulatorBase):
         self.rows_skipped += skipped
 
     def freeze(self) -> Reservoir:
-        """Return a copy of the sample, ordered by row number.
+        """Return a copy of the sample as a Reservoir.
+
+        The rows are in the order of the stream.
 
         Costs O(capacity · features).
         """
@@ -280,7 +286,8 @@ class ReservoirAccumulator(AccumulatorBase):
             with np.errstate(divide="ignore", over="ignore"):
                 draws = draws / block.weights
 
-        # A row can enter a full sample only with a key below the largest key of the sample.
+        # Only rows whose random key is below `limit` can enter the sample. If the sample is full,
+        # this is the largest key in the sample.
         limit = self._keys.max() if len(self._keys) == self.capacity else np.inf
         offered = np.flatnonzero(draws < limit)
         keys = np.concatenate([self._keys, draws[offered]])
@@ -310,11 +317,13 @@ def _stream_seed(user_seed: int, first_row: Rows) -> int:
 
 
 def _draw_merge_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
-    """Return new random keys of sample a, and of sample b.
+    """Return new random keys for the rows of two samples.
 
-    If a sample was drawn from N rows, its new keys are the smallest of N exponential random
-    numbers, in random order. The keys are computed without drawing all N numbers (by Rényi's
-    formula for ordered exponential numbers).
+    When the samples are merged, the rows with the smallest keys are taken. If a sample of n rows
+    was drawn from N rows, its new keys are the n smallest of N exponential random numbers, in
+    random order. They are computed without drawing all N numbers (by Rényi's formula).
+
+    a, b: the two samples. The first result has the keys of a, the second the keys of b.
     """
     drawn = []
     for side, state in enumerate((a, b)):

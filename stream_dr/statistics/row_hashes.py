@@ -29,14 +29,22 @@ from stream_dr.targets.targets import Targets
 
 _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-"""Constants of splitmix64's last step."""
+"""Constants of the last step of the random number generator splitmix64.
+
+`mix` uses them to mix the bits of numbers.
+"""
 
 _TARGET = np.uint64(0x9E3779B97F4A7C15)
-"""Number that is mixed into a target's hash, so that equal values of rows and targets differ."""
+"""Number that is mixed into a target's hash.
+
+So a value has different hashes as a feature and as a target.
+"""
 
 
 def mix(numbers: np.ndarray) -> np.ndarray:
-    """Return numbers with mixed bits, by splitmix64's last step.
+    """Return numbers with mixed bits.
+
+    The method is the last step of the random number generator splitmix64.
 
     numbers: uint64 numbers.
     """
@@ -50,10 +58,11 @@ _mix = compiled(inline="always")(mix)
 
 @compiled()
 def _add_dense_row_hashes(float32_bits: np.ndarray, column_keys: np.ndarray, hashes: np.ndarray) -> None:
-    """Add the hashes of dense rows to `hashes` (rows,) uint64.
+    """Add the hashes of dense rows to `hashes`.
 
-    float32_bits: (rows, columns) uint32, the bits of the float32 values.
-    column_keys: (columns,) uint64, the mixed number of each column.
+    float32_bits: (rows, columns) uint32, the bits of the rows' values as float32 numbers.
+    column_keys: (columns,) uint64, a number for each column, with mixed bits.
+    hashes: (rows,) uint64, changed in place.
     """
     for i in range(float32_bits.shape[0]):
         total = hashes[i]
@@ -68,12 +77,13 @@ def _add_dense_row_hashes(float32_bits: np.ndarray, column_keys: np.ndarray, has
 def _add_sparse_row_hashes(
     float32_bits: np.ndarray, indices: np.ndarray, indptr: np.ndarray, column_keys: np.ndarray, hashes: np.ndarray
 ) -> None:
-    """Add the hashes of CSR rows to `hashes` (rows,) uint64.
+    """Add the hashes of CSR rows to `hashes`.
 
-    float32_bits: (entries,) uint32, the bits of the float32 values.
-    indices, indptr: as in scipy's CSR matrices.
-    column_keys: (columns,) uint64, the mixed number of each column. Empty if a column is hashed by
-        its index, not by its name.
+    float32_bits: (entries,) uint32, the bits of the entries' values as float32 numbers.
+    indices, indptr: column of each entry, and start of each row, as in scipy's CSR matrices.
+    column_keys: (columns,) uint64, a number for each column, with mixed bits. Empty if a column is
+        hashed by its index, not by its name.
+    hashes: (rows,) uint64, changed in place.
     """
     for i in range(len(indptr) - 1):
         total = hashes[i]
@@ -87,7 +97,7 @@ def _add_sparse_row_hashes(
 def row_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
     """Return a hash of each row of numbers and its target.
 
-    The result is (rows,) uint64.
+    The result is (rows,) uint64. Rows with equal values and targets have equal hashes.
 
     hash_column_names: True if a feature map finds columns by name. A column is then hashed by its
         name, not by its index.
@@ -127,8 +137,9 @@ def table_row_hashes(
 def group_hashes(groups: Iterable[object]) -> np.ndarray:
     """Return a hash of the group of each row.
 
-    The result is (rows,) uint64. A whole number has the same hash as an int and as a float. Raises
-    InvalidParameter if a row has no group (None or NaN).
+    The user gives rows that belong together the same group. The result is (rows,) uint64. The int
+    2 and the float 2.0 have the same hash. Raises InvalidParameter if a row has no group (None or
+    NaN).
 
     groups: group of each row, a name or a number.
     """
@@ -159,7 +170,8 @@ def target_hashes(targets: Targets | None, n_rows: int) -> np.ndarray:
         codes = text_hashes(str(int(label)) if isinstance(label, int) else str(label) for label in targets.labels)[
             targets.codes
         ]
-        # The sum of a row's labels is a difference of running sums, modulo 2⁶⁴.
+        # `codes` has the hash of each label of each row, row after row. The sum of a row's hashes
+        # is a difference of two running sums, modulo 2⁶⁴.
         running = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(codes, dtype=np.uint64)))
         sums = codes if targets.indptr is None else running[targets.indptr[1:]] - running[targets.indptr[:-1]]
     hashes = mix(sums ^ _TARGET)

@@ -18,10 +18,10 @@ from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.protocol import register_nested_state
 
 SMALLEST_UNIT = 2.0**-300
-"""Lower bound of `unit`, the power of 2 by which rows are multiplied.
+"""Lower bound of the number `unit` by which rows are multiplied.
 
-For rows with the largest allowed values, `unit` is about 2^100 / LARGEST, which is above this
-bound.
+`unit` is a power of 2 that prevents overflow for very long rows. It stays above this bound even
+for rows with the largest allowed values.
 """
 
 
@@ -42,9 +42,9 @@ class BasisState(NamedTuple):
     gram : (p + c, p + c) float64
         Inner products of the p vectors and c means with each other.
     lengths : (2, p) float64
-        Row 0 holds the squared lengths of the first p columns of D. Row 1 shows how many digits
-        the squared length of each vector has lost. A squared length is a sum of terms that may
-        cancel. Row 1 holds the size of these terms.
+        Row 0 holds the squared lengths of the first p columns of D. The squared length of a vector
+        is computed as a sum of terms that may cancel. Row 1 holds the size of these terms, which
+        shows how many digits are lost.
     shift : (features,) float64 or None
         Row that is subtracted from dense rows. None for sparse rows, or before any row.
     counts : (c,) float64
@@ -53,8 +53,8 @@ class BasisState(NamedTuple):
         Number of vectors so far, at most p. A new vector is added when a row is not in the span of
         the vectors so far.
     turned : int
-        Number of the row at which the basis columns D were last replaced by the vectors D Mᵀ, and
-        M by the identity. This removes rounding errors.
+        Number of rows that had been learned when D was last replaced by the vectors D Mᵀ, and M by
+        the identity. This removes rounding errors.
     unit : float
         Power of 2 by which rows are multiplied. 1 unless rows are longer than 1e50.
     """
@@ -93,7 +93,7 @@ class BasisState(NamedTuple):
             if (np.abs(self.shift) > 2.0 * LARGEST).any():
                 raise field_error(self, "shift", "larger than any row", f"at most {LARGEST} in size, as rows are")
 
-        # Vectors are divided by `unit` and by the diagonal of M, so these must not be 0.
+        # The code divides by `unit` and by the diagonal of `mixing`, so these must not be 0.
         if not SMALLEST_UNIT <= self.unit <= 1.0:
             raise field_error(self, "unit", f"{self.unit}", f"from {SMALLEST_UNIT} to 1")
         if not np.diagonal(self.mixing)[: self.live].all():

@@ -67,18 +67,17 @@ class BlockBasis:
 
     The p vectors are the components. They are stored as the product of long basis columns D and a
     small matrix M of coefficients. The number of means may grow. In the shapes below, `padded` is
-    p plus the number of means, rounded up to a multiple of 8. Compiled loops write into the
-    arrays, so only one thread may use the object.
+    p plus the number of means, rounded up to a multiple of 8. Only one thread may use the object.
 
     Attributes
     ----------
     columns : (capacity, padded)
-        D. Its first `features` rows are in use.
+        D, with one row for each feature. Its first `features` rows are in use.
     table : (padded, 2 · padded)
         The left half is the Gram matrix (inner products of the vectors and means). The right half
         is M.
     lengths : (2, padded)
-        As in BasisState, followed by zeros.
+        The array `lengths` of a BasisState, followed by zeros.
     counts : (means,)
         Number of rows in each mean.
     shift : (features,) or None
@@ -86,7 +85,8 @@ class BlockBasis:
     live : int
         Number of vectors so far, at most p.
     turned : int
-        Number of the row at which D was last replaced by the vectors, and M by the identity.
+        Number of rows that had been learned when D was last replaced by the vectors themselves,
+        and M by the identity.
     centred : bool
         True if there is a single mean, the mean of all rows. This mean may replace `shift`.
     """
@@ -135,27 +135,28 @@ class BlockBasis:
             self.features = min_features
 
     def refresh_basis(self, rows_learned: int) -> None:
-        """Compute the vectors from their two factors, to remove rounding errors.
+        """Multiply out the factors of the vectors, to remove rounding errors.
 
-        The vectors are stored as a product of basis columns D and coefficients M. The vectors
-        themselves become the new D, and M becomes the identity. The inner products and the lengths
-        are computed again. If the basis is `centred`, the mean of the rows replaces `shift`.
+        The vectors are stored as a product of long columns D and a small matrix M. The product
+        becomes the new D, and the identity the new M. The inner products of the vectors are
+        computed again. If `centred` is True, the mean of the rows replaces `shift`.
 
         rows_learned: number of rows learned so far.
         """
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
 
-        # Move the shift of dense rows to the mean of all rows.
+        # The shift is the row that is subtracted from dense rows. Move it to the mean of all rows.
         follow = self.centred and self.shift is not None
         if follow:
             self.shift += self.columns[: self.features, p] / max(self.counts[0], 1.0)
 
-        # Copy M, and set the rows of vectors that do not exist yet to zero.
+        # Copy the coefficients of the vectors, with zeros for vectors that do not exist yet.
         mixing = self.table[:p, size : size + k].copy()
         mixing[self.live :] = 0.0
         scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])
 
-        # Replace D by the vectors, 4,096 features at a time to bound the temporary memory.
+        # Replace the basis columns by the vectors, 4,096 features at a time to bound the memory.
+        # `gram` becomes the inner products of the vectors and means.
         gram = np.zeros((k, k))
         for start in range(0, self.features, 4096):
             part = self.columns[start : min(start + 4096, self.features), :k]
@@ -217,7 +218,8 @@ class BlockBasis:
         method_parameter: for IncrementalSKM, its parameter `a`. The larger it is, the closer
             together are the projected rows of one class. For CCIPCA, its parameter `amnesic`. The
             larger it is, the more weight recent rows have.
-        running_variance: (1,) mean squared length of rows for CCIPCA. None for IncrementalSKM.
+        running_variance: (1,) mean squared length of the centred rows for CCIPCA, changed in
+            place. None for IncrementalSKM.
         class_codes: (rows,) classes for IncrementalSKM. None for CCIPCA.
         """
         # The arrays of the rows are the first arguments of the compiled loop.
@@ -240,7 +242,7 @@ class BlockBasis:
                 self._shrink_unit(float(abs(X[at]).max()) * self.unit)
 
     def freeze(self) -> BasisState:
-        """Return a copy of the state so far."""
+        """Return a copy of the vectors and means so far as a BasisState."""
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
         return BasisState(
             columns=self.columns[: self.features, :k].copy(),
@@ -279,8 +281,8 @@ class BlockBasis:
     def _drop_zero_vectors(self) -> None:
         """Remove vectors that are zero.
 
-        The other vectors move up to close the gaps. A vector may become zero when it is computed
-        from its factors D and M.
+        The other vectors move up to close the gaps. A vector may be zero after the factors in
+        which it was stored are multiplied out.
         """
         nonzero = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
         if len(nonzero) == self.live:

@@ -51,10 +51,10 @@ def ccipca_row(
 ) -> tuple[int, float, float]:  # fmt: skip
     """Learn one row of CCIPCA from its inner products.
 
-    Returns the number of vectors so far, |u_1|² / the smallest |u_i|², and |u_1|². The residual
-    u_i is the row without its parts along the vectors before v_i.
+    Returns the number of vectors so far, a ratio, and the squared length of the centred row. The
+    ratio is this length divided by the smallest one left when parts along vectors are removed.
     """
-    # Compute the residual u_1, which is the row itself or the row minus the mean.
+    # The residual, of squared length `remaining`, is the row itself, or the row minus the mean.
     size, centred = products.shape[0], counts.shape[0] > 0
     weights[:] = 0.0
     write_vector_products(table, products, live, residual)
@@ -66,7 +66,7 @@ def ccipca_row(
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
     for i in range(live):
-        # The new vector is keep · v_i + s · u_i, and the residual loses c times the new vector.
+        # Vector i becomes keep · itself + s · residual. Then the residual loses c · vector i.
         length, along, keep, s, c = table[i, i], residual[i], 1.0, 0.0, 0.0
         ended = ended or not length > 0.0
         smallest = min(smallest, remaining)
@@ -76,12 +76,12 @@ def ccipca_row(
             along = old * along + s * remaining
             ended = not length > 0.0
             c = 0.0 if ended else along / length
-        # Update row i of the table, and subtract from the residual its part along v_i.
+        # Update vector i (row i of `table`), and subtract from the residual its part along it.
         in_x, in_x_of_basis = s * share - keep * (table[i, size + p] if centred else 0.0), 0.0
         for j in range(size):
             table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
-        # M is lower triangular, except in the mean's column. The two loops skip the zeros of M.
+        # Skip zeros: the right half of `table` is lower triangular, but for the mean's column.
         for j in range(size, size + i + 1):
             table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
@@ -96,7 +96,7 @@ def ccipca_row(
         remaining = max(remaining - c * along, 0.0)
         share -= c * in_x
 
-    # The residual after the last vector becomes a new vector, if it is not rounding error.
+    # The row without its parts along all vectors becomes a new vector, if it is long enough.
     if live < p and not ended and remaining > 1e-10 * first and first > TINY * raw and remaining > noise:
         smallest = min(smallest, remaining)
         add_vector_from_residual(table, residual, weights, live, remaining, share, unit)
@@ -109,16 +109,16 @@ def ccipca_row(
 
 @compiled(fastmath=FAST, inline="always")
 def update_running_variance(variance: np.ndarray, remaining: float, row: int, unit: float, amnesic: float) -> None:
-    """Add a row's squared length to the running mean in variance[0].
+    """Add a row's squared length to a running mean.
 
-    Row n enters the mean with the weight (1 + ℓ)/n, where ℓ is `amnesic`. For n ≤ ℓ + 1, ℓ counts
-    as 0. A row changes CCIPCA's vectors with the same weight.
+    Row n enters the mean with the weight (1 + amnesic)/n, or 1/n for n ≤ amnesic + 1. A row
+    changes CCIPCA's vectors with the same weight.
 
-    variance: (1,), changed in place.
+    variance: (1,), the mean, changed in place.
     remaining: squared length of the centred row, multiplied by unit².
     row: number n of the row.
     unit: power of 2 by which rows are multiplied.
-    amnesic: ℓ.
+    amnesic: parameter of CCIPCA. The larger it is, the more weight recent rows have.
     """
     ell = amnesic if row > amnesic + 1.0 else 0.0
     variance[0] = (row - 1.0 - ell) / row * variance[0] + (1.0 + ell) / row * remaining / (unit * unit)
@@ -137,9 +137,11 @@ def update_mean_and_residual(
 ) -> float:
     """Add a row to the running mean, and return |x − x̄|².
 
-    x is the row, and x̄ the running mean of all rows up to x.
+    x is the row, and x̄ the running mean of all rows up to x. The inner products of the vectors
+    (the components) with the mean and with x are updated, too.
 
-    products: (k,) inner products of x with the k basis columns D (block_basis.py).
+    products: (k,) inner products of x with the k columns of a matrix D. The vectors are stored as
+        combinations of these columns.
     squared: squared length of x. For dense rows, the shift is already subtracted from x.
     row: number of the row.
     table: (k, 2k), inner products of the vectors and the mean, then their coefficients in the

@@ -41,13 +41,15 @@ class CCIPCAState(NamedTuple):
     Attributes
     ----------
     rows, rows_skipped, n_features, target_kind, labels
-        As in every state (protocol.py). CCIPCA has no targets and skips no rows.
+        Numbers of rows and features, as in every state (protocol.py). CCIPCA has no targets and
+        skips no rows.
     basis : BasisState
-        The vectors v_1, v_2, … (estimates of the eigenvectors, scaled by their eigenvalues). If
-        rows are centred, also the sum of the rows.
+        The vectors (estimates of the eigenvectors, scaled by their eigenvalues). If rows are
+        centred, also the sum of the rows.
     variance : (1,) float64
         Mean squared length of the centred rows. An eigenvalue divided by this mean is the
-        explained share of the variance. The mean weighs row n by (1 + ℓ)/n, as the vectors do.
+        explained share of the variance. Recent rows have the same additional weight as in the
+        vectors.
     """
 
     rows: int
@@ -59,7 +61,7 @@ class CCIPCAState(NamedTuple):
     variance: np.ndarray
 
     def check(self) -> None:
-        """Raise DamagedFile unless `basis` and `variance` fit n_features and rows."""
+        """Raise DamagedFile unless `basis` and `variance` fit the other fields."""
         check_common_state_fields(self, ())
         self.basis.check(self.n_features, min(len(self.basis.counts), 1), self.rows)
         check_dtype_and_shapes(self, np.float64, variance=(1,))
@@ -73,7 +75,7 @@ class CCIPCAAccumulator(AccumulatorBase):
     `add` makes all checks before it changes anything. `freeze` returns a CCIPCAState.
 
     components: number of vectors.
-    amnesic: parameter ℓ of the formulas. Larger values weigh new rows more.
+    amnesic: parameter of the method. The larger it is, the more weight recent rows have.
     center: True to subtract the running mean from rows.
     state: state to continue from, or None.
     """
@@ -105,7 +107,7 @@ class CCIPCAAccumulator(AccumulatorBase):
             self.rows += block.rows
 
     def freeze(self) -> CCIPCAState:
-        """Return a copy of the state so far.
+        """Return a copy of the vectors so far as a CCIPCAState.
 
         Costs O(d p) for d features and p vectors.
         """

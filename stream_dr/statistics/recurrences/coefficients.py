@@ -19,30 +19,32 @@ from stream_dr.statistics.recurrences.row_products import FAST
 MAX_ROWS_BETWEEN_REFRESHES = 262_144
 """Largest number of rows between two computations of the Gram matrix.
 
-The Gram matrix has the inner products of the vectors. It is updated with each row and collects
-rounding errors. So after this number of rows it is computed from the vectors again
-(`BlockBasis.refresh_basis`).
+The Gram matrix has the inner products of the components (the vectors of CCIPCA or incremental
+SKM). It is updated with each row and collects rounding errors. So after this number of rows it is
+computed from the vectors again.
 """
 
 SMALLEST = 1e-8
-"""Smallest allowed absolute value on the diagonal of M.
+"""Smallest allowed absolute value on the diagonal of the coefficients.
 
-M has the coefficients of the vectors. If a diagonal entry becomes smaller, digits are lost. Then
-the vectors are computed from M and the basis columns D (`BlockBasis.refresh_basis`).
+The vectors are stored as a product of long columns and a square matrix of coefficients. If a
+diagonal entry of this matrix becomes smaller, digits are lost. Then the product is multiplied out,
+and the identity becomes the matrix of coefficients (`BlockBasis.refresh_basis`).
 """
 
 CANCELLED = 1e4
 """Loss of digits above which the vectors are computed again.
 
-A vector is a sum of terms that may cancel. The loss is the length of the terms divided by the
-length of the vector. `BlockBasis.refresh_basis` computes the vectors again.
+A vector is stored as a sum of terms that may cancel. The loss is the total length of the terms
+divided by the length of the vector. `BlockBasis.refresh_basis` computes the vectors again.
 """
 
 LOST = 1e4
 """Loss of digits above which inner products are computed again.
 
-The squared length of a vector is a sum of terms that may cancel. The loss is the size of the terms
-divided by the squared length. `BlockBasis.refresh_basis` computes the inner products again.
+The squared length of a vector is computed as a sum of terms that may cancel. The loss is the total
+of the absolute terms divided by the squared length. `BlockBasis.refresh_basis` computes the inner
+products again.
 """
 
 RESOLVED = 1e-12
@@ -63,9 +65,10 @@ again.
 """
 
 EARLY = 2048
-"""Number of rows at the start of a stream whose lost digits are restored at once.
+"""Number of rows at the start of a stream that may cause a refresh at once.
 
-Later rows have so little weight that their lost digits do not matter.
+If such a row is nearly a combination of the vectors, digits of the inner products are lost, and
+`BlockBasis.refresh_basis` computes them again. Later rows have too little weight to matter.
 """
 
 HUGE = 1e100
@@ -95,8 +98,8 @@ def write_vector_products(
 ) -> None:
     """Write the inner products of a row with the vectors.
 
-    The vectors are the components. They are stored as combinations of basis columns. Row i of the
-    matrix M (k, k) has the coefficients of vector i.
+    The vectors are the components. They are combinations of k stored columns, the basis columns.
+    Row i of the matrix M (k, k) has the coefficients of vector i.
 
     gram_and_mixing: (k, 2k), the Gram matrix of the vectors, then M.
     basis_products: (k,) inner products of the row with the k basis columns.
@@ -118,12 +121,13 @@ def mirror_gram_row(
 ) -> None:
     """Copy a row of the Gram matrix to the column of the same index.
 
-    Only the entries of the vectors so far and of the means are copied.
+    The Gram matrix (k, k) has the inner products of the vectors and the means with each other. The
+    entries of the vectors so far and of the means are copied.
 
-    gram_and_mixing: (k, 2k) for k basis columns. The left half is the Gram matrix.
+    gram_and_mixing: (k, 2k), of which the left half is the Gram matrix.
     row_index: index of the row and of the column.
-    n_vectors: number of vectors so far.
-    max_vectors: largest number of vectors, which is the index of the first mean.
+    n_vectors: number of vectors so far. Vectors have the first indices.
+    max_vectors: maximum number of vectors, which is the index of the first mean.
     n_means: number of means.
     """
     for j in range(n_vectors):
@@ -149,8 +153,8 @@ def add_vector_from_residual(
     the small matrix M (k, k) holds the coefficients of vector j. Let i be `vector_index`, the
     index of the new component. Column i of D is still zero.
 
-    gram_and_mixing: (k, 2k), the Gram matrix of the vectors, then M. Row i of the Gram matrix and
-        of M is written.
+    gram_and_mixing: (k, 2k). Its left half holds the inner products of the vectors, and its right
+        half is M. Row i is written.
     residual: (2k,), inner products of the residual with all vectors, then its coefficients in the
         basis columns.
     update_coefficients: (k,) coefficients q, of which entry i is written. The caller then adds
@@ -177,9 +181,10 @@ def add_vector_from_residual(
 def update_squared_lengths(
     squared_lengths: np.ndarray, basis_products: np.ndarray, update_coefficients: np.ndarray, squared_norm: float
 ) -> None:
-    """Update the squared lengths of the basis columns.
+    """Update the squared lengths of the basis columns for one row.
 
-    A row x changes the k basis columns D (features, k) to D + x qᵀ.
+    The basis columns are the k columns of a matrix D (features, k). A row x with k coefficients q
+    changes D to D + x qᵀ.
 
     squared_lengths: (k,) squared lengths, changed in place.
     basis_products: (k,) inner products Dᵀx before the change.
@@ -204,13 +209,12 @@ def needs_basis_refresh(
 ) -> bool:
     """Return True if rounding errors must be removed now.
 
-    The vectors are a product of basis columns D and coefficients M, which lose digits over time.
-    If the result is True, `BlockBasis.refresh_basis` replaces D by D·M, and M by the identity. The
-    module block_basis.py lists the conditions. The costly conditions are checked at most every 32
-    rows.
+    The vectors (the components) are stored as a product of k long columns D and coefficients M (k,
+    k), which lose digits over time. If the result is True, the caller replaces D by the vectors
+    themselves, and M by the identity. The module block_basis.py lists the conditions.
 
-    gram_and_mixing: (k, 2k), the Gram matrix of the vectors, then M.
-    squared_lengths: (k,) squared lengths of the k columns of D.
+    gram_and_mixing: (k, 2k), the inner products of the vectors and means, then M.
+    squared_lengths: (k,) squared lengths of the columns of D.
     mean_counts: (c,) number of rows in each of c means.
     max_vectors: largest number of vectors.
     n_vectors: number of vectors so far.
@@ -220,7 +224,7 @@ def needs_basis_refresh(
     deflation_ratio: squared length of the row, divided by its squared length after the parts along
         the vectors are subtracted.
     """
-    # First check the conditions that are quick to check.
+    # First check conditions that need little time. `size` is the number of basis columns.
     size = squared_lengths.shape[0]
     if row_number >= min(max_growth * max(refreshed_at_row, 1), refreshed_at_row + MAX_ROWS_BETWEEN_REFRESHES):
         return True
@@ -230,7 +234,8 @@ def needs_basis_refresh(
         if abs(gram_and_mixing[i, size + i]) < SMALLEST:
             return True
 
-    # Check the costly condition, that some vector is much shorter than the terms whose sum it is.
+    # At most every 32 rows, check a condition that needs more time. It is that some vector is much
+    # shorter than the terms whose sum it is.
     if row_number % 32 != 0 or row_number - refreshed_at_row < max(32, row_number // 16):
         return False
     for i in range(n_vectors):

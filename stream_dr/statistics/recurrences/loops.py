@@ -54,14 +54,14 @@ from stream_dr.statistics.recurrences.skm_row import skm_row
 
 
 class LoopEnd(NamedTuple):
-    """State in which a loop over rows stopped.
+    """Where and why a loop over the rows of a batch stopped.
 
     Attributes
     ----------
     rows_learned : int
         Number of rows of the batch that are learned or skipped.
     n_vectors : int
-        Number of vectors so far.
+        Number of vectors (components) so far.
     stop_reason : int
         Reason why the loop stopped: GOES_ON, WORN or TOO_LONG (coefficients.py).
     """
@@ -82,8 +82,8 @@ def learn_sparse_rows(
     The loop stops early if digits are lost, or if the next row is too long. The module's docstring
     lists the other parameters.
 
-    indptr: (rows + 1,) int32 of the CSR rows.
-    indices, values: (entries,) of the CSR rows.
+    indptr: (rows + 1,) int32, start of each CSR row in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the CSR rows.
     """
     size, c = columns.shape[1], counts.shape[0]
     products, weights = np.empty(size), np.empty(size)
@@ -91,13 +91,13 @@ def learn_sparse_rows(
     worst, deflated = 1.0, 1.0
 
     for t in range(at, indptr.shape[0] - 1):
-        # Use the features of the row for inner products.
+        # Compute the inner products of row t with the basis columns.
         row = before + t + 1
         squared = write_sparse_row_products(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
             return LoopEnd(t, live, TOO_LONG)
 
-        # Update the vectors by inner products alone.
+        # Update the vectors of the method (the components) from these inner products alone.
         if variance is None:
             if labels is not None:
                 live, worst, deflated = skm_row(
@@ -110,7 +110,7 @@ def learn_sparse_rows(
             )
             update_running_variance(variance, remaining, row, unit, a)
 
-        # Add the row to the basis columns.
+        # Add multiples of row t, given by `weights`, to the basis columns.
         add_sparse_row_to_basis(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         update_squared_lengths(lengths[0], products, weights, squared)
         if worst > LOST or needs_basis_refresh(table, lengths[0], counts, p, live, row, turned, 64, deflated):
@@ -137,7 +137,8 @@ def learn_dense_rows(
     whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
     worst, deflated = 1.0, 1.0
     while at < X.shape[0]:
-        # Compute the inner products of a block of rows with D, and with each other.
+        # Compute the inner products of a block of rows with the basis columns, and with each
+        # other.
         rows = min(BLOCK, X.shape[0] - at)
         products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
         weights, why, done = np.empty((rows, size)), GOES_ON, 0
@@ -145,7 +146,7 @@ def learn_dense_rows(
         write_shifted_block(X, at, unit, shift, block, raw)
         write_block_products(block, columns, products, inner)
 
-        # Learn the rows of the block one after the other, by inner products alone.
+        # Learn the rows of the block one after the other, from their inner products alone.
         while done < rows and why == GOES_ON:
             row, t = before + at + done + 1, done
             if inner[t, t] > HUGE:
@@ -164,13 +165,14 @@ def learn_dense_rows(
                 )
                 update_running_variance(variance, remaining, row, unit, a)
             update_squared_lengths(lengths[0], x, q, squared)
-            # CCIPCA replaces D by D·M more often, because this also moves the shift to the mean.
+            # `growth` is the factor by which the number of rows may grow before rounding errors
+            # are removed. It is smaller for CCIPCA, because this also moves the shift to the mean.
             growth = 64 if variance is None else 8
             if worst > LOST or needs_basis_refresh(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN
             done += 1
 
-        # Add the learned rows of the block to D.
+        # Add multiples of the learned rows, given by `weights`, to the basis columns.
         weights[done:] = 0.0
         add_block_to_basis(block, columns, weights)
         at += done

@@ -51,14 +51,14 @@ def write_sparse_row_products(
     basis_columns: np.ndarray,
     basis_products: np.ndarray,
 ) -> float:
-    """Write the inner products of a sparse row with D.
+    """Write the inner products of a sparse row with basis columns.
 
-    Returns the squared length of the row. D are the basis columns. The row x is `row_scale` times
-    the entries `first_entry` to `end_entry` − 1 of a CSR matrix.
+    Returns the squared length of the row. The row x is `row_scale` times the entries `first_entry`
+    to `end_entry` − 1 of a CSR matrix.
 
-    indices, values: (entries,) of all CSR rows.
-    basis_columns: (features, k), the k columns of D.
-    basis_products: (k,), the output: inner products of x with the columns of D.
+    indices, values: (entries,), feature and value of each entry of all CSR rows.
+    basis_columns: (features, k), k columns.
+    basis_products: (k,), the output, the inner products of x with the k columns.
     """
     width = basis_products.shape[0]
     for k in range(width):
@@ -82,15 +82,16 @@ def add_sparse_row_to_basis(
     basis_columns: np.ndarray,
     update_coefficients: np.ndarray,
 ) -> None:
-    """Add x qᵀ to the basis columns for a sparse row x.
+    """Add multiples of a sparse row to the basis columns.
 
-    x is `row_scale` times the entries `first_entry` to `end_entry` − 1 of a CSR matrix. The same
-    number of entries from `end_entry` on probably belong to the next row. The basis columns are
-    prefetched for these entries.
+    The row x is `row_scale` times the entries `first_entry` to `end_entry` − 1 of a CSR matrix.
+    The next entries of the CSR matrix probably belong to the next row, so the memory that they
+    will need is prefetched.
 
-    indices, values: (entries,) of all CSR rows.
-    basis_columns: (features, k), k basis columns, changed in place.
-    update_coefficients: (k,) coefficients q.
+    indices, values: (entries,), feature and value of each entry of all CSR rows.
+    basis_columns: (features, k), k columns, changed in place. Column j is increased by x times
+        update_coefficients[j].
+    update_coefficients: (k,).
     """
     width, ahead, last = update_coefficients.shape[0], end_entry - first_entry, indices.shape[0] - 1
     for e in range(first_entry, end_entry):
@@ -135,13 +136,11 @@ def write_shifted_block(
 def write_block_products(
     transposed_block: np.ndarray, basis_columns: np.ndarray, basis_products: np.ndarray, row_gram: np.ndarray
 ) -> None:
-    """Write the inner products of rows with D and with each other.
+    """Write the inner products of rows with basis columns and each other.
 
-    D are the basis columns. TILE features are handled at a time.
-
-    transposed_block: (features, rows), the transposed rows of the block.
-    basis_columns: (features, k), the k columns of D.
-    basis_products: (rows, k), an output: inner products of rows and columns of D.
+    transposed_block: (features, rows), the transposed rows of a block of dense rows.
+    basis_columns: (features, k), k columns.
+    basis_products: (rows, k), an output: inner products of the rows and the k columns.
     row_gram: (rows, rows), an output: inner products of the rows.
     """
     basis_products[:] = 0.0
@@ -162,13 +161,12 @@ def write_block_products(
 def add_block_to_basis(
     transposed_block: np.ndarray, basis_columns: np.ndarray, update_coefficients: np.ndarray
 ) -> None:
-    """Add x qᵀ to the basis columns for each row x of a block.
+    """Add multiples of a block's rows to the basis columns.
 
-    TILE features are handled at a time.
-
-    transposed_block: (features, rows), the transposed rows x of the block.
-    basis_columns: (features, k), k basis columns, changed in place.
-    update_coefficients: (rows, k). Row t has the coefficients q of row t of the block.
+    transposed_block: (features, rows), the transposed rows of a block of dense rows.
+    basis_columns: (features, k), k columns, changed in place. Column j is increased by the sum of
+        update_coefficients[t, j] times row t over all rows t of the block.
+    update_coefficients: (rows, k).
     """
     part = np.empty((TILE, update_coefficients.shape[1]))
     for f in range(0, transposed_block.shape[0], TILE):
@@ -185,13 +183,13 @@ def add_products_of_earlier_rows(
 ) -> None:
     """Correct a row's inner products for earlier rows of its block.
 
-    Let t be `row_in_block`. Row t of `basis_products` holds the inner products of row x_t with the
-    basis columns D, as D was before the block. Each earlier row x_s of the block adds x_s q_sᵀ to
-    D. So Σ_s q_s (x_s · x_t) is added to row t of `basis_products`.
+    The k basis columns change with every row x_s of the block: column j is increased by x_s times
+    update_coefficients[s, j]. But `basis_products` was computed with the columns as they were
+    before the block. So the inner products of row t are corrected for the rows s before it.
 
-    basis_products: (rows, k), of which row t is changed.
-    row_gram: (rows, rows) inner products of the rows.
-    update_coefficients: (rows, k), whose row s is q_s.
+    basis_products: (rows, k) inner products of the rows with the basis columns. Row t is changed.
+    row_gram: (rows, rows) inner products of the rows of the block.
+    update_coefficients: (rows, k).
     row_in_block: index t of the row in its block.
     """
     for s in range(row_in_block):

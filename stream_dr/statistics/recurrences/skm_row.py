@@ -58,7 +58,7 @@ def skm_row(
     """Learn one row of incremental SKM from its inner products.
 
     Returns the number of vectors so far, the largest loss of digits (see coefficients.LOST), and
-    |x|² / the smallest |u|². x is the row, and u its residual before each vector.
+    the row's squared length divided by the smallest left when parts along vectors are removed.
     """
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
@@ -80,7 +80,7 @@ def skm_row(
             for k in range(c + 1):
                 turned[k] = 0.0 if ended else pull[k] / length
 
-        # The new v_i is keep · v_i + Σ part[k] · (working vector k). in_x is its coefficient of x.
+        # Vector i becomes keep · itself + the sum of part[k] · working vector k over all k.
         in_x = -keep * table[i, size + p + label]
         for j in range(2 * size):
             table[i, j] *= keep
@@ -89,7 +89,7 @@ def skm_row(
             for j in range(2 * size):
                 table[i, j] += part[k] * working[k, j]
         table[i, i] = length
-        # Subtract from each working vector its part along vector i.
+        # Subtract from the row and the class means (working vectors) their parts along vector i.
         for k in range(c + 1):
             for j in range(2 * size):
                 working[k, j] -= turned[k] * table[i, j]
@@ -102,7 +102,7 @@ def skm_row(
             in_x -= weights[j] * table[i, size + j]
         weights[i] = in_x / table[i, size + i]
 
-    # The residual after the last vector becomes a new vector, if it is not rounding error.
+    # The row without its parts along all vectors becomes a new vector, if it is long enough.
     remaining = inner[0, 0]
     if live < p and not ended and remaining > 1e-10 * first and remaining > RESOLVED * squared * worst:
         smallest = min(smallest, remaining)
@@ -122,7 +122,7 @@ def write_update_coefficients(
     Let u be the row without its parts along the vectors before v_i, and m_j the mean of class j
     without its parts along these vectors. There are c classes. Let q_j be the share of all rows
     that are of class j, minus `a` if j is the class of this row. The change of v_i is
-    scale · Σ_j q_j (u − m_j)((u − m_j) · v_i) [SKM eq. 22].
+    scale · Σ_j q_j (u − m_j)((u − m_j) · v_i).
 
     The change is a combination of u and the m_j. part[0] receives the coefficient of u, and
     part[j + 1] the coefficient of m_j.
@@ -149,11 +149,11 @@ def measure_updated_vector(
 ) -> tuple[float, float]:
     """Return the squared length of an updated vector.
 
-    Also returns the size of the terms whose sum the squared length is. The terms may cancel, so
-    their size shows how many digits are lost.
+    Also returns the sum of the absolute terms of the squared length. Terms may cancel, so this
+    shows how many digits are lost.
 
-    The updated vector is v = keep · v_i + Σ_k part[k] · (working vector k). The working vectors
-    are the row and the c class means, without their parts along the earlier vectors.
+    The working vectors are the row and the c class means, without their parts along the vectors
+    before vector v_i. The updated vector v is keep · v_i plus part[k] times each working vector k.
 
     working: (c + 1, 2k), the working vectors. Column i holds their inner products with v_i.
     inner: (c + 1, c + 1) inner products of the working vectors with each other.
@@ -190,8 +190,8 @@ def update_mean_and_working_vectors(
 ) -> None:
     """Add a row to the mean of its class, and set up working vectors.
 
-    The working vectors are the row x and the means of the c classes. Their parts along the vectors
-    are not yet subtracted. The module's docstring lists the other parameters.
+    The working vectors are the row x and the means of the c classes. Later, their parts along the
+    components (called vectors) are subtracted. The module's docstring lists the other parameters.
 
     working: (c + 1, 2k), an output.
     shares: (c + 1,), an output: coefficient of x in each working vector.
@@ -215,7 +215,8 @@ def update_mean_and_working_vectors(
     u[mean] = keep * u[mean] + new * squared
     mirror_gram_row(table, mean, live, p, c)
 
-    # Working vector 0 is the row itself. The others are the class means.
+    # Set up c + 1 working vectors. The first is the row itself, and the others are the class
+    # means.
     inner[0, 0], shares[:] = squared, 0.0
     shares[0] = 1.0
     for k in range(c):

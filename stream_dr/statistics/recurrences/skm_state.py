@@ -43,10 +43,10 @@ class SKMState(NamedTuple):
     Attributes
     ----------
     rows, rows_skipped, n_features, target_kind, labels
-        As in every state (protocol.py).
+        Numbers of rows and features, kind of targets and labels, as in every state (protocol.py).
     basis : BasisState
-        The vectors, and for each class the sum and the number of its rows. Classes are in the
-        order of `labels`.
+        The vectors (the components), and for each class the sum and the number of its rows.
+        Classes are in the order of `labels`.
     """
 
     rows: int
@@ -57,7 +57,7 @@ class SKMState(NamedTuple):
     basis: BasisState
 
     def check(self) -> None:
-        """Raise DamagedFile unless `basis` fits n_features, rows and labels."""
+        """Raise DamagedFile unless `basis` fits the other fields."""
         check_common_state_fields(self, ("class",))
         self.basis.check(self.n_features, len(self.labels), self.rows)
 
