@@ -4,14 +4,14 @@ The hash of a row depends only on the row's values and its target. So a row gets
 every batch, on every machine, and again when it is unlearned. A dense and a sparse row with the
 same values have the same hash.
 
-The hash is a sum of mixed 64-bit numbers, one for each value that is not 0 [mathematics §13]:
+The hash is a sum of mixed 64-bit numbers, one for each value that is not 0 [mathematics §13].
+`mix` is the last step of the random number generator splitmix64, and ⊕ is the bitwise exclusive
+or. A column is its index, or the xxh64 hash of its name if the feature map finds columns by name:
 
     hash = Σ mix(bits of float32(value) ⊕ mix(column)) + hash of the target    (modulo 2⁶⁴)
 
-⊕ is the bitwise exclusive or, and `mix` is the last step of the generator splitmix64. A column is
-its index, or the xxh64 hash of its name if the feature map finds columns by name. A text enters as
-its xxh64 hash. The sum does not depend on the order of columns, and a new column in which a row
-has the value 0 does not change the row's hash.
+A text enters as its xxh64 hash. The sum does not depend on the order of columns, and a new column
+in which a row has the value 0 does not change the row's hash.
 
 Hashing a value takes about 1 ns.
 """

@@ -1,11 +1,12 @@
 """CentredPart: weight, mean and centred second moments of rows [mathematics §1].
 
-The sums of two sets of rows a and b are joined by the formula of Chan, Golub and LeVeque:
+Let C_a and C_b (features, features) be the centred scatter matrices of two sets of rows a and b,
+N_a and N_b their weights, and δ the mean of b minus the mean of a. The scatter matrix C of all
+these rows, of weight N, follows from the formula of Chan, Golub and LeVeque:
 
     C = C_a + C_b + (N_a N_b / N) δ δᵀ
 
-C (features, features) is the centred scatter matrix, N the total weight, and δ = x̄_b − x̄_a the
-difference of the means. To remove b, the weight of b is taken as negative.
+To remove b, the weight of b is taken as negative.
 
 A mean is stored as the sum of two float64 numbers, `mean` and `low`. A single float64 would be too
 coarse if the rows have a large offset: at an offset of 1e9, δ would be known to 1e-7 only. With

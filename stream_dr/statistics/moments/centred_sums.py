@@ -238,6 +238,8 @@ class CentredSums:
 class TargetRows(NamedTuple):
     """Targets of a chunk of b rows, for the cross sums.
 
+    Cross sums are products of features and targets, summed over the rows.
+
     Attributes
     ----------
     encoded : Encoded

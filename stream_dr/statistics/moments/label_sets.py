@@ -1,10 +1,10 @@
 """LabelSets: sums of rows for each distinct set of labels.
 
-The estimator HSL (hypergraph spectral learning) multiplies each row by a factor that is known only
-at the end of the stream [mathematics §3]. The factor depends only on the row's set of labels. So
-it is enough to store two sums for each distinct set of labels: the weight Σ w and the sum Σ w x
-(features,) of the rows x that have these labels, with their weights w. The factors are applied at
-the end (`LabelSets.cross`). The result is exact after one pass.
+A label set is a distinct combination of labels that some row has. The estimator HSL (hypergraph
+spectral learning) multiplies each row by a factor that is known only at the end of the stream
+[mathematics §3]. The factor depends only on the row's label set. So it is enough to store two sums
+for each label set: the total weight of its rows, and the sum of its rows times their weights. The
+factors are applied at the end (`LabelSets.cross`). The result is exact after one pass.
 
 Each batch yields a matrix of sums. These matrices are stored in a list, the stack. If a new matrix
 is at least half as large as the last matrix of the stack, the two are added and stored as one
@@ -333,7 +333,8 @@ class LabelSetSums:
         if len(self._shift):
             X = (X.toarray() if sp.issparse(X) else X) - self._shift[: X.shape[1]]
 
-        # Add the weights, the numbers of rows, and the weighted rows of each label set.
+        # For each label set (combination of labels), add the weights of its new rows, their
+        # number, and the sum of the weighted rows.
         labelled = np.flatnonzero(set_numbers >= 0)
         own, w, count = set_numbers[labelled], weights[labelled], len(self._numbers)
         self._weights = self._weights + np.bincount(own, w, count)
@@ -388,6 +389,8 @@ class LabelSetSums:
 
     def _zero_sums_of_sets(self, is_empty: np.ndarray, n_features: int) -> None:
         """Set the sums of label sets without rows to exactly zero.
+
+        A label set is a distinct combination of labels.
 
         is_empty: (sets,) bool, True for label sets without rows.
         n_features: number of features.

@@ -99,7 +99,8 @@ def _write_feature_shifts(
     nonzero_counts_to_update: (features,), changed in place. To the entry of each feature is added
         the number of rows of weight above 0 in which the feature is not 0.
     """
-    # Compute the mean of each feature's nonzeros, and the weight of the rows with a nonzero.
+    # For each feature, compute the mean of its nonzeros (in `shift`), and the total weight of the
+    # rows in which it is not 0 (in `there`).
     there = np.zeros(len(shift))
     for i in range(len(weights)):
         if weights[i] > 0.0:
@@ -177,7 +178,7 @@ def _write_shifted_rows(
                     out_values[used] = v
                     used += 1
 
-            # Add w (x − shift) to `remaining_mean`, and multiply the entries by √w.
+            # Add the weighted shifted row to `remaining_mean`. Then multiply the row by √weight.
             for e in range(first, used):
                 remaining_mean[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root

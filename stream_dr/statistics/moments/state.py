@@ -159,7 +159,7 @@ class MomentState(NamedTuple):
 
         All sums must be for the same features, labels and kind of targets.
         """
-        # The parameters and counts must be in their ranges.
+        # Parameters and counts must have valid values.
         check_encoding(self.encoding)
         check_one_of(self, "scatter", ("auto", "exact", "diagonal", "none"))
         check_common_state_fields(self, KINDS)
@@ -395,7 +395,7 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
     """
     check_same_parameters(older, newer)
 
-    # If one state has no rows, the result is the other state.
+    # If a state has no rows, the result is the other state, with the skipped rows of both.
     skipped = older.rows_skipped + newer.rows_skipped
     if newer.rows == 0 or older.rows == 0:
         one, other = (older, newer) if newer.rows == 0 else (newer, older)

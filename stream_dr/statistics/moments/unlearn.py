@@ -1,14 +1,13 @@
 """Removal of rows from a MomentState [mathematics §1].
 
-The rows B are removed from the state of all rows, and the rows A remain. The scatter matrices
-follow from
+The rows B are removed from the state of all rows, and the rows A remain. Let C, C_A and C_B
+(features, features) be the centred scatter matrices of all rows, of A and of B, and N, N_A and n_B
+the weights of all rows, of A and of B. δ is the mean of B minus the mean of all rows. Then
 
     C_A = C − C_B − (N n_B / N_A) δ δᵀ
 
-C, C_A and C_B (features, features) are the centred scatter matrices of all rows, of A and of B. N,
-N_A and n_B are the weights of all rows, of A and of B. δ is the mean of B minus the mean of all
-rows. The relative error of a feature is eps · scatter before / scatter after. For example, it is
-2e-15 if a tenth of the rows is removed, and 2e-12 if 99.8 % are removed.
+The relative error of a feature is eps · scatter before / scatter after. For example, it is 2e-15
+if a tenth of the rows is removed, and 2e-12 if 99.8 % are removed.
 
 The state stores the largest value of each sum (`Largest`). From these values follows the error
 that removals have caused (`unlearn_relative_error`). A removal that would raise the error above
@@ -201,14 +200,14 @@ def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: Moment
     state_to_remove: state of the rows to remove, with the same features and labels.
     rounding_error: rounding error that weights may have.
     """
-    # Compare the weight of each feature of sparse rows.
+    # For each feature of sparse rows, check the weight of the rows in which it is not 0.
     f, g = state_of_all.features, state_to_remove.features
     if isinstance(f, SparsePart) and isinstance(g, SparsePart):
         had, removed = f.features[:, WEIGHT], g.features[:, WEIGHT]
         for j in np.flatnonzero(removed > had * (1.0 + TOLERANCE) + rounding_error)[:1]:
             _check_removable_weight(had[j], removed[j], rounding_error, f"weight of rows with feature {j}")
 
-    # Compare the rows and the weight of each label.
+    # For each label, check that it does not lose more rows or weight than it has.
     old, gone = state_of_all.targets, state_to_remove.targets
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
         subtract_row_count(
@@ -218,7 +217,7 @@ def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: Moment
             old.label_weights[j], gone.label_weights[j], rounding_error, f"weight of label {state_of_all.labels[j]!r}"
         )
 
-    # Compare the rows without a label, and the rows of each label set.
+    # Check the number of rows without a label, and of rows with each combination of labels.
     if state_of_all.encoding == "partial":
         unlabelled, to_remove = (
             int(state.rows - state.targets.label_rows.sum()) for state in (state_of_all, state_to_remove)
