@@ -184,7 +184,7 @@ def barycentric_weight_matrix(
     class_codes: (r,) class of each row, or None. If not None, only rows of equal class are
         neighbours, and a row that is alone in its class has weight 1 on itself.
     """
-    # Search for neighbours within each class. Without classes, all rows are one group.
+    # Only rows of one group may be neighbours. A group is a class, or all rows without classes.
     r = rows.shape[0]
     groups = (
         [np.arange(r)] if class_codes is None else [np.flatnonzero(class_codes == c) for c in np.unique(class_codes)]

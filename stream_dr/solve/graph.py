@@ -118,7 +118,7 @@ def neighbourhood_graph(
     lengths = squared_pair_distances(rows, starts, ends)
     radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
 
-    # Remove the edges of a row to itself, and weigh the other edges.
+    # Remove edges of a row to itself, and compute the weights of the other edges.
     others = starts != ends
     starts, ends, lengths = starts[others], ends[others], lengths[others]
     t = _heat_kernel_temperature(lengths, temperature) if heat_kernel else None

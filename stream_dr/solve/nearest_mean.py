@@ -22,7 +22,7 @@ def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
     indicator = sp.csr_matrix((np.ones(rows), (codes, np.arange(rows))), shape=(n_classes, rows))
     sums = indicator @ Z
     counts = np.bincount(codes, minlength=n_classes)[:, None]
-    # The mean of a class without rows is 0 / 0, which numpy would warn of.
+    # A class without rows has the mean 0 / 0 = NaN. Suppress numpy's warning about this.
     with np.errstate(invalid="ignore"):
         return np.asarray((sums.toarray() if sp.issparse(sums) else sums) / counts)
 

@@ -94,7 +94,8 @@ def pls_rotations(
         if t <= len(r) * EPS * largest * float(r @ r):
             break
 
-        # Update the largest variance along a rotation, with which later variances are compared.
+        # `largest` is the largest variance of the rows along a rotation so far. In later steps, a
+        # much smaller variance counts as rounding error.
         largest = max(largest, t / float(r @ r))
         # Compute the loading (features,) of this component. Remove the component from S, which
         # holds products of features and targets, summed over the rows.

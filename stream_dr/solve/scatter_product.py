@@ -177,7 +177,8 @@ def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, 
         if weights[i] == 0.0:
             continue
 
-        # z is the product of the centred row and the columns.
+        # Compute z, the centred row times the columns. `shift` is the mean of the rows times the
+        # columns.
         for c in range(r):
             z[c] = -shift[c]
         for e in range(indptr[i], indptr[i + 1]):

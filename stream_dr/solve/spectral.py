@@ -160,7 +160,7 @@ def rotate_equal_components(loadings: np.ndarray, eigenvalues: np.ndarray) -> np
     Two eigenvalues count as equal if their relative difference is at most 1e-9, or if their
     difference is at most the rounding error of the largest eigenvalue.
     """
-    # Compute a mask that is True where an eigenvalue equals the next eigenvalue.
+    # `equal` is True for each eigenvalue that equals the next eigenvalue.
     gap = np.abs(np.diff(eigenvalues))
     equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())
     if not equal.any():

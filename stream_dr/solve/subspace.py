@@ -127,8 +127,8 @@ def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarra
         vectors of V.
     """
     if solution_coefficients.shape[1] == 0:
-        # A larger basis may have a solution. For example, MMC may have no positive eigenvalue on a
-        # small basis, but a positive eigenvalue on a larger basis.
+        # The solution has no columns yet, but may get some when the basis grows. For example, MMC
+        # may have a positive eigenvalue only on a larger basis.
         return 1.0 if state.directions.shape[1] else 0.0
     image = state.images @ np.linalg.qr(solution_coefficients)[0]
     size = float(np.linalg.norm(image))

@@ -289,7 +289,8 @@ def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> _Scaled
     matrix = scatter * scale[:, None] * scale
     matrix[np.diag_indices_from(matrix)] = 1.0
 
-    # Compute the norm first, because the factorisation overwrites the matrix.
+    # Compute the norm of the matrix before the Cholesky factorisation, which overwrites the
+    # matrix.
     norm = float(np.abs(matrix).sum(axis=0).max())
     try:
         factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)

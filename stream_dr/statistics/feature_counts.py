@@ -301,7 +301,7 @@ class FeatureCountAccumulator(AccumulatorBase):
                 "the rows taken out weigh so much that those left would be lost in their rounding: count anew."
             )
 
-        # All checks have passed. Change the sums.
+        # All checks have passed, so subtract the counts of the removed rows.
         self._present = np.maximum(self._present - present, 0.0)
         self._counts = np.maximum(self._counts - counts, 0.0)
 

@@ -102,7 +102,8 @@ class MappedState(NamedTuple):
 
         Raises CannotMerge if the feature maps differ, or if the fields `inner` cannot be merged.
         """
-        # A state without rows may have a map whose parameters are not decided yet.
+        # If a state has no rows, some parameters of its feature map may not be decided yet. Then
+        # the result is the other state, if its map is the same with decided parameters.
         maps = feature_map(self.feature_map), feature_map(other.feature_map)
         if not self.rows and maps[0].could_become_after_batch(maps[1]):
             return other
@@ -117,11 +118,11 @@ class MappedState(NamedTuple):
             # Give the mapped features of `other` the indices that they have in the merged table.
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
             return _wrap_table_inner_state(inner, self.feature_map, table)
-        # At most one state has statistics of columns. Then the other state has no rows.
+        # If only one state has statistics of the columns (`table`), the other state has no rows.
         if self.table is not None or other.table is not None:
             return self if self.table is not None else other
 
-        # If one state has no rows, the result has the columns of the other state.
+        # If one state has no rows, the result has the input columns of the other state.
         if not self.rows or not other.rows:
             learned = self if self.rows else other
             return learned._replace(inner=self.inner.merge(other.inner))._with_fields_of_inner()

@@ -231,7 +231,7 @@ class AccumulatorBase:
         labels, counts = self.labels, self.label_rows
         if counts is None:
             return labels
-        # A thread that reads while a batch is learned may see labels that have no count yet.
+        # If another thread learns a batch now, new labels may not have a number of rows yet.
         return tuple(label for label, rows in zip(labels, counts, strict=False) if rows)
 
     def remove(self, block: Block) -> None:
@@ -311,7 +311,7 @@ def _restore_state(state_class: Any, prefix: str, arrays: dict[str, np.ndarray],
     values: dict[str, Any] = {}
     for name, value in description.items():
         if name not in state_class._fields:
-            # An earlier version of the class had this field. Ignore it.
+            # Ignore a field that the class no longer has.
             continue
         if not isinstance(value, dict):
             values[name] = value

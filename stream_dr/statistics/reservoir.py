@@ -118,7 +118,7 @@ class Reservoir(NamedTuple):
         check_at_least(self, 0.0, "keys")
 
         check_within(self, -1, len(self.labels), "codes")
-        # Before the first row the number of features is unknown, and the empty array has width 0.
+        # Before the first row, the empty array `values` may have fewer columns than `n_features`.
         narrower = not self.rows and self.indices is None
         check_csr_or_dense_rows(self, n, self.values.shape[-1] if narrower else self.n_features)
 
@@ -150,7 +150,7 @@ class Reservoir(NamedTuple):
         labels = tuple(dict.fromkeys((*self.labels, *later.labels)))
         mine, theirs = (self.keys, later.keys) if self.weighted or later.weighted else _draw_merge_keys(self, later)
 
-        # The rows with the smallest keys are the merged sample, in the order of the streams.
+        # Take the rows with the smallest random keys. Rows of `self` come before rows of `later`.
         keys = np.concatenate([mine, theirs])
         best = np.sort(np.argsort(keys, kind="stable")[: self.capacity])
         rows = _stacked_sample_rows(self, later)[best]
@@ -279,7 +279,7 @@ class ReservoirAccumulator(AccumulatorBase):
 
         label_codes: (rows,) label of each row of the batch, as an index into self.labels.
         """
-        # Draw the key of each row of the batch.
+        # Draw a random key for each row of the batch. The rows with the smallest keys are sampled.
         draws = -np.log(draw_uniforms(self.seed, ROW_DRAW, self.rows, block.rows)[:, 0])
         if block.weights is not None:
             self._weighted = self._weighted or bool(np.any(block.weights != 1.0))

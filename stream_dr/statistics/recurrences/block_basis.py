@@ -222,14 +222,15 @@ class BlockBasis:
             place. None for IncrementalSKM.
         class_codes: (rows,) classes for IncrementalSKM. None for CCIPCA.
         """
-        # The arrays of the rows are the first arguments of the compiled loop.
+        # `rows` are the arrays of X, which are the first arguments of the compiled loop over rows.
         if self.dense:
             rows: tuple[np.ndarray | None, ...] = (readonly_view(X), self.shift)
         else:
             rows = tuple(readonly_view(part) for part in (_as_int32(X.indptr), _as_int32(X.indices), X.data))
         loop, at = learn_dense_rows if self.dense else learn_sparse_rows, 0
 
-        # The loop stops early if digits are lost, or if the next row is too long.
+        # The compiled loop stops early if digits are lost, or if the next row is too long. Remove
+        # the cause, then continue at row `at`.
         while at < X.shape[0]:
             small = (self.columns, self.table, self.lengths, self.counts)
             settings = (self.live, self.turned, self.components, self.unit)

@@ -197,14 +197,15 @@ def update_mean_and_working_vectors(
     shares: (c + 1,), an output: coefficient of x in each working vector.
     inner: (c + 1, c + 1), an output: inner products of the working vectors with each other.
     """
-    # Compute the inner products of x with the vectors and with the old class means.
+    # Compute the inner products of the row with the vectors, and with the class means as they were
+    # before this row.
     size, c = products.shape[0], counts.shape[0]
     u, mean = working[0], p + label
     write_vector_products(table, products, live, u)
     for k in range(c):
         u[p + k] = products[p + k] / max(counts[k], 1.0)
 
-    # Move the mean of the row's class, and update its inner products.
+    # Add the row to the mean of its class, and update the inner products of this mean.
     counts[label] += 1.0
     new = 1.0 / counts[label]
     keep = 1.0 - new
