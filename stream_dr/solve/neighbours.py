@@ -189,7 +189,7 @@ def _squared_distances_from_products(
 
 
 def squared_norms(rows: Rows) -> np.ndarray:
-    """Return the squared length (rows,) of each row of a matrix (rows, features)."""
+    """Return the squared length (rows,) of each row."""
     if not sp.issparse(rows):
         return np.einsum("ij,ij->i", rows, rows)
     return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()

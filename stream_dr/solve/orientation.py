@@ -68,7 +68,7 @@ def best_order_and_signs(
     previous: np.ndarray | None,
     multiply_by_scatter: MultiplyByScatter | None = None,
 ) -> ComponentOrder:
-    """Choose the order and signs of components that agree best with `previous`.
+    """Choose components' order and signs that agree best with `previous`.
 
     Returns the order (p,) of indices and the signs (p,) of ±1.0. The reordered components are
     loadings[:, order] * signs.
@@ -247,14 +247,15 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
 
 
 def column_norms(array: np.ndarray) -> np.ndarray:
-    """Return the length (columns,) of each column of an array (rows, columns)."""
+    """Return the length (columns,) of each column of an array."""
     # Compute the column lengths by einsum, which takes a third of the time of np.linalg.norm.
     return np.sqrt(np.einsum("ij,ij->j", array, array))
 
 
 def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Return the order (p,) in which components agree best with the previous components.
+    """Return the order in which components agree best with previous ones.
 
+    The order is (p,) for p components.
     Entry i of the order is the index of the component that becomes component i. Two components may
     be swapped only if the relative difference of their eigenvalues is at most GAP.
 

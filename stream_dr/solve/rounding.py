@@ -99,7 +99,7 @@ class Rounding(NamedTuple):
     def clear_noisy_features(
         self, cross_sums: np.ndarray, target_norm: float, column_scatter: np.ndarray
     ) -> np.ndarray:
-        """Set the cross sums of features to zero if they are rounding error.
+        """Set cross sums that are only rounding error to zero.
 
         Returns the changed cross sums.
 

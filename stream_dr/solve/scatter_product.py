@@ -89,8 +89,9 @@ class ScatterProduct:
         self._running_additions[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
-        """Return the product (features, r) of the scatter matrix and the r columns.
+        """Return the product of the scatter matrix and the columns.
 
+        The result is (features, r) for r columns.
         The product is over all blocks that were added so far.
         """
         for turn in range(len(self._parts)):
@@ -132,7 +133,7 @@ class _PartialScatterProduct:
             self._add_dense_rows(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """Return the product (features, r) of the blocks' scatter matrix and the r columns."""
+        """Return the product (features, columns) over the blocks added here."""
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse_rows(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:

@@ -78,10 +78,11 @@ def eigenvalue_rounding_limit(eigenvalues: np.ndarray, smallest_limit: float = 0
 
 
 def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
-    """Return the left singular vectors (m, r) and singular values (r,) of a matrix.
+    """Return left singular vectors and singular values of a matrix.
 
-    The largest singular value comes first. Singular values that are only rounding error are
-    dropped, so r ≤ min(m, k). Costs O(m k min(m, k)).
+    For a matrix (m, k), the r vectors are (m, r), and the values (r,). The largest singular value
+    comes first. Singular values that are only rounding error are dropped, so r ≤ min(m, k). Costs
+    O(m k min(m, k)).
 
     matrix: (m, k).
     """

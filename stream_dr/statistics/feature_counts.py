@@ -258,7 +258,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         return rows.indptr, rows.indices, rows.data, at, table[targets.codes], row_weights(block.weights, block.rows)
 
     def _update_label_sums(self, count_arguments: tuple[np.ndarray, ...], sign: int) -> None:
-        """Add a batch to the number and the weight of the rows with each label.
+        """Add a batch to each label's number and weight of rows.
 
         count_arguments: the batch, as `_arguments_of_count_features` returns it.
         sign: 1 to add the rows, −1 to subtract them.

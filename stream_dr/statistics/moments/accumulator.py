@@ -175,7 +175,10 @@ class MomentAccumulator(AccumulatorBase):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Array (labels,) int64, the number of rows with each label. Read only."""
+        """Array (labels,) int64, the number of rows with each label.
+
+        It must not be changed.
+        """
         return self._targets.label_rows
 
     @property
@@ -255,7 +258,7 @@ class MomentAccumulator(AccumulatorBase):
             self._sets.begin(batch.encoded.sets.new)
 
     def _prepare_feature_sums(self, batch: BatchPlan) -> None:
-        """Create the sums of the features, or make room for more features.
+        """Create the features' sums, or make room for more.
 
         Sums over sparse rows are not stored about the mean of the rows. When the first dense rows
         come, they are converted to sums about the mean (centred sums).

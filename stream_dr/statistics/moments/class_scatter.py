@@ -59,7 +59,7 @@ class ClassScatter(NamedTuple):
         check_at_least(self, 0.0, "weights")
 
     def part(self, class_index: int) -> CentredPart:
-        """Return the weight, mean and scatter of one class as a CentredPart."""
+        """Return one class's weight, mean and scatter as a CentredPart."""
         sums = (
             self.mean[class_index],
             self.low[class_index],

@@ -107,7 +107,7 @@ class FoldedState(NamedTuple):
         """Return the state of the rows of `self` and `other` together.
 
         With decay < 1, the rows of `other` must have come after the rows of `self`. Raises
-        CannotMerge if the numbers of folds or the decays differ.
+        CannotMerge, for example if the numbers of folds or the decays differ.
         """
         if len(self.parts) != len(other.parts) or self.decay != other.decay:
             raise CannotMerge(

@@ -189,13 +189,13 @@ def _write_shifted_rows(
 
 @compiled()
 def add_sparse_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, scatter: np.ndarray) -> None:
-    """Add the products z zᵀ of CSR rows z to a scatter matrix.
+    """Add the outer product of each CSR row to a matrix.
 
     Only the lower triangle of the matrix is changed.
 
     indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
     indices, values: (entries,), feature and value of each entry of the CSR rows.
-    scatter: (features, features), changed in place.
+    scatter: (features, features), the matrix, changed in place.
     """
     for i in range(len(indptr) - 1):
         for s in range(indptr[i], indptr[i + 1]):

@@ -63,7 +63,7 @@ def add_sparse_rows(
     feature_sums: np.ndarray,
     earlier_weight: float,
 ) -> float:
-    """Add CSR rows without targets to the sums of their features.
+    """Add CSR rows without targets to sums of features.
 
     Returns the total weight of all rows so far.
 
@@ -98,7 +98,7 @@ def add_sparse_rows_one_label(
     feature_sums: np.ndarray,
     earlier_weight: float,
 ) -> float:
-    """Add CSR rows with one label each to the sums of their features.
+    """Add CSR rows with one label each to sums of features.
 
     Returns the total weight of all rows so far.
 
@@ -145,7 +145,7 @@ def add_sparse_rows_many_labels(
     feature_sums: np.ndarray,
     earlier_weight: float,
 ) -> float:
-    """Add CSR rows with several labels each to the sums of their features.
+    """Add CSR rows with several labels each to sums of features.
 
     Returns the total weight of all rows so far.
 
@@ -197,7 +197,7 @@ def add_sparse_rows_continuous_targets(
     feature_sums: np.ndarray,
     earlier_weight: float,
 ) -> float:
-    """Add CSR rows with continuous targets to the sums of their features.
+    """Add CSR rows with continuous targets to sums of features.
 
     Returns the total weight of all rows so far.
 

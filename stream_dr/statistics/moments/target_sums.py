@@ -127,7 +127,7 @@ class TargetPart(NamedTuple):
         return TargetPart(weights, rows, sums, gram, self.values)
 
     def mean_difference(self, other: "TargetPart", total_weight: float, other_total_weight: float) -> np.ndarray:
-        """Return the mean target of `self` minus the mean target of `other`.
+        """Return the mean target of `self` minus that of `other`.
 
         The result is (k,) for k target columns.
 

@@ -243,7 +243,7 @@ class BlockBasis:
                 self._shrink_unit(float(abs(X[at]).max()) * self.unit)
 
     def freeze(self) -> BasisState:
-        """Return a copy of the vectors and means so far as a BasisState."""
+        """Return a BasisState with copies of all arrays."""
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
         return BasisState(
             columns=self.columns[: self.features, :k].copy(),

@@ -119,10 +119,11 @@ def write_vector_products(
 def mirror_gram_row(
     gram_and_mixing: np.ndarray, row_index: int, n_vectors: int, max_vectors: int, n_means: int
 ) -> None:
-    """Copy a row of the Gram matrix to the column of the same index.
+    """Copy a row of the Gram matrix to a column.
 
     The Gram matrix (k, k) has the inner products of the vectors and the means with each other. The
-    entries of the vectors so far and of the means are copied.
+    entries of the vectors so far and of the means are copied from a row to the column of the same
+    index.
 
     gram_and_mixing: (k, 2k), of which the left half is the Gram matrix.
     row_index: index of the row and of the column.

@@ -124,7 +124,7 @@ def learn_dense_rows(
     lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float, a: float,
     variance: np.ndarray | None, labels: np.ndarray | None,
 ) -> LoopEnd:  # fmt: skip
-    """Learn the dense rows of a batch in blocks, from row `at` on.
+    """Learn the dense rows of a batch from row `at` on.
 
     The loop stops early if digits are lost, or if the next row is too long. The module's docstring
     lists the other parameters.

@@ -188,7 +188,7 @@ def update_mean_and_working_vectors(
     shares: np.ndarray,
     inner: np.ndarray,
 ) -> None:
-    """Add a row to the mean of its class, and set up working vectors.
+    """Add a row to its class mean, and set up working vectors.
 
     The working vectors are the row x and the means of the c classes. Later, their parts along the
     components (called vectors) are subtracted. The module's docstring lists the other parameters.
