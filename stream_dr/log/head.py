@@ -36,13 +36,10 @@ class HeadFile:
     """The file `head` in a log's folder, which stores the last acknowledged position.
 
     One process at a time writes this file.
-
-    existed: True if the file existed before it was opened.
     """
 
     def __init__(self, folder: Path, writable: bool) -> None:
         self._path = folder / HEAD_NAME
-        self.existed = self._path.exists()
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(self._path, flags, 0o666) if writable else -1
 

@@ -427,11 +427,6 @@ class Index:
         """Return the files of bodies (event payloads), oldest first."""
         return [self._file(*row) for row in self._rows("SELECT * FROM files ORDER BY first")]
 
-    def current(self) -> BodyFileEntry | None:
-        """Return the newest file of bodies (event payloads), or None."""
-        newest = self._rows("SELECT * FROM files ORDER BY first DESC LIMIT 1")
-        return self._file(*newest[0]) if newest else None
-
     def file(self, file_number: int) -> BodyFile:
         """Return the file of bodies (event payloads) with this number."""
         for row in self._rows("SELECT * FROM files WHERE first=?", (file_number,)):
