@@ -17,7 +17,7 @@ from numba.core.dispatcher import Dispatcher
 
 import stream_dr
 from stream_dr.cli import main
-from stream_dr.commands.output import Bar
+from stream_dr.commands.output import ProgressBar
 
 
 def kernels():
@@ -27,8 +27,8 @@ def kernels():
 
 
 begun = []
-enter = Bar.__enter__
-Bar.__enter__ = lambda self: begun.append((self, kernels())) or enter(self)
+enter = ProgressBar.__enter__
+ProgressBar.__enter__ = lambda self: begun.append((self, kernels())) or enter(self)
 try:
     main(sys.argv[1:])
 except SystemExit as ended:
