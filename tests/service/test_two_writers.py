@@ -11,6 +11,7 @@ import pytest
 import stream_dr
 from stream_dr.directory.verify import verify
 from tests.support.serving import arrow, in_thread, post
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.every_run
 
@@ -30,6 +31,7 @@ def test_it_stops_writing_to_a_replaced_directory(tmp_path: Path) -> None:
     with in_thread(path) as served:
         served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
         post(served.http, arrow(X, Y), path="/partial_fit?wait=applied").raise_for_status()
+        wait_until(lambda: list(path.glob("snapshots/*/*.safetensors")))
         path.rename(tmp_path / "moved")
         shutil.copytree(tmp_path / "moved", path)
         before = models(path)
