@@ -26,9 +26,9 @@ class _ChainedSources:
         self._parts = parts
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, "Block"]]:
-        """Yield pairs (number, Block) of the batches with after < number ≤ until.
+        """Yield (number, Block) for each batch with after < number ≤ until.
 
-        The number of a batch is counted from 0 over all sources.
+        Batches are numbered from 0. The numbers go on from one source to the next.
         """
         blocks = (block for part in self._parts for _, block in part.events())
         return ((n, b) for n, b in enumerate(blocks) if n > after and (until is None or n <= until))

@@ -235,11 +235,11 @@ class FileSource:
         """
         rows = 0
         for path in self.paths:
-            before = _file_state(path)
+            before = _size_and_change_time(path)
             for block in self._read_file_blocks(path):
                 rows += block.rows
                 yield block
-            if _file_state(path) != before:
+            if _size_and_change_time(path) != before:
                 raise MalformedInput(
                     f"{path} was written to while it was read; read it again once it is whole.", file=str(path)
                 )
@@ -356,15 +356,8 @@ def _check_options(format: str, options: Options) -> None:
         raise InvalidParameter(f"encoding={options.encoding!r}; name one that Python knows, such as latin-1.") from e
 
 
-class _SizeAndTime(NamedTuple):
-    """Size of a file in bytes, and time of its last change in nanoseconds since 1970."""
-
-    size: int
-    changed_ns: int
-
-
-def _file_state(path: Path) -> _SizeAndTime:
-    """Return the size and the time of change of a file.
+def _size_and_change_time(path: Path) -> tuple[int, int]:
+    """Return a file's size in bytes, and its time of change in nanoseconds.
 
     The caller compares these values before and after reading, to see whether the file has changed.
     If the path names a member of an archive or a table of a database, the values of the whole
@@ -377,7 +370,7 @@ def _file_state(path: Path) -> _SizeAndTime:
         raise SourceMissing(
             f"there is no file {archive}; give the path of a file that is there.", file=str(path)
         ) from e
-    return _SizeAndTime(status.st_size, status.st_mtime_ns)
+    return status.st_size, status.st_mtime_ns
 
 
 def _roles_from_options(options: Options) -> ColumnRoles:

@@ -561,8 +561,8 @@ def _score_linear_baseline(fitted_estimator: Estimator, train: Block, test: Bloc
 def _missing_abilities(estimator: Estimator, target_kind: str) -> str:
     """Return the abilities that an estimator lacks, such as "predict, merge".
 
-    target_kind: "class" if the targets are labels, "continuous" if the targets are numbers. For
-        numbers, an estimator without probabilities lacks nothing.
+    target_kind: "class" if the targets are labels, "continuous" if the targets are numbers.
+        Probabilities are an ability for labels only.
     """
     abilities = {
         "predict": isinstance(estimator, _Predictor),

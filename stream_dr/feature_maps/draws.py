@@ -39,14 +39,7 @@ def draw_uniforms(seed: int, purpose_id: int, first_index: int, n_indices: int, 
 def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
     """Return standard normal random numbers.
 
-    The result is (n_indices, draws_per_index) float64. Row i belongs to the index first_index + i,
-    and does not depend on other rows.
-
-    seed: seed from the user.
-    purpose_id: number that identifies the use of the random numbers.
-    first_index: first index.
-    n_indices: number of indices.
-    draws_per_index: number of random numbers for each index.
+    The parameters, and the shape of the result, are those of `draw_uniforms`.
     """
     return ndtri(draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index))
 
@@ -54,14 +47,7 @@ def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, d
 def draw_cauchys(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
     """Return standard Cauchy random numbers.
 
-    The result is (n_indices, draws_per_index) float64. Row i belongs to the index first_index + i,
-    and does not depend on other rows.
-
-    seed: seed from the user.
-    purpose_id: number that identifies the use of the random numbers.
-    first_index: first index.
-    n_indices: number of indices.
-    draws_per_index: number of random numbers for each index.
+    The parameters, and the shape of the result, are those of `draw_uniforms`.
     """
     return np.tan(np.pi * (draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index) - 0.5))
 

@@ -51,9 +51,9 @@ class Words(NamedTuple):
 
 
 def count_hashed_words(settings: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
-    """Return the counts of hashed words in texts.
+    """Count the words of each text by the hash of the word.
 
-    The counts are CSR (texts, settings.n_features) float64.
+    The result is CSR (texts, settings.n_features) float64. The hash of a word is its column.
     """
     if not texts:
         return sp.csr_matrix((0, settings.n_features))

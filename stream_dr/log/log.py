@@ -335,7 +335,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         self._file_bytes = max_file_bytes
         self._lock = threading.RLock()
 
-        self._index = device_and_inode(self._database.path)
+        self._index_numbers = device_and_inode(self._database.path)
         self._current: BodyFileEntry | None = None
 
         # True if the last write may or may not be committed, because it raised an error.
@@ -463,7 +463,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         The directory's lock belongs to the folder that was opened. Another process may hold the
         lock of the folder that now has the same path.
         """
-        if self.displaced is None and device_and_inode(self._database.path) != self._index:
+        if self.displaced is None and device_and_inode(self._database.path) != self._index_numbers:
             self.displaced = moved_error(self.path)
         if self.displaced is not None:
             raise remove_stack_frames(self.displaced)

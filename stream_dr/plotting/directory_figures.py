@@ -114,16 +114,9 @@ def directory_figure_dict(
     newest: NewestRows | None = None,
     records: Sequence[JsonDict] | None = None,
 ) -> FigureDict:
-    """Return a figure of one or all models as a dict.
+    """Return the figure of `directory_figure` as a dict.
 
-    kind: kind of the figure, one of KINDS.
-    model: model to draw. It may be None for the kinds in OF_ALL, which show all models.
-    options: options of the figure.
-    newest: newest rows of the log. None means that the log is read.
-    records: records of the directory. None means that the records are read.
-
-    Raises InvalidParameter if the kind is unknown, or if `model` is None for a figure of one
-    model. Raises the errors of reading the log.
+    The parameters and the errors are those of `directory_figure`.
     """
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")

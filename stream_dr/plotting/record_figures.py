@@ -61,15 +61,14 @@ _SHADES = [[0.0, "rgba(66, 105, 208, 0.04)"], [1.0, "rgba(66, 105, 208, 0.75)"]]
 def load_records(directory_or_records: Any) -> list[JsonDict]:
     """Return the records of a directory, oldest first.
 
-    directory_or_records: a Directory, its path, or records, which are returned as a list.
+    directory_or_records: a Directory, the path of a directory, or records. Records are returned as
+        a list.
     """
     if isinstance(directory_or_records, str | Path):
         return Records(Path(directory_or_records) / RECORDS).read()
-    return (
-        directory_or_records.records.read()
-        if isinstance(directory_or_records, Directory)
-        else list(directory_or_records)
-    )
+    if isinstance(directory_or_records, Directory):
+        return directory_or_records.records.read()
+    return list(directory_or_records)
 
 
 def recorded(records: Sequence[JsonDict], kind: str, model: str | None = None) -> list[JsonDict]:

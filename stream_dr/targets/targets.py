@@ -251,7 +251,7 @@ def no_row_has_target(targets: Targets) -> bool:
 
 
 def check_label_type(known_labels: Sequence[Label], new_labels: Sequence[Label]) -> None:
-    """Raise InvalidTargets if labels differ in type.
+    """Raise InvalidTargets if new labels have another type than known labels.
 
     known_labels: labels of earlier batches, all of one type.
     new_labels: labels of a batch, all of one type.

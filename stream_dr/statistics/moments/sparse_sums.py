@@ -95,7 +95,7 @@ class SparsePart(NamedTuple):
     reference: np.ndarray
 
     def check(self, n_features: int, n_target_columns: int) -> None:
-        """Raise DamagedFile unless the arrays have the given shapes.
+        """Raise DamagedFile unless the arrays fit the numbers of columns.
 
         n_features: number of features.
         n_target_columns: number of target columns.
