@@ -514,8 +514,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
                 X, names = reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
             if n_features != accumulator.n_features and not block.sparse:
                 raise_width_mismatch(n_features, accumulator.n_features, type(self).__name__)
-        if accumulator.table_names:
-            warn_if_columns_differ(accumulator, block)
+        warn_if_columns_differ(accumulator, block)
 
         weights = as_weights(rows.weights, n_rows)
         targets = (
