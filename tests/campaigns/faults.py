@@ -84,7 +84,7 @@ def _references(path: Path) -> Path:
 
 def _dropped(path: Path) -> Path:
     initialise = Log.__init__
-    Log.__init__ = lambda self, *args, **more: initialise(self, *args, file_bytes=2_000, **more)  # type: ignore[method-assign]
+    Log.__init__ = lambda self, *args, **more: initialise(self, *args, max_file_bytes=2_000, **more)  # type: ignore[method-assign]
     try:
         with Directory(path / "D", limits=SMALL) as directory:
             _fill(directory, 20, {"lda": "lda", "means": "class_means"})

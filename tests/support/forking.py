@@ -59,7 +59,7 @@ def fill(told: dict[str, Any]) -> None:
 def child(told: dict[str, Any]) -> int:
     """Serve, in the forked process."""
     failpoints.arm_failpoints(told["failpoints"])
-    Log.__init__ = functools.partialmethod(Log.__init__, file_bytes=told["file_bytes"])  # type: ignore[assignment]
+    Log.__init__ = functools.partialmethod(Log.__init__, max_file_bytes=told["file_bytes"])  # type: ignore[assignment]
     if told["answer_first"]:
         answer_first()
     return serve(Settings(**told["settings"]), on_ready=lambda address: fill(told))
