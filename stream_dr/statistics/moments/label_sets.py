@@ -165,18 +165,6 @@ class LabelSets(NamedTuple):
                 part, m, n_features if part.indices is not None else min(part.values.shape[-1], n_features)
             )
 
-    def membership(self, n_labels: int) -> sp.csr_matrix:
-        """Return the matrix that shows which label set has which label.
-
-        A label set is a distinct combination of labels. The matrix is (sets, labels). An entry is
-        1 if the set has the label, and 0 otherwise.
-
-        n_labels: number of labels.
-        """
-        indptr = np.concatenate(([0], np.cumsum([len(s) for s in self.sets]))).astype(np.int64)
-        indices = np.array([code for s in self.sets for code in s], dtype=np.int64)
-        return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), n_labels))
-
     def cross(self, set_factors: Rows, mean: np.ndarray, mean_low: np.ndarray) -> np.ndarray:
         """Return centred sums of rows, with a factor for each label set.
 

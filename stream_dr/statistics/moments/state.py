@@ -71,8 +71,6 @@ class Centred(NamedTuple):
         Σ w (x − x̄)(y − ȳ)ᵀ.
     target_scatter : (k, k)
         Σ w (y − ȳ)(y − ȳ)ᵀ.
-    scatter_kind : str
-        Part of the scatter matrix that the state stores: "exact" (all), "diagonal" or "none".
     noise : float
         Absolute error that unlearning may have left in the sums.
     """
@@ -87,7 +85,6 @@ class Centred(NamedTuple):
     target_mean: np.ndarray
     cross: np.ndarray
     target_scatter: np.ndarray
-    scatter_kind: str
     noise: float
 
 
@@ -250,7 +247,6 @@ class MomentState(NamedTuple):
             mean_y,
             s * part.cross,
             s * cyy,
-            self.scatter,
             EPS * s * float(self.largest.features.sum()),
         )
 

@@ -22,7 +22,7 @@ def rows_at(offset):
 
 def clique(state):
     """XH of the clique Laplacian from a state."""
-    member = state.label_sets.membership(len(state.labels)).toarray()
+    member = np.array([np.isin(np.arange(len(state.labels)), own) for own in state.label_sets.sets], dtype=float)
     degree = member @ state.centred().label_weights
     return state.cross_by_label_set(
         np.divide(member, np.sqrt(degree)[:, None], where=degree[:, None] > 0, out=0 * member)
