@@ -53,7 +53,8 @@ def pls_rotations(
 
     The rotations (features, p) are the vectors by which the centred rows are multiplied to get the
     p components' scores. The squared covariances (p,) are those of scores and targets. There are
-    fewer components than `max_components` if a further component would be only rounding error.
+    fewer components than `max_components` if a further component would be only rounding error, and
+    never more than features.
 
     Parameters
     ----------
@@ -77,7 +78,8 @@ def pls_rotations(
     loads: list[np.ndarray] = []
     sizes: list[float] = []
 
-    for _ in range(max_components):
+    # Without this limit, one more component than there are features could pass the checks below.
+    for _ in range(min(max_components, len(cross_sums))):
         # Set rows of S that are rounding error to zero. S holds products of features and targets,
         # summed over the rows. Then w is the direction of largest covariance with the targets.
         S[np.linalg.norm(S, axis=1) <= cross_sum_noise] = 0.0

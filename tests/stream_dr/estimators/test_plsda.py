@@ -6,6 +6,7 @@ from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import load_digits, load_wine
 
 from stream_dr import PLSDA, SPCA, errors
+from stream_dr.solve.pls import pls_rotations
 from tests.naive import criteria
 from tests.naive import two_stage as naive
 from tests.stream_dr.estimators.closed_form_cases import learn, rows, same_eigenpairs
@@ -47,6 +48,16 @@ def test_stops_where_nothing_is_left() -> None:
         z = pls.transform(X)
     gram = z.T @ z
     assert np.abs(gram - np.diag(np.diagonal(gram))).max() <= 1e-6 * gram.max()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_never_more_components_than_features(seed: int) -> None:
+    """Columns that are nearly equal leave rounding error that looks like a further component."""
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(100, 5)), rng.normal(size=(100, 3))
+    X = np.hstack([X, X[:, :2] + 1e-5 * rng.normal(size=(100, 2))])
+    X, Y = X - X.mean(axis=0), Y - Y.mean(axis=0)
+    assert pls_rotations(X.T @ X, X.T @ Y, 50).rotations.shape == (7, 7)
 
 
 def test_first_component_is_exact_from_the_diagonal() -> None:
