@@ -178,7 +178,7 @@ def ensure_training_shards(folder: Path, data: TrainTestRows) -> list[Path]:
 def replay_shards(
     directory_path: Path,
     shard_paths: list[Path],
-    models: Models,
+    specs_by_name: Models,
     on_progress: ReplayCallback | None = None,
     print_message: Callable[[str], object] = print,
 ) -> dict[str, float]:
@@ -189,20 +189,17 @@ def replay_shards(
 
     directory_path: path of the directory.
     shard_paths: paths of the shards.
-    models: registry key and parameters of each model, by its name.
+    specs_by_name: registry key and parameters of each model, by its name.
     on_progress: function that receives the progress.
     print_message: function that receives messages about compiling.
     """
     with Directory(directory_path) as directory:
-        for name, (key, params) in models.items():
+        for name, (key, params) in specs_by_name.items():
             directory.add_model(name, key, params)
         warm_up([model.estimator for model in directory.models.values()], print_message)
         replay(directory, open_dataset(shard_paths), ReplaySettings(test=True), on_progress)
-        return {
-            m.name: m.learning_time.rows / m.learning_time.seconds
-            for m in directory.models.values()
-            if m.learning_time.rows
-        }
+        times = {m.name: m.learning_time for m in directory.models.values()}
+        return {name: time.rows_per_second for name, time in times.items() if time.rows}
 
 
 def post_shard_batches(address: str, shard_paths: list[Path]) -> Iterator[Mapping[str, object]]:

@@ -95,7 +95,7 @@ class Readout(NamedTuple):
         """Labels (k,), sorted."""
         return label_array(self.labels)
 
-    def predict(self, scores: np.ndarray) -> np.ndarray:
+    def predict(self, target_scores: np.ndarray) -> np.ndarray:
         """Return the targets predicted by scores (rows, k).
 
         The result depends on the kind of targets:
@@ -106,12 +106,12 @@ class Readout(NamedTuple):
         * Numbers: (rows,), or (rows, k) if there are several target columns.
         """
         if self.kind == "class":
-            return self.classes[scores.argmax(axis=1)]
+            return self.classes[target_scores.argmax(axis=1)]
         if self.kind == "multilabel" and self.scores == TARGETS:
-            return (scores >= 0.5).astype(np.int64)
+            return (target_scores >= 0.5).astype(np.int64)
         if self.kind == "multilabel":
-            return self.classes[scores.argmax(axis=1)]
-        return scores[:, 0] if scores.shape[1] == 1 else scores
+            return self.classes[target_scores.argmax(axis=1)]
+        return target_scores[:, 0] if target_scores.shape[1] == 1 else target_scores
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Return posterior probabilities (rows, k).

@@ -71,7 +71,7 @@ class CrossValidation(NamedTuple):
         check_within(self, 0, m, "chosen")
 
     @property
-    def value(self) -> float:
+    def chosen_value(self) -> float:
         """Chosen value, an int if the parameter is "n_components"."""
         value: float = self.values[self.chosen].item()
         return value
@@ -83,7 +83,11 @@ class CrossValidation(NamedTuple):
         "std_error".
         """
         at = self.chosen
-        return {self.parameter: self.value, "error": self.mean[at].item(), "std_error": self.std_error[at].item()}
+        return {
+            self.parameter: self.chosen_value,
+            "error": self.mean[at].item(),
+            "std_error": self.std_error[at].item(),
+        }
 
 
 class ComponentSpread(NamedTuple):
@@ -157,7 +161,7 @@ def uncertainty_sentences(
         folds = f" on {spread.folds} folds" if spread is not None else ""
         error, std_error = choice.mean[choice.chosen], choice.std_error[choice.chosen]
         sentences.append(
-            f"{choice.parameter} = {number_text(choice.value)} was chosen among {len(choice.mean)} values by "
+            f"{choice.parameter} = {number_text(choice.chosen_value)} was chosen among {len(choice.mean)} values by "
             f"cross-validation{folds}: error {number_text(error)} ± {number_text(std_error)}."
         )
     if spread is not None:

@@ -177,10 +177,7 @@ def block_from_arrow(
     check_finite(X)
 
     y = targets_from_arrow(batch)
-    columns = batch.schema.names
-    weights = _read_weight_column(batch) if "weight" in columns else None
-    ids = _read_id_column(batch) if "id" in columns else None
-    return Block(X, y, weights, ids, feature_names, width_stated, checked=True)
+    return Block(X, y, _read_weight_column(batch), _read_id_column(batch), feature_names, width_stated, checked=True)
 
 
 def _read_feature_columns(
@@ -327,6 +324,8 @@ def _refuse_too_many_features(width: int, max_features: int | None) -> None:
 
 
 def _read_weight_column(batch: pa.RecordBatch) -> np.ndarray | None:
+    if "weight" not in batch.schema.names:
+        return None
     column = batch.column("weight")
     if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
         raise SchemaMismatch(f"column weight is {column.type}; it must be double.", column="weight")
@@ -342,7 +341,9 @@ def id_array(row_ids: Ids) -> pa.Array:
     return pa.array(row_ids, pa.int64() if row_ids and isinstance(row_ids[0], int) else pa.string())
 
 
-def _read_id_column(batch: pa.RecordBatch) -> Ids:
+def _read_id_column(batch: pa.RecordBatch) -> Ids | None:
+    if "id" not in batch.schema.names:
+        return None
     column = batch.column("id")
     if not (is_string_type(column.type) or pa.types.is_integer(column.type)) or column.type == pa.uint64():
         raise SchemaMismatch(f"column id is {column.type}; it must be string or int64.", column="id")

@@ -295,7 +295,7 @@ def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -
     try:
         footer = FlatbufferTable.root(arrow_file[begin:-10])
         checker.metadata_bytes = len(arrow_file) - 10 - begin
-        checker.count_and_detect_extension(footer, 4)
+        checker.count_metadata_and_detect_extension(footer, 4)
         footer_schema = footer.table(1)
         if footer_schema is not None:
             checker.check_schema(footer_schema)
@@ -385,7 +385,7 @@ class _MessageChecker:
         header = message.header
         size = 0
         self.metadata_bytes += message.size
-        self.count_and_detect_extension(message.root, 4)
+        self.count_metadata_and_detect_extension(message.root, 4)
 
         # Set `size` to the number of bytes that pyarrow takes to unpack the message. It is 0 for a
         # schema.
@@ -418,11 +418,11 @@ class _MessageChecker:
         """Check the byte order, metadata and fields of a schema."""
         if schema_table.number_or_zero(0, "<h") != _NATIVE:
             raise MalformedInput("the Arrow stream is of the other byte order; write it in this machine's.")
-        self.count_and_detect_extension(schema_table, 2)
+        self.count_metadata_and_detect_extension(schema_table, 2)
         for field in schema_table.vector_of_tables(1):
             self._field(field)
 
-    def count_and_detect_extension(self, parent_table: FlatbufferTable, field_index: int) -> bool:
+    def count_metadata_and_detect_extension(self, parent_table: FlatbufferTable, field_index: int) -> bool:
         """Count the metadata entries in a field of a table.
 
         A metadata entry is a (key, value) pair of strings.
@@ -452,7 +452,7 @@ class _MessageChecker:
         column = name if column is None else column
         code = field.number_or_zero(2, "<B")
         kind = _Type(code).name if 0 < code <= len(_Type) else "of an unknown type"
-        if self.count_and_detect_extension(field, 6):
+        if self.count_metadata_and_detect_extension(field, 6):
             kind = "of an extension type"
 
         # A supported type has at most one nested field. Two fields are read, so that a type with

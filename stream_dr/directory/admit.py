@@ -73,7 +73,7 @@ from stream_dr.targets.targets import (
     check_labels_allowed,
     drop_rows_without_target,
     no_row_has_target,
-    raise_unsupported_kind,
+    raise_unsupported_target_kind,
 )
 
 log = logging.getLogger("stream_dr.admit")
@@ -254,7 +254,7 @@ def _check_target_kind(estimator: Estimator, target_kind: str | None) -> None:
             f"{' or '.join(estimator.target_kinds)} targets. Use an unsupervised estimator, or another stream."
         )
     if target_kind not in estimator.target_kinds:
-        raise_unsupported_kind(target_kind, estimator.target_kinds)
+        raise_unsupported_target_kind(target_kind, estimator.target_kinds)
     # Check the kind that the estimator's parameter `target` demands. `target` is "" for an
     # estimator without this parameter.
     if estimator.target not in ("", "auto", target_kind):

@@ -274,7 +274,7 @@ class Directory(AbstractContextManager["Directory"]):
         """
         return self._new_draft_group().check(draft)
 
-    def hold_recent(self, max_bytes: int) -> None:
+    def hold_recently_appended(self, max_bytes: int) -> None:
         """Store appended drafts in memory from now on, in `recent`.
 
         The caller must call `recent.forget` for drafts that were learned.

@@ -30,7 +30,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.protocol import Accumulator, State
-from stream_dr.statistics.recurrences.basis_state import normalise_long_columns
+from stream_dr.statistics.recurrences.basis_state import drop_short_columns_and_normalise
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 
@@ -132,7 +132,7 @@ class CCIPCA(LinearGaussian):
         feature map, the state and the projection are of mapped rows.
         """
         vectors = state.basis.vectors()[:, : state.n_features]
-        loadings, eigenvalues = normalise_long_columns(vectors, min_relative_length=1e-10)
+        loadings, eigenvalues = drop_short_columns_and_normalise(vectors, min_relative_length=1e-10)
         mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
         return Linear(mean, loadings, eigenvalues, "recurrence")
 

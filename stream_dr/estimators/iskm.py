@@ -26,7 +26,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.protocol import Accumulator, State
-from stream_dr.statistics.recurrences.basis_state import normalise_long_columns
+from stream_dr.statistics.recurrences.basis_state import drop_short_columns_and_normalise
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 
@@ -143,12 +143,14 @@ class IncrementalSKM(Estimator):
         # Count the eigenvalues that can be positive. For a ≥ 1 these are (classes − 1).
         positive = max(int(np.count_nonzero(counts)) - 1, 0) if self.a >= 1.0 else vectors.shape[1]
         if self.keep == "positive":
-            return Linear(mean, *normalise_long_columns(vectors[:, :positive], min_relative_length=1e-2), "recurrence")
+            return Linear(
+                mean, *drop_short_columns_and_normalise(vectors[:, :positive], min_relative_length=1e-2), "recurrence"
+            )
 
         # Return every component whose vector is not zero. Lengths of components past the first
         # `positive` ones become negative.
         there = np.flatnonzero(np.any(vectors, axis=0))
-        loadings, lengths = normalise_long_columns(vectors[:, there], min_relative_length=0.0)
+        loadings, lengths = drop_short_columns_and_normalise(vectors[:, there], min_relative_length=0.0)
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:

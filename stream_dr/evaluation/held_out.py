@@ -76,7 +76,7 @@ class _HeldOutSplit:
                 yield position, block.take(chosen)
 
 
-def score_before_after_refine(estimator: Estimator, source: Source, tol: float, max_passes: int) -> RefineScores:
+def learn_refine_and_score_held_out(estimator: Estimator, source: Source, tol: float, max_passes: int) -> RefineScores:
     """Return an estimator's scores on held-out rows before and after refine.
 
     A score is the accuracy if targets are labels, and R² if targets are numbers. Both scores are

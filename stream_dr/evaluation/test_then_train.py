@@ -33,7 +33,7 @@ from stream_dr.rows.raw_rows import raise_if_raw_rows
 from stream_dr.rows.source import Source
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import drop_rows_without_target, raise_unsupported_kind
+from stream_dr.targets.targets import drop_rows_without_target, raise_unsupported_target_kind
 
 PROBES = ("mean", "knn", "linear")
 """Names of the probes (classifiers of projected rows).
@@ -386,7 +386,7 @@ class _Evaluation:
         if self._kind == "":
             for estimator in self._models.values():
                 if estimator is not None and estimator.target_kinds and kind not in estimator.target_kinds:
-                    raise_unsupported_kind(kind, estimator.target_kinds)
+                    raise_unsupported_target_kind(kind, estimator.target_kinds)
 
         self._kind = kind
         for label in block.y.labels:

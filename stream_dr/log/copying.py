@@ -99,7 +99,7 @@ class LogCopy:
         # Write the file `head` of the copy, which has the last position and identifies the index.
         head = HeadFile(self._target, writable=True)
         head.write_position(index.ends().last)
-        head.store_numbers_of(self._target / tables.INDEX_NAME)
+        head.store_inode_of(self._target / tables.INDEX_NAME)
         head.close()
         fsync_directory(self._target)
 

@@ -69,10 +69,10 @@ class HeadFile:
         with suppress(OSError):
             os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)
 
-    def stores_numbers_of(self, index: Path) -> bool:
+    def stores_inode_of(self, index: Path) -> bool:
         """Return True if `index` has the stored device and inode numbers.
 
-        `store_numbers_of` stores the numbers of the log's index. A copy of the index has other
+        `store_inode_of` stores the numbers of the log's index. A copy of the index has other
         numbers.
         """
         with suppress(struct.error, OSError):
@@ -80,7 +80,7 @@ class HeadFile:
             return tuple(noted) == device_and_inode(index) and row_digest(*noted) == check
         return False
 
-    def store_numbers_of(self, index: Path) -> None:
+    def store_inode_of(self, index: Path) -> None:
         """Store the device and inode numbers of the log's index file."""
         numbers = device_and_inode(index)
         with suppress(OSError):

@@ -346,12 +346,12 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
         try:
             if writable:
-                if not self._head.stores_numbers_of(self._database.path):
+                if not self._head.stores_inode_of(self._database.path):
                     with self._index_view() as index:
                         index.check(self._keys)
                 self._recover_if_uncertain(check_all_files=True)
                 self._head.write_position(self._ends.last)
-                self._head.store_numbers_of(self._database.path)
+                self._head.store_inode_of(self._database.path)
                 self._overwrite_pending()
             else:
                 self._ends = self._bounds()

@@ -44,7 +44,7 @@ def iterate_arrow_tables(X: object) -> "Iterator[pa.Table]":
         raise EmptyInput("the reader has no batch left: it can be read once. Open it again.")
 
 
-def _unconverted_batches(X: object) -> Iterable[object]:
+def _unconverted_batches(stream: object) -> Iterable[object]:
     """Return the batches of a stream without converting them.
 
     A batch is an Arrow record batch, or a frame of the library that created the stream (for
@@ -52,7 +52,7 @@ def _unconverted_batches(X: object) -> Iterable[object]:
     """
     import pyarrow as pa
 
-    native = X.to_native() if isinstance(X, NarwhalsFrame) else X
+    native = stream.to_native() if isinstance(stream, NarwhalsFrame) else stream
     if isinstance(native, ArrowScanner):
         return native.to_batches()
     if isinstance(native, LazyBatches):

@@ -313,7 +313,7 @@ class TestThenTrain:
                 self._solve_and_store(model, accumulator.freeze(), half.rows)
         row_numbers = _evenly_spaced_sample(row_numbers)
         rows = block.take(row_numbers)
-        self._add_tested_rows(_TestedRows(position, row_numbers, rows, self._codes_or_values(rows.y), {}, {}))
+        self._append_tested_rows(_TestedRows(position, row_numbers, rows, self._codes_or_values(rows.y), {}, {}))
 
     def _test_rows(
         self, models: Sequence[Model], position: int, block: Block, rows_with_target: np.ndarray, candidates: np.ndarray
@@ -351,7 +351,7 @@ class TestThenTrain:
                 part.errors[MOST_FREQUENT] = self._prediction_errors(most_frequent, rows.y, targets)
 
         # Add the rows to the tested rows, also if no prediction was made.
-        self._add_tested_rows(part)
+        self._append_tested_rows(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
 
@@ -469,7 +469,7 @@ class TestThenTrain:
         spent = self._solving_spent + last_seconds
         return spent <= UNLIMITED_SECONDS or SOLVING_TIME_DIVISOR * spent <= time.monotonic() - self._started
 
-    def _add_tested_rows(self, part: _TestedRows) -> None:
+    def _append_tested_rows(self, part: _TestedRows) -> None:
         """Add the tested rows of an event.
 
         The oldest tested rows are dropped if there are too many.

@@ -29,7 +29,7 @@ from stream_dr.estimators.fitting.refining import (
     is_exact_without_refine,
     refine_steps,
 )
-from stream_dr.evaluation.held_out import score_before_after_refine
+from stream_dr.evaluation.held_out import learn_refine_and_score_held_out
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.schema import drop_unneeded_targets
 from stream_dr.models.snapshot import remove_snapshots, snapshot, snapshot_folder
@@ -232,7 +232,7 @@ def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: 
     check_can_refine(directory, model)
     source = _FrozenSource(directory, model, model.freeze(), None)
     with directory.retention.pin_rows(), threadpool_limits(1):
-        scores = score_before_after_refine(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
+        scores = learn_refine_and_score_held_out(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
     return HeldOutScores(*scores)
 
 

@@ -204,7 +204,7 @@ class Replay:
             finally:
                 self.advance.shutdown()
                 self.work.shutdown()
-                self.directory.hold_recent(0)
+                self.directory.hold_recently_appended(0)
 
         # The replay is complete. Raise the failure of a model, or return the result.
         if self.recorded:
@@ -238,7 +238,7 @@ class Replay:
         If a batch is refused, the models learn the earlier batches, and then the error is raised.
         """
         # Batches stay in memory from the commit until they are learned.
-        self.directory.hold_recent(4 * GROUP_BYTES)
+        self.directory.hold_recently_appended(4 * GROUP_BYTES)
         reader = EventReader(self.directory)
         position = self.directory.position
         with closing(compute_ahead(self._append_missing_batches(), max_items_ahead=1)) as groups:

@@ -74,7 +74,7 @@ class Running:
     def __init__(self, directory: Directory, settings: RunSettings | None = None) -> None:
         self.directory = directory
         self.settings = settings or RunSettings()
-        directory.hold_recent(RECENT_BYTES)
+        directory.hold_recently_appended(RECENT_BYTES)
         self._work = new_thread_pool("work", self.settings.workers)
         self._long = new_thread_pool("long", 2 * self.settings.workers)
         self._advance = new_thread_pool("advance")

@@ -53,8 +53,7 @@ def pls_rotations(
 
     The rotations (features, p) are the vectors by which the centred rows are multiplied to get the
     p components' scores. The squared covariances (p,) are those of scores and targets. There are
-    fewer components than `max_components` if a further component would be only rounding error, and
-    never more than features.
+    fewer components than `max_components` if a further one would be only rounding error.
 
     Parameters
     ----------

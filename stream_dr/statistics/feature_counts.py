@@ -31,7 +31,7 @@ from stream_dr.rows.block import Block, check_numeric_rows, row_weights
 from stream_dr.statistics.moments.largest import EPS, MOST_LOST
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, raise_unsupported_kind
+from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, raise_unsupported_target_kind
 
 
 class FeatureCounts(NamedTuple):
@@ -221,7 +221,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         if self._dense and block.features > self.n_features:
             raise WidthMismatch(f"sparse batch has {block.features} features; dense rows fixed {self.n_features}.")
         if block.y is not None and block.y.kind not in ("class", "multilabel"):
-            raise_unsupported_kind(block.y.kind, ("class", "multilabel"))
+            raise_unsupported_target_kind(block.y.kind, ("class", "multilabel"))
         if block.y is not None:
             check_label_type(self.labels, block.y.labels)
 

@@ -41,7 +41,7 @@ from stream_dr.feature_maps.draws import draw_uniforms
 from stream_dr.rows.block import Block, Rows, check_numeric_rows
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import check_label_type, drop_rows_without_target, raise_unsupported_kind
+from stream_dr.targets.targets import check_label_type, drop_rows_without_target, raise_unsupported_target_kind
 
 ROW_DRAW, MERGE_DRAW = 11, 12
 """Numbers that distinguish two sequences of random numbers with the same seed.
@@ -257,7 +257,7 @@ class ReservoirAccumulator(AccumulatorBase):
             raise width_mismatch(block.features, self.n_features)
         if self.keep_labels != "no" and block.y is not None:
             if block.y.kind != "class":
-                raise_unsupported_kind(block.y.kind, ("class",))
+                raise_unsupported_target_kind(block.y.kind, ("class",))
             check_label_type(self.labels, block.y.labels)
 
     def _add_labels_and_encode(self, block: Block) -> np.ndarray:

@@ -19,7 +19,7 @@ from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.targets.label_codes import check_float_labels_exact
 from stream_dr.targets.normalise import Form, has_strings
-from stream_dr.targets.targets import KINDS, Targets, TargetsKind, raise_unsupported_kind
+from stream_dr.targets.targets import KINDS, Targets, TargetsKind, raise_unsupported_target_kind
 
 
 def reconcile_target_kind(requested_kind: str, earlier_kind: str | None) -> str | None:
@@ -69,9 +69,9 @@ def check_target_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str
     allowed_kinds: kinds that the estimator can learn from.
     settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
-    # The error of raise_unsupported_kind names estimators that can learn this kind of targets.
+    # The error of raise_unsupported_target_kind names estimators that can learn this kind of targets.
     if kind not in allowed_kinds and (kind == "multilabel" or settled_kind in (None, kind)):
-        raise_unsupported_kind(kind, allowed_kinds)
+        raise_unsupported_target_kind(kind, allowed_kinds)
     if settled_kind not in (None, kind):
         raise TargetKindMismatch(
             f"targets are of kind {kind}; this model was started with {settled_kind}. "

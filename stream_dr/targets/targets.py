@@ -179,7 +179,7 @@ def continuous_targets(values: ArrayLike) -> Targets:
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=array)
 
 
-def raise_unsupported_kind(kind: str, allowed_kinds: Sequence[str]) -> NoReturn:
+def raise_unsupported_target_kind(kind: str, allowed_kinds: Sequence[str]) -> NoReturn:
     """Raise TargetKindMismatch for targets that an estimator cannot learn.
 
     kind: kind of the targets ("class", "multilabel" or "continuous").

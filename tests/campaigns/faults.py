@@ -269,7 +269,7 @@ def one(number: int, seed: int, bases: list[Path], truths: list[Told], work: Pat
         log = bases[chosen] / "D" / "log"
         if draw.random() < 0.5:
             head = HeadFile(log, writable=True)
-            head.store_numbers_of(log / "index.sqlite")
+            head.store_inode_of(log / "index.sqlite")
             head.close()
         what = fault(draw, bases[chosen], moved.with_name(f"{bases[chosen].name}.before"))
         shutil.copytree(bases[chosen], work)

@@ -213,12 +213,12 @@ def _replace_integer_by_float_type(inferred_type: pa.DataType) -> pa.DataType:
 
 @contextmanager
 def _open_json_reader(
-    path: FileName, schema: pa.Schema | None, number_types: dict[str, pa.DataType]
+    path: FileName, schema: pa.Schema | None, types_to_find_bad_line: dict[str, pa.DataType]
 ) -> Iterator[pa.RecordBatchReader]:
     """Return a context manager that opens Arrow's JSON reader.
 
     schema: Arrow types of the columns. None: Arrow infers them from the first lines.
-    number_types: Arrow types of the columns whose values must be numbers, by name of the column.
+    types_to_find_bad_line: Arrow types of the columns whose values must be numbers, by name of the column.
         After an error, they are used to find the line with the error.
 
     An error of opening the file, or of reading in the with-block, is replaced by MalformedInput.
@@ -229,7 +229,7 @@ def _open_json_reader(
         with open_text_for_arrow(path) as stream, pajson.open_json(stream, read, parse) as reader:
             yield reader
     except (pa.ArrowException, OSError, EOFError) as e:
-        _raise_if_any_bad_line(path, number_types)
+        _raise_if_any_bad_line(path, types_to_find_bad_line)
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
 

@@ -503,7 +503,7 @@ class ClosedForm(AdditiveEstimator):
         if cross_validation is None:
             return self
         chosen = copy(self)
-        setattr(chosen, cross_validation.parameter, cross_validation.value)
+        setattr(chosen, cross_validation.parameter, cross_validation.chosen_value)
         return chosen
 
     def centre(self, moments: Moments) -> np.ndarray:

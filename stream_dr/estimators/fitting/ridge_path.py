@@ -205,7 +205,7 @@ def ridge_path(estimator: "TwoStage", states_by_fold: Sequence[MomentState]) -> 
         units = chosen < 2 and not estimator.standardize
         advice = " Features of very different units cause this. Try standardize=True." if units else ""
         warnings.warn(
-            f"gamma='cv' chose gamma={path.value:.3g}, at an end of the compared values (0, and {path.values[1]:.3g} "
+            f"gamma='cv' chose gamma={path.chosen_value:.3g}, at an end of the compared values (0, and {path.values[1]:.3g} "
             f"to {path.values[-1]:.3g}). A gamma that was not compared may be better.{advice}",
             stacklevel=2,
         )

@@ -197,7 +197,7 @@ class TwoStage(PredictsHeldOut):
     @property
     def gamma_(self) -> float:
         """Ridge that was used, `gamma` itself or the value that "cv" has chosen."""
-        return self.choice().value if self.gamma == "cv" else float(self.gamma)
+        return self.choice().chosen_value if self.gamma == "cv" else float(self.gamma)
 
     def shrunk_trace(self, moments: Moments) -> float:
         """Return the trace of the scatter matrix to which `shrinkage` is applied."""

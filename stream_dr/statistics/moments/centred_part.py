@@ -92,7 +92,7 @@ class CentredPart(NamedTuple):
             raise field_error(self, "nonzero", "negative or infinite", "at least 0, or NaN")
 
     @property
-    def counts(self) -> np.ndarray:
+    def nonzero_counts(self) -> np.ndarray:
         """Array (features,), the number of rows in which each feature is not 0.
 
         NaN for a feature whose number is unknown.
@@ -131,7 +131,7 @@ class CentredPart(NamedTuple):
         diagonal = self.diagonal if self.exact else pad_to_shape(self.diagonal, (n_features,))
         scatter = pad_to_shape(self.scatter, (n_features, n_features)) if self.exact else self.scatter
         return CentredPart(
-            self.exact, self.weight, mean, low, diagonal, scatter, cross, pad_to_shape(self.counts, (n_features,))
+            self.exact, self.weight, mean, low, diagonal, scatter, cross, pad_to_shape(self.nonzero_counts, (n_features,))
         )
 
     def without_negative_variances(self) -> "CentredPart":
@@ -143,7 +143,7 @@ class CentredPart(NamedTuple):
         part = self._replace(diagonal=np.maximum(self.diagonal, 0.0), scatter=self.scatter.copy())
         if self.exact:
             np.fill_diagonal(part.scatter, np.maximum(np.diagonal(part.scatter), 0.0))
-        zero = np.flatnonzero(self.counts == 0.0)
+        zero = np.flatnonzero(self.nonzero_counts == 0.0)
         if len(zero):
             part = part._replace(mean=self.mean.copy(), low=self.low.copy(), cross=self.cross.copy())
             for sums in (part.mean, part.low, part.cross, part.scatter if self.exact else part.diagonal):
@@ -184,7 +184,9 @@ class CentredPart(NamedTuple):
             scatter = a.scatter + sign * b.scatter + factor * np.outer(step, step)
         else:
             diagonal = a.diagonal + sign * b.diagonal + factor * step**2
-        return CentredPart(a.exact, total, mean, low, diagonal, scatter, cross, a.counts + sign * b.counts)
+        return CentredPart(
+            a.exact, total, mean, low, diagonal, scatter, cross, a.nonzero_counts + sign * b.nonzero_counts
+        )
 
 
 def empty_centred_part(n_features: int, n_target_columns: int, whole_scatter: bool) -> CentredPart:

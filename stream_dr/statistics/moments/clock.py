@@ -53,7 +53,7 @@ def advance_scale(scale: float, decay: float, n_rows: int, multiply_sums: Callab
     return float(mantissa)
 
 
-def weights_for_stored_sums(weights: np.ndarray, decay: float, scale: float) -> np.ndarray:
+def weights_for_stored_sums(weights: np.ndarray, decay: float, scale_after_batch: float) -> np.ndarray:
     """Return the weights with which a batch enters the stored sums.
 
     The result is (rows,). Each weight is multiplied by the decay once for every later row of the
@@ -61,11 +61,11 @@ def weights_for_stored_sums(weights: np.ndarray, decay: float, scale: float) -> 
 
     weights: (rows,) weights of the batch's rows.
     decay: factor by which the weight of a row shrinks with every later row.
-    scale: factor from stored sums to true sums after the batch.
+    scale_after_batch: factor from stored sums to true sums after the batch.
     """
     if decay == 1.0:
         return weights
-    return weights * decay ** np.arange(len(weights) - 1, -1, -1.0) / scale
+    return weights * decay ** np.arange(len(weights) - 1, -1, -1.0) / scale_after_batch
 
 
 def decayed_weights(weights: np.ndarray, decay: float, rows_since: int) -> np.ndarray:

@@ -34,7 +34,7 @@ from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, raise_unsupported_kind
+from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, raise_unsupported_target_kind
 
 
 class SKMState(NamedTuple):
@@ -120,7 +120,7 @@ class SKMAccumulator(AccumulatorBase):
 
     def _check_targets(self, targets: Targets) -> None:
         if targets.kind != "class":
-            raise_unsupported_kind(targets.kind, ("class",))
+            raise_unsupported_target_kind(targets.kind, ("class",))
         check_label_type(self.labels, targets.labels)
 
     def _codes(self, targets: Targets) -> np.ndarray:

@@ -40,7 +40,7 @@ def test_the_oldest_that_fit_are_held() -> None:
 def test_a_model_that_falls_behind_reads_only_the_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path, pca=("ccipca", {})) as directory:
         run = Running(directory)
-        directory.hold_recent(3 * len(draft(dense(0)).body))
+        directory.hold_recently_appended(3 * len(draft(dense(0)).body))
         put(directory, *(dense(i) for i in range(8)))  # 0 … 2 are held
         directory.recent.forget(1)
         put(directory, *(dense(i) for i in range(8, 10)))  # 2, 8, 9 are held
@@ -63,7 +63,7 @@ def test_the_states_are_the_same_without_it(tmp_path: Path) -> None:
         with opened(tmp_path / name, pca=("ccipca", {}), lda=("lda", {})) as directory:
             run = Running(directory)
             if name == "without":
-                directory.hold_recent(0)
+                directory.hold_recently_appended(0)
             run.start()
             for i in range(20):
                 run.submit(draft(dense(i, names=tuple("abcd"))))

@@ -57,7 +57,7 @@ def test_the_choice_is_that_of_the_path(make):
     assert sorted(model.cv_results_) == sorted([expected.parameter, "mean", "std_error", *tau])
     np.testing.assert_array_equal(model.cv_results_[expected.parameter], expected.values)
     np.testing.assert_array_equal(model.cv_results_["mean"], expected.mean)
-    assert chosen(model) == expected.value
+    assert chosen(model) == expected.chosen_value
 
 
 @pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)

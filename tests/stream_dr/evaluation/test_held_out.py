@@ -1,4 +1,4 @@
-"""score_before_after_refine: what the same rows score when they are split, learned and refined by hand."""
+"""learn_refine_and_score_held_out: what the same rows score when they are split, learned and refined by hand."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.metrics import r2_score
 
 import stream_dr
-from stream_dr.evaluation.held_out import score_before_after_refine
+from stream_dr.evaluation.held_out import learn_refine_and_score_held_out
 from stream_dr.rows.source import RepeatableBatches
 from stream_dr.targets.parsing import parse_targets
 
@@ -44,7 +44,7 @@ def test_scores_are_those_of_a_split_by_hand(kind: str) -> None:
     expected = make(**params).fit(X[~TENTH], rest)
     diagonal = score(expected)
     expected.refine((X[~TENTH], rest), tol=1e-6, max_passes=50)
-    found = score_before_after_refine(make(**params), source(y, kind), tol=1e-6, max_passes=50)
+    found = learn_refine_and_score_held_out(make(**params), source(y, kind), tol=1e-6, max_passes=50)
     np.testing.assert_allclose(found, [diagonal, score(expected)], atol=1e-6)
     assert found[0] != found[1]
 
@@ -52,4 +52,4 @@ def test_scores_are_those_of_a_split_by_hand(kind: str) -> None:
 def test_without_a_tenth_row_there_is_no_score() -> None:
     y = ["a", "b", "b", "a", "b", "a", "b"]
     few = RepeatableBatches([stream_dr.Block(X[:7], parse_targets(y, 7, ("class",), "auto", None))])
-    assert np.isnan(score_before_after_refine(stream_dr.LDA(gamma=1.0, scatter="diagonal"), few, 1e-3, 5)).all()
+    assert np.isnan(learn_refine_and_score_held_out(stream_dr.LDA(gamma=1.0, scatter="diagonal"), few, 1e-3, 5)).all()

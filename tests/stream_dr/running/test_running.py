@@ -82,7 +82,7 @@ def test_batches_are_learned_in_order_and_nothing_is_lost_at_a_stop(tmp_path: Pa
 @pytest.mark.parametrize("damage", ["swapped", "not ours", "gone", "short"])
 def test_rows_that_are_not_there_any_more_fail_the_models_that_need_them_by_name(tmp_path: Path, damage: str) -> None:
     with running(tmp_path) as run:
-        run.directory.hold_recent(0)  # models read what the log has
+        run.directory.hold_recently_appended(0)  # models read what the log has
         run.add_model("early", "class_means", {})
         assert run.wait_until_all_include(run.submit(draft(dense(0))).result(WAIT).position, WAIT)
         (bodies,) = (tmp_path / "log").glob("*.bodies")
