@@ -47,7 +47,8 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft
 from stream_dr.directory.learned_sources import convert_to_own_shards
 from stream_dr.estimators import make
-from stream_dr.log.log import Log, draft
+from stream_dr.log.event import EventDraft, xxh64_digest
+from stream_dr.log.log import Log
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
@@ -174,7 +175,7 @@ def _appends(size: int, group: int, total: int, where: str | None) -> str:
 
 def append_log(folder: Path, body: bytes, group: int, groups: int) -> tuple[float, float]:
     """Return the seconds of appending groups of bodies, and of reading them."""
-    drafts = [draft("rows", body, 100, key=None)] * group
+    drafts = [EventDraft("rows", None, xxh64_digest(body), 100, body)] * group
     with Log(folder) as log:
 
         def read() -> None:

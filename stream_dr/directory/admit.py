@@ -47,7 +47,7 @@ from stream_dr.errors import (
 )
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import check_can_learn_table, check_max_table_width, map_reads_tables
-from stream_dr.log.event import EventDraft, matches_digest
+from stream_dr.log.event import EventDraft
 from stream_dr.log.log import Log
 from stream_dr.models.model import Learner, Model
 from stream_dr.models.schema import (
@@ -596,9 +596,7 @@ class DraftGroup:
 
         earlier_fingerprint: digest of the earlier payload with the same key.
         """
-        if draft.fingerprint != earlier_fingerprint and not (
-            draft.kind == "rows" and matches_digest(draft.body, earlier_fingerprint)
-        ):
+        if draft.fingerprint != earlier_fingerprint:
             raise KeyConflict(
                 f"idempotency key {draft.key!r} was used for another body (its digest is {earlier_fingerprint[:12]}…, now "
                 f"{draft.fingerprint[:12]}…). Use a new key for new rows."

@@ -24,7 +24,7 @@ from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.arrow.json_rows import refuse_too_many_missing
 from stream_dr.arrow.rows import MAX_WIDTH
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
-from stream_dr.log.event import Body, EventKind, quick_digest, sha256_of
+from stream_dr.log.event import Body, EventKind, xxh64_digest
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.index import LASTING
 from stream_dr.models.schema import Limits
@@ -155,7 +155,7 @@ def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits:
     """
     block = parse_rows(body, media, limits or Limits())
     stored: Body = body.cast("B") if isinstance(body, memoryview) and body.readonly else bytes(body)
-    return Draft("rows", stored, quick_digest(body), key, block, block.rows, _block_id_hashes(block))
+    return Draft("rows", stored, xxh64_digest(body), key, block, block.rows, _block_id_hashes(block))
 
 
 def reference_draft(reference: Reference, block: Block) -> Draft:
@@ -167,7 +167,7 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
     """
     fields = reference._asdict()
     fields["pass"] = fields.pop("pass_number")
-    digest = sha256_of(reference.key.encode())
+    digest = xxh64_digest(reference.key.encode())
     return Draft(
         "reference", _canonical_json(fields), digest, reference.key, block, reference.rows, _block_id_hashes(block)
     )
@@ -190,7 +190,7 @@ def unlearn_draft(rows_to_unlearn: Removal, key: str | None = None, request: byt
     body = _canonical_json(
         {"rows": {str(p): None if r is None else list(r) for p, r in sorted(rows_to_unlearn.items())}}
     )
-    return Draft("unlearn", body, sha256_of(request or body), key)
+    return Draft("unlearn", body, xxh64_digest(request or body), key)
 
 
 def parse_removal(body: Body) -> Removal:

@@ -7,19 +7,15 @@ An event has two digests.
 * The checksum shows whether the stored bytes have changed since they were written. A checksum that
   equals the fingerprint is not stored.
 
-A batch's fingerprint is XXH64, which takes a fifth of the time of SHA-256 (a tenth of the whole
-cost of appending a batch). Keys are used again by mistake, not by attackers, and one mistake in
-2^64 is not detected. Directories whose batches have SHA-256 can be read as well. The number of
-hex digits shows whether a digest is an XXH64 (16 digits) or a SHA-256 (64 digits).
+Both digests are XXH64, which takes a fifth of the time of SHA-256 (a tenth of the whole cost of
+appending a batch). Keys are used again by mistake, not by attackers, and one mistake in 2^64 is
+not detected.
 """
 
-import hashlib
 from typing import Literal, NamedTuple
 
 import numpy as np
 import xxhash
-
-_SHA256_DIGITS = 64
 
 Body = bytes | memoryview
 """Body (payload) of an event: bytes, or a read-only view of bytes that will not change."""
@@ -45,8 +41,6 @@ class Event(NamedTuple):
     body: the stored bytes (payload).
     schema: JSON text of the event's change of the stream's schema, or None.
     checksum: hex digest of `body`, or None if the fingerprint is the digest of `body`.
-
-    A digest of 16 digits is XXH64, one of 64 digits SHA-256.
     """
 
     position: int
@@ -61,7 +55,7 @@ class Event(NamedTuple):
     @property
     def intact(self) -> bool:
         """True if `body` has its stored digest. Costs one pass over the body."""
-        return matches_digest(self.body, self.checksum or self.fingerprint)
+        return xxh64_digest(self.body) == (self.checksum or self.fingerprint)
 
 
 class EventDraft(NamedTuple):
@@ -78,16 +72,7 @@ class EventDraft(NamedTuple):
     rows: int
     body: Body
     schema: str | None = None
-    checksum: str | None = None
     ids: np.ndarray | None = None
-
-
-def draft(kind: EventKind, body: Body, rows: int, key: str | None = None, schema: str | None = None) -> EventDraft:
-    """Return an EventDraft whose fingerprint is the SHA-256 of its body (payload).
-
-    Computing a SHA-256 takes time, so do not call this in the thread that appends events.
-    """
-    return EventDraft(kind, key, sha256_of(body), rows, body, schema)
 
 
 def event_of_draft(position: int, draft: EventDraft) -> Event:
@@ -95,15 +80,9 @@ def event_of_draft(position: int, draft: EventDraft) -> Event:
 
     The event gets a checksum of its body if it needs one.
     """
-    # A checksum is a digest of the body. An event of rows needs none, because its fingerprint is
-    # already a digest of the body.
-    checksum = draft.checksum if draft.checksum or draft.kind == "rows" else sha256_of(draft.body)
+    # The fingerprint of an event of rows is already the digest of its body.
+    checksum = None if draft.kind == "rows" else xxh64_digest(draft.body)
     return Event(position, draft.kind, draft.key, draft.fingerprint, draft.rows, draft.body, draft.schema, checksum)
-
-
-def matches_digest(body: Body, digest: str) -> bool:
-    """Return True if `digest`, an XXH64 or a SHA-256, is the digest of `body`."""
-    return digest == (sha256_of(body) if len(digest) == _SHA256_DIGITS else quick_digest(body))
 
 
 def row_digest(*fields: object) -> int:
@@ -117,11 +96,6 @@ def row_digest(*fields: object) -> int:
     return xxhash.xxh64_intdigest(ascii(fields).encode()) >> 1
 
 
-def sha256_of(body: Body) -> str:
-    """Return the SHA-256 of bytes as 64 hex digits. O(bytes)."""
-    return hashlib.sha256(body).hexdigest()
-
-
-def quick_digest(body: Body) -> str:
+def xxh64_digest(body: Body) -> str:
     """Return the XXH64 of bytes as 16 hex digits. O(bytes)."""
     return xxhash.xxh64_hexdigest(body)

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import xxhash
 
-from stream_dr.log.event import quick_digest, row_digest
+from stream_dr.log.event import row_digest, xxh64_digest
 from stream_dr.log.sqlite_file import damaged_file
 
 TABLES = """
@@ -104,7 +104,7 @@ def select_entries(connection: sqlite3.Connection, path: Path, order_and_limit: 
 def _digest(last: int, hashes: bytes, positions: bytes) -> int:
     """Return the digest of an entry in the index of row ids.
 
-    The long fields are digested by `quick_digest` first. This takes less time than to pass them to
+    The long fields are digested by `xxh64_digest` first. This takes less time than to pass them to
     `row_digest`.
     """
-    return row_digest(last, quick_digest(hashes), quick_digest(positions))
+    return row_digest(last, xxh64_digest(hashes), xxh64_digest(positions))

@@ -31,13 +31,13 @@ from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone, StreamDRE
 from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import BodyReader
-from stream_dr.log.event import Event, EventDraft, EventKind, draft, event_of_draft, sha256_of
+from stream_dr.log.event import Event, EventDraft, EventKind, event_of_draft, xxh64_digest
 from stream_dr.log.folder import prepare_log, remove_unlisted_body_files
 from stream_dr.log.head import HeadFile, device_and_inode, history_gone, moved_error, truncated_error
 from stream_dr.log.index import BodyFileEntry, Index, KnownEvent, LogBounds, event_table_row
 from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file, read_transaction
 
-__all__ = ["Event", "EventDraft", "KnownEvent", "Log", "Verified", "draft"]
+__all__ = ["Event", "EventDraft", "KnownEvent", "Log", "Verified"]
 
 
 # No position and no number of bytes reaches this limit.
@@ -411,7 +411,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         """
         with self._lock:
             (event,) = self._select_events("position = ?", (position,))
-            event = event._replace(body=body, rows=rows, checksum=sha256_of(body))
+            event = event._replace(body=body, rows=rows, checksum=xxh64_digest(body))
             with self._write_transaction() as connection:
                 (place,), current = tables.append_bodies_to_file(
                     self.path, [event], self._current, self._file_bytes, self._ends.last + 1

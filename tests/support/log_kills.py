@@ -15,7 +15,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from stream_dr.log.log import Log, draft
+from stream_dr.log.log import Log
+from tests.support.logs import draft
 
 ROOT = Path(__file__).parents[2]
 FILE_BYTES = 1 << 20

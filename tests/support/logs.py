@@ -4,7 +4,13 @@ import os
 import subprocess
 import sys
 
-from stream_dr.log.log import Log, draft
+from stream_dr.log.event import xxh64_digest
+from stream_dr.log.log import EventDraft, Log
+
+
+def draft(kind, body, rows, key=None, schema=None):
+    """Return an event without a position, whose fingerprint is the digest of its body."""
+    return EventDraft(kind, key, xxh64_digest(body), rows, body, schema)
 
 
 def drafts(start, count, size=1000):

@@ -131,7 +131,14 @@ class CentredPart(NamedTuple):
         diagonal = self.diagonal if self.exact else pad_to_shape(self.diagonal, (n_features,))
         scatter = pad_to_shape(self.scatter, (n_features, n_features)) if self.exact else self.scatter
         return CentredPart(
-            self.exact, self.weight, mean, low, diagonal, scatter, cross, pad_to_shape(self.nonzero_counts, (n_features,))
+            self.exact,
+            self.weight,
+            mean,
+            low,
+            diagonal,
+            scatter,
+            cross,
+            pad_to_shape(self.nonzero_counts, (n_features,)),
         )
 
     def without_negative_variances(self) -> "CentredPart":

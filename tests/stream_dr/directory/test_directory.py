@@ -13,7 +13,6 @@ from stream_dr import errors, failpoints
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt, rows_draft
 from stream_dr.log import index
-from stream_dr.log.event import sha256_of
 from stream_dr.models.entry import Spec
 from stream_dr.running.advance import backfill
 from tests.support.batches import SMALL, body, dense, draft, opened, put
@@ -37,15 +36,6 @@ def test_the_same_key_and_body_is_the_same_event(tmp_path: Path) -> None:
     with opened(tmp_path) as directory:
         assert directory.append([first, other])[0] == Receipt(0, 20, True)
         assert directory.position == 0
-
-
-def test_a_key_whose_fingerprint_is_a_sha256_is_known(tmp_path: Path) -> None:
-    first, other = draft(dense(0), "k"), draft(dense(1), "k")
-    with opened(tmp_path) as directory:
-        directory.append([first._replace(fingerprint=sha256_of(first.body))])
-        assert directory.append([first]) == [Receipt(0, 20, True)]
-        assert isinstance(directory.append([other])[0], errors.KeyConflict)
-        directory.log.verify()
 
 
 def test_a_conflict_within_a_group(tmp_path: Path) -> None:

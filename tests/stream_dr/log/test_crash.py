@@ -124,7 +124,8 @@ def test_a_really_full_disk(tmp_path):
 )
 def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts):
     code = (
-        "import sys; from stream_dr.log.ids import id_hashes; from stream_dr.log.log import Log, draft\n"
+        "import sys; from stream_dr.log.ids import id_hashes; from stream_dr.log.log import Log\n"
+        "from tests.support.logs import draft\n"
         "log = Log(sys.argv[1], max_file_bytes=20)\n"
         "for p in range(45):\n"
         "    event = draft('rows', b'%d' % p, 1, key=f'k{p}', schema=str(p))._replace(ids=id_hashes([p]))\n"

@@ -8,7 +8,8 @@ import pytest
 from stream_dr import errors
 from stream_dr.failpoints import FailpointReached, failpoints_armed
 from stream_dr.log.ids import id_hashes
-from stream_dr.log.log import Log, draft
+from stream_dr.log.log import Log
+from tests.support.logs import draft
 
 KEPT = [f"k{p}" for p in range(12)]
 

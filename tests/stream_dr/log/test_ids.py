@@ -5,7 +5,8 @@ import random
 import pytest
 
 from stream_dr.log.ids import id_hashes
-from stream_dr.log.log import Log, draft
+from stream_dr.log.log import Log
+from tests.support.logs import draft
 
 
 def appended(log, names):

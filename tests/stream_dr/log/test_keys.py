@@ -9,7 +9,8 @@ from contextlib import closing
 import pytest
 
 from stream_dr.errors import DamagedFile, StreamDRError
-from stream_dr.log.log import Log, draft
+from stream_dr.log.log import Log
+from tests.support.logs import draft
 
 
 def keyed(*keys):

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from stream_dr.log import index
-from stream_dr.log.log import Log, draft
-from tests.support.logs import bodies, drafts, killed
+from stream_dr.log.log import Log
+from tests.support.logs import bodies, draft, drafts, killed
 
 EVENTS, SIZE = 16_000, 4_000
 ALLOWED = {"wal": 8 << 20, "file": EVENTS * SIZE // 4, "waited": 0.2}
@@ -73,7 +73,7 @@ def test_dropping_it_all_at_once_would_be_noticed(folder, monkeypatch):
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_killed_while_dropping_the_rest_is_whole_and_dropped_later(folder, times):
     code = (
-        "import sys; from stream_dr.log.log import Log, draft\n"
+        "import sys; from stream_dr.log.log import Log; from tests.support.logs import draft\n"
         "log = Log(sys.argv[1], max_file_bytes=300_000)\n"
         "for p in range(400):\n"
         "    log.append([draft('rows', b'%3d' % p * (30_000 if p % 4 == 0 else 300), 1, key=f'k{p}', schema=str(p))])\n"

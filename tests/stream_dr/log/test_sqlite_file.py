@@ -12,8 +12,9 @@ from contextlib import suppress
 import pytest
 
 from stream_dr import errors
-from stream_dr.log.log import Log, draft
+from stream_dr.log.log import Log
 from stream_dr.log.sqlite_file import open_connection, translate_errors
+from tests.support.logs import draft
 
 
 @pytest.fixture
