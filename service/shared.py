@@ -1,6 +1,6 @@
 """State that all requests share.
 
-The state includes the queue of received batches, and the compilation of numba functions when the
+The state includes the parser of received batches, and the compilation of numba functions when the
 service starts.
 """
 
@@ -24,9 +24,9 @@ log = logging.getLogger("stream_dr.warm_up")
 
 
 class Ingest:
-    """Queue of request bodies, which are parsed and appended to the log.
+    """Parser of request bodies, whose one thread passes the batches on to the engine.
 
-    A body waits for the thread that parses. The parsed batch then waits for the log. The setting
+    A body waits for this thread. The parsed batch then waits for the log. The setting
     `max_queue_bytes` is the limit of waiting bytes. `BodyMemory` applies the limit to the bodies
     of all requests. The engine applies the limit to the parsed batches.
 

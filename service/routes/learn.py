@@ -94,7 +94,12 @@ async def _respond_with_receipt(
     if wait:
         inclusion = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
         ended = await shared.finish_or_cancel(inclusion, shared.settings.wait_timeout)
-        reason = inclusion.result() if ended else "models had not published it in time (wait_timeout)"
+        if ended:
+            reason = inclusion.result()
+        elif shared.stopping.is_set():
+            reason = "the service is stopping"
+        else:
+            reason = "models had not published it in time (wait_timeout)"
         answer.lag = shared.running.lag if reason else 0
         if reason:
             answer.reason = reason

@@ -166,12 +166,11 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
         )
 
 
-def admit_saved_estimator(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
-    """Return the schema, extended by what a saved estimator has learned.
+def check_can_continue_stream(estimator: Estimator, schema: Schema, limits: Limits) -> None:
+    """Raise an error if a saved estimator cannot continue to learn from a stream.
 
-    The kind of targets, the labels and the column names of the estimator are added.
-
-    Raises an error if the estimator cannot continue to learn from a stream of this schema.
+    schema: schema of the stream. The kind of targets, the labels and the column names that the
+        estimator has learned are added for the check.
     """
     accumulator = estimator.fitted().accumulator
     new_schema = extend_by_learned(schema, accumulator, estimator.fitted().names)
@@ -181,7 +180,6 @@ def admit_saved_estimator(estimator: Estimator, schema: Schema, limits: Limits) 
     )
     if schema.layout is not None:
         try_learning(estimator, reorder_columns(_zero_row_block(new_schema), new_schema), accumulator.freeze())
-    return new_schema
 
 
 def _check_layout(estimator: Estimator, schema: Schema) -> None:
@@ -463,7 +461,7 @@ class DraftGroup:
         check_removable: Callable[[Removal], None],
     ) -> None:
         self.schema = schema
-        self.written = recorded_schema
+        self.recorded_schema = recorded_schema
         self.models = models
         self._log = log
         self._limits = limits
@@ -554,8 +552,8 @@ class DraftGroup:
         which has the event's index in `events`. Raises the error that refuses the draft.
         """
         schema = self.admit(draft)
-        changes = schema_delta(self.written, schema)
-        self.schema = self.written = schema
+        changes = schema_delta(self.recorded_schema, schema)
+        self.schema = self.recorded_schema = schema
         if draft.key is not None:
             self._keys[draft.key] = len(self.events)
 

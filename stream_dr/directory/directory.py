@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stream_dr.aliases import JsonDict
-from stream_dr.directory.admit import DraftGroup, admit_saved_estimator, check_can_learn_stream
+from stream_dr.directory.admit import DraftGroup, check_can_continue_stream, check_can_learn_stream
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, RecentDrafts
 from stream_dr.directory.history import History
 from stream_dr.directory.model_table import ModelTable, check_model_name, create_model_tables
@@ -234,7 +234,7 @@ class Directory(AbstractContextManager["Directory"]):
         """Number of rows ever appended to the log. Rows of dropped events count."""
         return int(self.log.rows_appended)
 
-    def append(self, drafts: Sequence[Draft], up_to_refusal: bool = False) -> list[Receipt | StreamDRError]:
+    def append(self, drafts: Sequence[Draft], stop_at_refusal: bool = False) -> list[Receipt | StreamDRError]:
         """Append drafts to the log as events, in one transaction.
 
         A draft is an event that is not in the log yet. Drafts are checked in order. A refused
@@ -244,13 +244,13 @@ class Directory(AbstractContextManager["Directory"]):
         payloads are the same, the draft's Receipt has the position of that event and
         duplicate=True. If they differ, the draft is refused with KeyConflict.
 
-        up_to_refusal: True to skip all drafts after the first refused draft.
+        stop_at_refusal: True to skip all drafts after the first refused draft.
 
         Returns the Receipt of each draft, or the error that refused the draft. Skipped drafts have
         no entry.
         """
         with self._append_transaction():
-            return self._admit_and_append(drafts, up_to_refusal)
+            return self._admit_and_append(drafts, stop_at_refusal)
 
     def append_all(self, drafts: Sequence[Draft]) -> None:
         """Append all drafts to the log in one transaction.
@@ -332,6 +332,7 @@ class Directory(AbstractContextManager["Directory"]):
             first_position = self._first_position_to_learn(start)
             check_can_learn_stream(estimator, self.schema, self.limits)
             entry = self.table.add(name, spec, first_position, policy, refine)
+            # A new model has no snapshot. This sets its status, and lets it skip unlearned rows.
             try:
                 model = self._restore_from_snapshot(entry)
             except BaseException:
@@ -382,7 +383,7 @@ class Directory(AbstractContextManager["Directory"]):
             if known is not None:
                 return self._set_policies(policy, None, self._raise_unless_same_spec(known, spec)), False
 
-            admit_saved_estimator(estimator, self.schema, self.limits)
+            check_can_continue_stream(estimator, self.schema, self.limits)
             arrays, _ = pack(estimator.state_)
             check_free_space(self.path, sum(array.nbytes for array in arrays.values()), self.limits.min_free_bytes)
             write = partial(write_start_estimator, estimator, self.path, name)
@@ -456,7 +457,7 @@ class Directory(AbstractContextManager["Directory"]):
         return DraftGroup(
             self.log,
             self.schema,
-            self._written,
+            self._recorded_schema,
             self.active_models,
             self.limits,
             self.history.check_removable,
@@ -516,7 +517,7 @@ class Directory(AbstractContextManager["Directory"]):
         positions: positions that the group's events have in the log.
         """
         self.schema = group.schema
-        self._written = group.written
+        self._recorded_schema = group.recorded_schema
         for model in group.models:
             model.set_log_end(positions[-1], self.schema.names)
         for position, draft in zip(positions, group.drafts, strict=True):
@@ -530,13 +531,13 @@ class Directory(AbstractContextManager["Directory"]):
     def _read_schema(self) -> None:
         """Read the schema from the log.
 
-        Sets `_written` to the schema that the events record, and `schema` to the same schema
+        Sets `_recorded_schema` to the schema that the events record, and `schema` to the same schema
         completed by the settings.
         """
         changes = self.log.schema_changes()
         if self.log.rows_appended and not changes:
             raise DamagedFile(f"{self.log.path} has rows, and nothing says of what schema. Restore it from a copy.")
-        self._written = apply_deltas(Schema(), changes)
+        self._recorded_schema = apply_deltas(Schema(), changes)
         self.schema = self._completed_schema()
 
     def _completed_schema(self) -> Schema:
@@ -545,7 +546,7 @@ class Directory(AbstractContextManager["Directory"]):
         The schema that the log records is completed by the settings, and by the saved estimators
         that were added as models after the last event. The next event will record the additions.
         """
-        schema = self._written
+        schema = self._recorded_schema
         if schema.layout is None:
             schema = self._settings
         else:

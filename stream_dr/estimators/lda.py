@@ -188,7 +188,7 @@ class LDA(LinearClassifier, TwoStage):
         # Find the rotation to the axes along which the class means, weighted by the priors, differ
         # most.
         priors = self._class_priors(moments)
-        centres = (moments.cross / moments.label_weights).T @ unit
+        centres = moments.offsets.T @ unit
         apart = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
         turn, values = left_singular_pairs(apart.T)
 
@@ -213,7 +213,8 @@ class LDA(LinearClassifier, TwoStage):
         The classifier assumes Gaussian classes with one covariance, which is diagonal in the
         components.
 
-        loadings: (features, q), loadings of q components.
+        loadings: (features, q), loadings of q components, in the units of the rows (already
+            multiplied by `moments.scale`).
         eigenvalues: (q,), eigenvalues of the components.
         """
         priors = self._class_priors(moments)
@@ -254,7 +255,7 @@ class LDA(LinearClassifier, TwoStage):
         distance, along the component, of the class mean from the mean of all rows. For a refined
         solution, `priors` replace the classes' weights, because the solution was computed so.
         """
-        centres = (moments.cross / moments.label_weights).T @ loadings
+        centres = moments.offsets.T @ loadings
         if self.priors is None or solution != "refined":
             return moments.label_weights @ centres**2
         priors = self._class_priors(moments)

@@ -397,6 +397,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
     def find_key(self, key: str) -> KnownEvent | None:
         """Return the entry of the event with an idempotency key, or None."""
+        # After an uncertain commit, only recovery shows whether an event with the key was written.
         with self._lock:
             self._recover_if_uncertain()
         with self._index_view() as index:

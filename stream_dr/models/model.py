@@ -164,10 +164,9 @@ class Model:
     position : int
         Position of the last event that the model has learned. start − 1 before the first event.
     unlearn_horizon : int
-        An unlearn event removes rows of earlier events. Unlearn events up to
-        `max(unlearn_horizon, position)` are already reflected in the state. Applying such an
-        unlearn event again changes nothing. If it removes rows that are not learned yet, these
-        rows are never learned.
+        An unlearn event removes rows of earlier events. The rows that unlearn events up to this
+        position remove are not in the state. They are left out when their events are learned. A
+        value below `position` means the same as `position`.
     log_end : int
         Last position of the log.
     names : tuple of str or None
@@ -250,8 +249,8 @@ class Model:
     def live(self) -> None:
         """Mark the model as live, unless it has failed.
 
-        A live model has learned all events of the log except perhaps the last few. New events are
-        applied to all live models together.
+        A live model has learned all events of the log except at most the last `max_lag`. New events
+        are applied to all live models together.
         """
         self.status = "live" if self.failure is None else "failed"
 
@@ -523,8 +522,8 @@ class Model:
     def freeze_and_mark_solving(self) -> FrozenState:
         """Return the state for `try_to_publish`, and set `solving.is_running`.
 
-        The caller must pass the state to `try_to_publish`, and call this method again only after
-        `try_to_publish` has returned.
+        The caller must pass the state to `try_to_publish`, which resets `solving.is_running`. If two
+        threads solve one model, the first to end resets it.
         """
         self.solving.is_running = True
         return self.freeze()
@@ -645,7 +644,6 @@ class Model:
         # Readers see the new projection after the assignment to `published`.
         self.versions.add(published)
         self.published = published
-        self.solving.ended_at = time.monotonic()
         return published
 
     def note_snapshot(self, position: int, projection_version: int) -> None:

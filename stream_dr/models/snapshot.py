@@ -376,8 +376,7 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
     ) != spec_to_json(model.spec):
         raise ForeignFile(f"{path} is of another model ({metadata.get('spec')}).")
 
-    # Snapshots of earlier releases lack the key "removed_to".
-    unlearn_horizon = metadata.get("removed_to", -1)
+    unlearn_horizon = metadata["removed_to"]
     if max(metadata["position"], unlearn_horizon) > log_last:
         raise DamagedFile(
             f"{path} is at position {max(metadata['position'], unlearn_horizon)}, the log ends at {log_last}."

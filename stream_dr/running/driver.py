@@ -90,7 +90,7 @@ class EngineEvent(StrEnum):
     """Kind of event of the models or of the log.
 
     MODELS_MOVED: models have applied events of the log, or have failed.
-    CHECKPOINT_ENDED: a task that writes snapshots has ended.
+    SNAPSHOTS_ENDED: a task that writes snapshots has ended.
     """
 
     APPENDED = "appended"
@@ -100,9 +100,9 @@ class EngineEvent(StrEnum):
     FAILED = "failed"
     MODELS_MOVED = "models_moved"
     WAIT_ADDED = "wait_added"
-    # SOLVING_ENDED and CHECKPOINT_ENDED are also reported if solving or snapshotting has failed.
+    # SOLVING_ENDED and SNAPSHOTS_ENDED are also reported if solving or snapshotting has failed.
     SOLVING_ENDED = "solving_ended"
-    CHECKPOINT_ENDED = "checkpoint_ended"
+    SNAPSHOTS_ENDED = "snapshots_ended"
 
 
 class EventHandler(Protocol):
@@ -167,18 +167,17 @@ class Driver:
         # Number of rows learned since the last round of snapshots was started.
         self._new_rows = 0
 
-        # A checkpoint is a task in the thread pool that snapshots one or more models.
-        self._checkpoint_started_at = time.monotonic()
-        self._checkpoint_seconds = 0.0
-        self._checkpoint_failed = False
-        self._checkpoint: Future[None] | None = None
+        # A round is a task in the thread pool that snapshots one or more models.
+        self._round_started_at = time.monotonic()
+        self._round_seconds = 0.0
+        self._round_failed = False
+        self._snapshot_task: Future[None] | None = None
 
     def learn_and_schedule(
         self,
         models: Sequence[Model],
         events: Sequence[ParsedEvent],
         continue_rebuild: ShouldContinue | None = never_stop,
-        joined_rows: int = 0,
         test_first: bool = True,
     ) -> BlockedModels:
         """Let models learn events, then start due publications and snapshots.
@@ -188,8 +187,6 @@ class Driver:
 
         continue_rebuild: function that is called at every event of a rebuild. It returns False to
             stop the rebuild. None: do not rebuild models here.
-        joined_rows: number of rows that models had learned elsewhere before they joined `models`
-            since the last call. These rows count towards the next snapshot.
         test_first: True to test the models on the events first, if the settings allow tests.
 
         Returns the models that need a rebuild that was not done.
@@ -197,7 +194,7 @@ class Driver:
         if test_first and self.tests is not None:
             self.tests.test(models, events)
         blocked = advance_all(models, events, self._directory, self._learn_pool, continue_rebuild)
-        self.start_due_work([m for m in models if m not in blocked], count_rows_to_learn(events) + joined_rows)
+        self.start_due_work([m for m in models if m not in blocked], count_rows_to_learn(events))
         return blocked
 
     def catch_up(
@@ -316,8 +313,8 @@ class Driver:
         the first error is raised at the end.
         """
         # Wait for snapshots that another thread is writing.
-        if self._checkpoint is not None:
-            wait([self._checkpoint])
+        if self._snapshot_task is not None:
+            wait([self._snapshot_task])
 
         alive = [m for m in models if m.failure is None]
         unpublished = [m for m in alive if m.needs_publishing and should_publish(m)]
@@ -393,26 +390,26 @@ class Driver:
         - Snapshots are being written.
         - The settings ask for no snapshot so far.
         """
-        running = self._checkpoint is not None and not self._checkpoint.done()
+        running = self._snapshot_task is not None and not self._snapshot_task.done()
         if running or not any(map(_needs_snapshot, models)):
             return math.inf
 
         # The components of a projection are unique only up to their signs. A snapshot of the first
         # published projection preserves the signs if the process is killed and restarted.
         if self._published_never_snapshotted(models):
-            return self._checkpoint_started_at
+            return 0.0
 
         settings = self._settings
         by_rows = settings.snapshot_rows is not None and self._new_rows >= settings.snapshot_rows
         pause = 0.0 if by_rows else math.inf if settings.snapshot_seconds is None else settings.snapshot_seconds
-        return self._checkpoint_started_at + max(pause, SNAPSHOT_PAUSE_FACTOR * self._checkpoint_seconds)
+        return self._round_started_at + max(pause, SNAPSHOT_PAUSE_FACTOR * self._round_seconds)
 
     def _published_never_snapshotted(self, models: Sequence[Model]) -> list[Model]:
         """Return published models of which no snapshot has a projection.
 
         The list is empty if the last snapshots could not be written.
         """
-        if self._checkpoint_failed:
+        if self._round_failed:
             return []
         return [m for m in models if _needs_snapshot(m) and m.published and not m.last_snapshot.version]
 
@@ -425,18 +422,18 @@ class Driver:
         if not due:
             due = [m for m in models if _needs_snapshot(m)]
             self._new_rows = 0
-            self._checkpoint_started_at = time.monotonic()
-        self._checkpoint = self._solve_pool.submit(self._write_and_time_snapshots, [(m, m.freeze()) for m in due])
-        self._checkpoint.add_done_callback(lambda _: self._on_event(EngineEvent.CHECKPOINT_ENDED))
+            self._round_started_at = time.monotonic()
+        self._snapshot_task = self._solve_pool.submit(self._write_and_time_snapshots, [(m, m.freeze()) for m in due])
+        self._snapshot_task.add_done_callback(lambda _: self._on_event(EngineEvent.SNAPSHOTS_ENDED))
 
     def _write_and_time_snapshots(self, frozen: Sequence[tuple[Model, FrozenState]]) -> None:
         started_at = time.monotonic()
-        self._checkpoint_failed = True
+        self._round_failed = True
         try:
             self.snapshot_and_trim_log(frozen)
-            self._checkpoint_failed = False
+            self._round_failed = False
         finally:
-            self._checkpoint_seconds = time.monotonic() - started_at
+            self._round_seconds = time.monotonic() - started_at
 
     def _snapshot_and_report(self, model: Model, frozen: FrozenState, errors: list[Exception]) -> None:
         """Write a model's snapshot.

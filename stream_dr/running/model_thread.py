@@ -76,7 +76,6 @@ class ModelThread:
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._stop_at = math.inf
-        self._joined_rows = 0
         self._thread = new_engine_thread("models", self._run)
 
     def start(self, live_models: Sequence[Model]) -> None:
@@ -126,9 +125,9 @@ class ModelThread:
         with self._lock:
             slowest_position = self.slowest_position
             for model in models:
+                # The live models wait until the model has caught up, so it must be near.
                 if model.status == "catching_up" and slowest_position - model.position <= PAGE:
                     model.live()
-                    self._joined_rows += model.rows
         self.wake()
         return [m for m in models if m.status == "catching_up"]
 
@@ -232,13 +231,8 @@ class ModelThread:
         """
         with self._lock:
             last = self._directory.position
-            joined_rows = self._joined_rows
-            self._joined_rows = 0
-
             events = self._event_reader.read(self.slowest_position, last, EVENTS_PER_TURN)
-            self._submit_rebuilds(
-                self.driver.learn_and_schedule(self.live, events, continue_rebuild=None, joined_rows=joined_rows)
-            )
+            self._submit_rebuilds(self.driver.learn_and_schedule(self.live, events, continue_rebuild=None))
 
             # The live models may have changed, because a model has failed or needs a rebuild.
             live = self.live

@@ -290,7 +290,7 @@ class Replay:
         """
         with closing(compute_ahead(self.batches.groups())) as groups:
             for drafts in groups:
-                answers = self.directory.append(drafts, up_to_refusal=True)
+                answers = self.directory.append(drafts, stop_at_refusal=True)
                 for receipt in answers:
                     if isinstance(receipt, Receipt):
                         self.columns_missing |= dict.fromkeys(receipt.columns_missing)

@@ -109,7 +109,7 @@ class Running:
         # Requests shall not wait long for a thread that learns.
         self._limits.enter_context(shorter_switch_interval())
 
-        # Models near the end of the log become live. The other models catch up first.
+        # No live model waits yet for slower ones, so models up to `max_lag` behind become live.
         alive = [m for m in self.directory.models.values() if m.status != "failed"]
         near = [m for m in alive if self.directory.position - m.position <= self.directory.limits.max_lag]
         for model in alive:
@@ -436,7 +436,7 @@ class Running:
         # Wake the model thread. It learns appended batches, and starts the next solution or
         # snapshot if this is due.
         if event in (
-            EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.CHECKPOINT_ENDED, EngineEvent.WAIT_ADDED
+            EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.SNAPSHOTS_ENDED, EngineEvent.WAIT_ADDED
         ):  # fmt: skip
             self._models.wake()
 
@@ -470,7 +470,8 @@ class Running:
             model.catch_up()
             if self._models.join([model]):
                 self._models.submit_catch_up([model])
-        self._wake_and_notify(EngineEvent.WAIT_ADDED)
+        # Other policies may make work due now.
+        self._models.wake()
         return model, is_new
 
     def _set_default_policy(self, model: Model) -> None:

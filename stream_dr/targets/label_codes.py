@@ -28,8 +28,8 @@ Arrow columns and JSON readers cannot represent other integers.
 MIN_LABELS_FOR_TABLE, MAX_TABLE_RANGE = 100, 1 << 12
 """Limits for encoding integer labels by a table of all integers in their range.
 
-SEVERAL: smallest number of rows for which a table is used.
-NARROW: largest difference between the largest and the smallest label.
+MIN_LABELS_FOR_TABLE: smallest number of rows for which a table is used.
+MAX_TABLE_RANGE: largest difference between the largest and the smallest label.
 """
 
 EXACT = 2**53

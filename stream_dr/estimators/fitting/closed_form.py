@@ -301,6 +301,8 @@ class ClosedForm(AdditiveEstimator):
         # With a feature map, `inner` is the state of the mapped rows. With folds, it is the sum of
         # all folds.
         inner = cast(MomentState, whole_inner_state(state))
+
+        # Put the sum back, so that `moments` does not add up the folds again.
         state = replace_inner_state(state, inner)
         check_stored_optional_sums(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
@@ -385,7 +387,8 @@ class ClosedForm(AdditiveEstimator):
 
         The result is None if the method does not predict.
 
-        loadings: (features, q), loadings of q components.
+        loadings: (features, q), loadings of q components, in the units of the rows (already
+            multiplied by `moments.scale`).
         eigenvalues: (q,), eigenvalues of the components.
         """
         return None

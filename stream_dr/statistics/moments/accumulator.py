@@ -329,7 +329,7 @@ class MomentAccumulator(AccumulatorBase):
             rows = None if encoded is None else TargetRows(encoded, batch.columns, before, values)
             self._features.add(part_rows, row_weights, total, rows)
             if self._classes is not None and encoded is not None and self.scatter == "exact":
-                # Only rows with a label belong to a class.
+                # Only rows with a label belong to a class. Without `indptr` every row has one label.
                 labelled = slice(None) if encoded.indptr is None else np.flatnonzero(np.diff(encoded.indptr))
                 self._classes.add(part_rows[labelled], row_weights[labelled], encoded.codes)
             self._weight += total

@@ -106,7 +106,7 @@ def test_one_at_a_time_and_one_that_could_not_be_written_is_told_and_tried_again
         raise OSError(5, "Input/output error")
 
     def on_event(event: EngineEvent, **details: Any) -> None:
-        if event is EngineEvent.CHECKPOINT_ENDED:
+        if event is EngineEvent.SNAPSHOTS_ENDED:
             ended.set()
 
     with ThreadPoolExecutor(1) as pool:
