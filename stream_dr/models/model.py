@@ -459,6 +459,14 @@ class Model:
             return False
         return self.published is None or self.published.position < self.position
 
+    @property
+    def needs_solving(self) -> bool:
+        """True if the model must be solved to be published.
+
+        False if it is being solved, or if the last attempt to solve this state has failed.
+        """
+        return self.needs_publishing and not self.solving.is_running and self.solving.attempted_position < self.position
+
     def is_up_to_date_to(self, position: int) -> bool:
         """Return True if the event at `position` is learned and published.
 

@@ -276,12 +276,7 @@ class Driver:
         - It is being solved.
         - Its policy has no automatic publication.
         """
-        if (
-            model.auto_publishes
-            and model.needs_publishing
-            and not model.solving.is_running
-            and model.solving.attempted_position < model.position
-        ):
+        if model.auto_publishes and model.needs_solving:
             self._solve_pool.submit(self._publish_and_report, model, model.freeze_and_mark_solving())
 
     def snapshot_and_trim_log(self, frozen: Iterable[tuple[Model, FrozenState]]) -> None:
@@ -349,7 +344,7 @@ class Driver:
         - The last attempt to solve this state has failed.
         - The model's policy asks for no publication so far.
         """
-        if not model.needs_publishing or model.solving.is_running or model.solving.attempted_position >= model.position:
+        if not model.needs_solving:
             return math.inf
         if model.solving.attempted_position < min(self._awaited_position(), model.position):
             return 0.0
