@@ -1,4 +1,4 @@
-"""Event: one entry of the log, before and after it has a position.
+"""Event: an entry of the log, with or without a position.
 
 An event has two digests.
 
@@ -60,7 +60,10 @@ class Event(NamedTuple):
 
     @property
     def intact(self) -> bool:
-        """True if `body` has its stored digest. Costs one pass over the body."""
+        """True if `body` has its stored digest.
+
+        Costs one pass over the body.
+        """
         return matches_digest(self.body, self.checksum or self.fingerprint)
 
 
@@ -83,7 +86,7 @@ class EventDraft(NamedTuple):
 
 
 def draft(kind: EventKind, body: Body, rows: int, key: str | None = None, schema: str | None = None) -> EventDraft:
-    """Return an EventDraft whose fingerprint is the SHA-256 of its body (payload).
+    """Return an EventDraft with the SHA-256 of its body (payload).
 
     Computing a SHA-256 takes time, so do not call this in the thread that appends events.
     """
@@ -95,19 +98,24 @@ def event_of_draft(position: int, draft: EventDraft) -> Event:
 
     The event gets a checksum of its body if it needs one.
     """
-    # A checksum is a digest of the body. An event of rows needs none, because its fingerprint is
-    # already a digest of the body.
+    # A checksum is a digest of the body.
+    # The fingerprint of an event of rows is a digest of the body too, so no checksum is needed.
     checksum = draft.checksum if draft.checksum or draft.kind == "rows" else sha256_of(draft.body)
     return Event(position, draft.kind, draft.key, draft.fingerprint, draft.rows, draft.body, draft.schema, checksum)
 
 
 def matches_digest(body: Body, digest: str) -> bool:
-    """Return True if `digest`, an XXH64 or a SHA-256, is the digest of `body`."""
+    """Return True if `digest` is the digest of `body`.
+
+    The digest is an XXH64 or a SHA-256.
+    """
     return digest == (sha256_of(body) if len(digest) == _SHA256_DIGITS else quick_digest(body))
 
 
 def row_digest(*fields: object) -> int:
-    """Return a digest of the fields of a table row. O(bytes).
+    """Return a digest of a table row's fields.
+
+    Costs O(bytes).
 
     The digest is 63 bits of an XXH64. It is stored with the fields, because SQLite detects a
     broken page but not a flipped bit inside a value.

@@ -33,7 +33,7 @@ _FILE = struct.Struct("<QQq")
 
 
 class HeadFile:
-    """The file `head` in a log's folder, which stores the last acknowledged position.
+    """File `head` of a log, which stores the last acknowledged position.
 
     One process at a time writes this file.
     """
@@ -70,7 +70,7 @@ class HeadFile:
             os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)
 
     def stores_numbers_of(self, index: Path) -> bool:
-        """Return True if `index` has the stored device and inode numbers.
+        """Return True if the stored device and inode numbers match `index`.
 
         `store_numbers_of` stores the numbers of the log's index. A copy of the index has other
         numbers.
@@ -81,7 +81,7 @@ class HeadFile:
         return False
 
     def store_numbers_of(self, index: Path) -> None:
-        """Store the device and inode numbers of the log's index file."""
+        """Store the device and inode numbers of the log's index."""
         numbers = device_and_inode(index)
         with suppress(OSError):
             os.pwrite(self._file, _FILE.pack(*numbers, row_digest(*numbers)), _FORM.size)
@@ -94,7 +94,7 @@ class HeadFile:
 
 
 def device_and_inode(path: Path) -> tuple[int, int]:
-    """Return a file's device and inode numbers, or zeros if there is no file."""
+    """Return a file's device and inode numbers. Zeros without a file."""
     try:
         status = path.stat()
     except OSError:
@@ -103,7 +103,7 @@ def device_and_inode(path: Path) -> tuple[int, int]:
 
 
 def moved_error(log_folder: Path) -> DirectoryInUse:
-    """Return the error for a log whose folder was moved or replaced.
+    """Return the error for a moved or replaced log folder.
 
     This process may no longer write to the log.
 
@@ -127,7 +127,7 @@ def history_gone(after: int, first: int) -> HistoryGone:
 
 
 def truncated_error(path: Path, last: int, known: int) -> DamagedFile:
-    """Return the error for a log that has lost its last events.
+    """Return the error for a log without its last events.
 
     path: path of the log's index or folder.
     last: position of the last event in the log.
