@@ -101,8 +101,9 @@ class ModelTable:
         """
         id = None
         if write_initial_state is not None:
-            # The initial state is stored under the model's id before the model is added.
-            # So reserve the id. If this process is killed in between, the next start deletes the file.
+            # Reserve the model's id.
+            # The initial state is stored under the id before the model is added.
+            # If this process is killed in between, the next start deletes the stored file.
             id = self._reserve_id(name)
             write_initial_state(id)
             failpoint("models.begun")
