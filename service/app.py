@@ -150,8 +150,8 @@ def run_settings(settings: Settings) -> stream_dr.RunSettings:
 
 
 def _matching_settings(target_class: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> JsonDict:
-    """Return the values of settings that `target_class` has as fields.
+    """Return the settings that `target_class` has as fields.
 
-    The values are by name of the setting.
+    The result is a dict from the names of the settings to their values.
     """
     return {name: getattr(settings, name) for name in target_class._fields if hasattr(settings, name)}

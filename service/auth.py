@@ -116,10 +116,12 @@ def _bearer_token(headers: Headers) -> bytes:
 
 
 def _refuse_foreign_request(headers: Headers, allowed_origins: tuple[str, ...]) -> None:
-    """Raise ServiceError `forbidden` for requests that foreign pages may send.
+    """Refuse a request that a foreign page may have sent.
 
-    - The Host header must name this machine.
-    - If there is an Origin header, the header must name the service or one of `allowed_origins`.
+    Raises ServiceError `forbidden` unless both conditions are true:
+
+    - The Host header names this machine.
+    - If there is an Origin header, the header names the service or one of `allowed_origins`.
     """
     # Any web page in a browser of this machine can send requests to a loopback address.
     # Without tokens, only the headers Host and Origin show which requests are the user's own.

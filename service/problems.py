@@ -141,7 +141,7 @@ def install(app: FastAPI) -> None:
 
 
 def _to_portable_json(value: Any) -> Any:
-    """Return a value in a form for every JSON reader.
+    """Return a value that every JSON reader accepts.
 
     Integers of more than 64 bits become strings. NaN and infinite numbers become None. Values in
     dicts, lists and tuples are converted, too.

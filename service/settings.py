@@ -248,7 +248,7 @@ class SettingRow(NamedTuple):
 
 
 def setting_rows() -> Iterator[SettingRow]:
-    """Yield every setting's row, in the order of Settings's fields."""
+    """Yield every setting's row, in the order of the fields."""
     for name, field in Settings.model_fields.items():
         extra = field.json_schema_extra
         unit = extra["unit"] if isinstance(extra, dict) else ""

@@ -24,7 +24,7 @@ log = logging.getLogger("stream_dr.warm_up")
 
 
 class Ingest:
-    """Queue of request bodies to parse and append to the log.
+    """Queue of request bodies on the way to the log.
 
     A body waits for the thread that parses. The parsed batch then waits for the log. The setting
     `max_queue_bytes` is the limit of waiting bytes. `BodyMemory` applies the limit to the bodies

@@ -69,7 +69,7 @@ class CsrFields(Protocol):
 
     @property
     def indptr(self) -> np.ndarray | None:
-        """Index (rows + 1,) of each row's first value in `values`.
+        """Index (rows + 1,) of each row's start in `values`.
 
         The last item is the number of all values. None for dense rows.
         """

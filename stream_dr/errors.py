@@ -1,4 +1,4 @@
-"""Errors for the caller of stream_dr, one class for each cause.
+"""Errors that stream_dr raises, one class for each cause.
 
 Each class has a stable `code`. All are `ValueError`s. A `NotFitted` that an estimator raises is
 also scikit-learn's `NotFittedError`.
@@ -104,7 +104,10 @@ class FewerComponents(UserWarning):
 
 
 class OtherColumns(UserWarning):
-    """Issued if a table's columns differ from the first rows'."""
+    """Issued if a batch of a table has other columns.
+
+    The columns are compared with the columns of the first rows.
+    """
 
 
 class NarrowKernel(UserWarning):

@@ -170,7 +170,7 @@ def _numbers_per_projection(model: stream_dr.Model) -> int:
 
 
 def _numbers_per_prediction(model: stream_dr.Model) -> int:
-    """Return the largest number of numbers in a row's prediction.
+    """Return how many numbers a row's prediction has at most.
 
     There is one number for each class or target. A prediction may also have all labels as text.
     Eight characters of text count as one number.

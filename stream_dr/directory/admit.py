@@ -1,4 +1,4 @@
-"""Admit: checks that can refuse a batch before it is logged.
+"""Admit: checks that can refuse a batch before logging.
 
 A batch must fit
 
@@ -430,7 +430,7 @@ class _Placement(NamedTuple):
 
 
 class DraftGroup:
-    """Drafts that are admitted singly and written in one transaction.
+    """Drafts admitted one by one and written in one transaction.
 
     If the log or the group has an event with a draft's idempotency key, the draft gets the
     position of that event and is not written again.
@@ -481,7 +481,7 @@ class DraftGroup:
         self._outcomes: list[Receipt | StreamDRError | _Placement] = []
 
     def put(self, draft: Draft) -> None:
-        """Add a draft to the group, or raise why it is refused.
+        """Add a draft, or raise the error that refuses it.
 
         draft: an event that is not in the log yet.
         """
@@ -489,7 +489,7 @@ class DraftGroup:
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
-        """Add a draft to the group, and return True unless refused.
+        """Add a draft, and return False if it is refused.
 
         If the draft is refused, its error is not raised. The method `answers` returns the error
         later.
@@ -519,7 +519,7 @@ class DraftGroup:
         ]
 
     def check(self, draft: Draft) -> DryRunReceipt:
-        """Return a draft's receipt without adding the draft to the group.
+        """Return a draft's receipt without adding the draft.
 
         A draft is an event that is not in the log yet. Raises the error with which the draft would
         be refused.
@@ -571,7 +571,7 @@ class DraftGroup:
         return _Placement(len(self.events) - 1, False)
 
     def _result_of_same_key(self, draft: Draft) -> Receipt | _Placement | None:
-        """Return the result of an earlier draft with the same key.
+        """Return the earlier result of a draft with this key.
 
         The key is the idempotency key of a request.
 

@@ -172,7 +172,7 @@ def _paths_to_copy(path: Path, models: list[tuple[str, int]]) -> list[Path]:
 
 @contextmanager
 def _new_directory(target: Path) -> Iterator[Path]:
-    """Create a directory for the with-block, then rename it to `target`.
+    """Let the with-block fill a directory, then rename it `target`.
 
     The with-block receives the temporary path. All files are durable when the context manager
     ends. After an error in the with-block, the temporary directory is removed.
@@ -214,7 +214,7 @@ def _remove_partial_backup(folder: Path) -> None:
 
 
 def _copy_durably(file: BinaryIO, path: Path) -> None:
-    """Copy an open file to a new file that is durable."""
+    """Copy an open file to a new, durable file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as copy:
         shutil.copyfileobj(file, copy)

@@ -588,7 +588,9 @@ class Directory(AbstractContextManager["Directory"]):
     def _set_policies(
         self, publish_policy: PublishPolicy | None, refine_policy: RefinePolicy | None, model: Model
     ) -> Model:
-        """Set when a model is published and refined. Return the model.
+        """Set a model's policies of publishing and refining.
+
+        Returns the model.
 
         publish_policy, refine_policy: the new policies. None keeps the policy that the model has.
         """

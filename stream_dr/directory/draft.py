@@ -1,4 +1,4 @@
-"""Draft: an event with parsed rows, not yet in the log.
+"""Draft: an event with parsed rows, not yet logged.
 
 A Receipt is the answer to a draft that was appended. A Receipt has the position of the event.
 
@@ -65,7 +65,7 @@ class Draft(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the payload or the parsed rows, the larger number.
+        """Number of bytes of payload or parsed rows, the larger.
 
         A compressed payload may be much smaller than its rows.
         """
@@ -233,9 +233,9 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
 
 
 def payload_format(body: Body) -> str:
-    """Return the payload's format, "json" or "arrow", by its first byte.
+    """Return a payload's format, "json" or "arrow".
 
-    White space before the first byte is skipped.
+    The first byte that is not white space decides.
     """
     return "json" if bytes(body).lstrip()[:1] in (b"{", b"[") else "arrow"
 

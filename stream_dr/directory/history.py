@@ -300,7 +300,9 @@ class History:
     def _remaining_rows_of_event(
         self, event: Event, decoder: Decoder, unlearn_horizon: int
     ) -> tuple[Block, np.ndarray] | None:
-        """Return a stored event's rows without unlearned rows, and their numbers.
+        """Return an event's remaining rows and their original numbers.
+
+        Remaining rows were not unlearned.
 
         The numbers (rows,) are the indices of the rows when the event was appended.
 

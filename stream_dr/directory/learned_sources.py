@@ -92,7 +92,7 @@ def _write_source_note(folder: Path, note: JsonDict) -> None:
 
 
 def _check_same_rows(source: FileSource, manifest: Manifest, folder: Path) -> None:
-    """Raise OutputExists if the new shards differ from the folder's shards.
+    """Raise OutputExists if new shards differ from a folder's shards.
 
     source: source of the file, which the error names.
     manifest: manifest of the new shards.

@@ -89,7 +89,7 @@ class ModelTable:
         refine: RefinePolicy | None = None,
         write_initial_state: Callable[[int], None] | None = None,
     ) -> Entry:
-        """Add a model with a new name, and return its entry.
+        """Add a model with a new name. Return its entry.
 
         name: name of the model.
         spec: registry key and parameters of the model's estimator.
@@ -133,7 +133,7 @@ class ModelTable:
             failpoint("models.removing")
 
     def set_policies(self, id: int, policy: PublishPolicy | None, refine: RefinePolicy | None) -> None:
-        """Store when a model is published and refined."""
+        """Store a model's policies of publishing and refining."""
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET policy = ? WHERE id = ?", (_policies_json(policy, refine), id))
 
@@ -152,7 +152,7 @@ class ModelTable:
             db.execute("UPDATE models SET version_ceiling = ? WHERE id = ?", (ceiling, id))
 
     def unfinished_replay_passes(self, dataset: str) -> int:
-        """Return the number of passes of a data set's unfinished replay.
+        """Return how many passes a data set's unfinished replay has.
 
         Returns 0 if no replay of the data set is unfinished.
         """

@@ -55,9 +55,7 @@ class NewestRows(NamedTuple):
         total = float((self.input_column_deviations(projection) ** 2).sum())
         loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009
 
-        # Variances along components cannot be added, because components need not be orthogonal.
-        # So compute the rows' coordinates along the orthonormal columns of Q, where loadings = Q R.
-        # The first k columns of Q span the same subspace as the first k components.
+        # Compute the upper triangular matrix R of the QR decomposition of the loadings.
         triangle = np.linalg.qr(loadings, mode="r")
         # Variances along components cannot be added, because components need not be orthogonal.
         # So compute the coordinates along the orthonormal columns of Q, where loadings = Q R.

@@ -133,7 +133,7 @@ class MissingBatches:
             self.shards += 1
 
     def _drafts(self) -> Iterator[Draft]:
-        """Yield drafts of the data set's batches that the log lacks.
+        """Yield drafts of all batches that the log lacks.
 
         A draft is an event that is not in the log yet. Another thread checks the next shard while
         the current one is read.
@@ -167,7 +167,7 @@ class MissingBatches:
             self.skipped.append(str(e))
 
     def _missing_batches(self, pass_number: int, shard: Shard) -> list[Reference]:
-        """Return the References of a shard's batches that the log lacks.
+        """Return a shard's References that the log lacks.
 
         The shard's bytes are checked if any batch is missing. Raises DamagedShard or
         SourceMissing.

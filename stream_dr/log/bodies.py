@@ -136,7 +136,7 @@ class BodyFile(NamedTuple):
             )
 
     def too_short_error(self, size: int, end: int) -> DamagedFile:
-        """Return the error for a file shorter than the index says.
+        """Return the error for a file that ends too early.
 
         size: size of the file.
         end: offset of the end of the last body in the index.

@@ -44,7 +44,7 @@ CopyProgress = Callable[[int, int], object]
 
 
 class LogCopy:
-    """Copy of the log in folder `source`, in new folder `target`.
+    """Copy of the log in `source`, in new folder `target`.
 
     Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of `view`,
     which completes the copy, unless `source_overwritten_since` returns True afterwards. Raises
@@ -106,7 +106,7 @@ class LogCopy:
         fsync_directory(self._target)
 
     def source_overwritten_since(self, copied_index: Index) -> bool:
-        """Return True if the copied index's payloads may be overwritten.
+        """Return True if copied payloads may have been overwritten.
 
         A payload is overwritten when its rows are unlearned.
 

@@ -1,4 +1,4 @@
-"""Event: an entry of the log, with or without a position.
+"""Event: a log entry, with or without a position.
 
 An event has two digests.
 

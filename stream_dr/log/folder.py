@@ -21,7 +21,7 @@ from stream_dr.log.sqlite_file import damaged_file
 def prepare_log(
     folder: Path, writable: bool, least_position: int, create_more_tables: Callable[[sqlite3.Connection], object]
 ) -> None:
-    """Create a log, or check the log that the folder has.
+    """Create a log, or check the log in a folder.
 
     An existing log must not end before the last acknowledged event.
 
@@ -63,7 +63,7 @@ def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
 
 
 def remove_unlisted_body_files(folder: Path, listed_files: Sequence[BodyFileEntry]) -> None:
-    """Remove files of event payloads that the index does not list.
+    """Remove payload files that the index does not list.
 
     An unfinished index is removed, too.
 

@@ -33,7 +33,9 @@ _FILE = struct.Struct("<QQq")
 
 
 class HeadFile:
-    """File `head` of a log, which stores the last acknowledged position.
+    """File `head`, which stores the last acknowledged position.
+
+    The file is in the log's folder.
 
     One process at a time writes this file.
     """
@@ -70,7 +72,7 @@ class HeadFile:
             os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)
 
     def stores_numbers_of(self, index: Path) -> bool:
-        """Return True if the stored device and inode numbers match `index`.
+        """Return True if stored device and inode numbers match `index`.
 
         `store_numbers_of` stores the numbers of the log's index. A copy of the index has other
         numbers.

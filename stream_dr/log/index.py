@@ -167,7 +167,7 @@ def create_index(
 
 
 def has_body_in_file(event: Event) -> bool:
-    """Return True if an event's body belongs in a payload file.
+    """Return True if a file must hold an event's body.
 
     Bodies of other events are stored in the index.
     """
@@ -177,7 +177,7 @@ def has_body_in_file(event: Event) -> bool:
 def append_bodies_to_file(
     folder: Path, events: Sequence[Event], current_file: BodyFileEntry | None, max_file_bytes: int, next_position: int
 ) -> tuple[list[Place], BodyFileEntry | None]:
-    """Write event bodies to a file, and return each event's place.
+    """Write event bodies to a file. Return each event's place.
 
     Also returns the file that was written, or None if no body belongs in a file.
 
@@ -217,9 +217,9 @@ def append(
     max_keys: int,
     id_hashes_by_position: Hashes,
 ) -> None:
-    """Add events and what belongs to them to the index.
+    """Add events with their keys and row ids to the index.
 
-    The keys, schema changes and row ids of the events are added too.
+    The schema changes of the events are added too.
 
     Call this function within a transaction.
 
@@ -371,7 +371,7 @@ class Index:
     def total_rows(self, position: int) -> int:
         """Return the number of rows appended up to a position.
 
-        Rows that were unlearned or dropped later count.
+        Rows that were later unlearned or dropped are counted.
         """
         return int(self.header(position)[7])
 
@@ -409,9 +409,9 @@ class Index:
                 yield Event(position, kind, key, fingerprint, rows, body, schema, checksum)
 
     def find_key(self, key: str) -> KnownEvent | None:
-        """Return the event appended with an idempotency key, or None."""
+        """Return the event with an idempotency key, or None."""
         # If the stored key is damaged, SQLite does not find `key`.
-        # The search may then end next to the damaged entry. So read the nearest entry each way.
+        # The search may then end next to the damaged entry. So read the entry on each side.
         # `_rows` raises an error if one of the two entries is damaged.
         for query in ("key >= ? ORDER BY key", "key <= ? ORDER BY key DESC"):
             for nearest, *known, _ in self._rows(f"SELECT * FROM keys WHERE {query} LIMIT 1", (key,)):
@@ -420,7 +420,7 @@ class Index:
         return None
 
     def candidate_positions(self, id_hashes: np.ndarray) -> list[int]:
-        """Return positions of events that may have these ids, in order.
+        """Return ascending positions of events that may have these ids.
 
         id_hashes: hashes of the row ids.
 

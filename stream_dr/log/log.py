@@ -132,7 +132,7 @@ class LogReader:
         return events
 
     def read_kind(self, kind: EventKind, before: int, after: int = -1) -> list[Event]:
-        """Return a kind's stored events with after < position < before.
+        """Return events of a kind, with after < position < before.
 
         Use this method for kinds with few events. For unlearn events the query is fast, because
         they have a SQL index of their own.
@@ -282,12 +282,12 @@ class LogReader:
         return events
 
     def _read_event_again(self, event: Event) -> Event:
-        """Read an event again, because its body lacked its digest.
+        """Read an event again, because its body was not intact.
 
         Returns the event as the index has it now. If the event was dropped, `event` is returned
         unchanged.
         """
-        # A rewrite stores the new body elsewhere, and then overwrites the old bytes at once.
+        # A rewrite stores the new body elsewhere. Readers do not delay overwriting the old bytes.
         # So the earlier read may have read overwritten bytes.
         with self._index_view() as index, BodyReader(index.file) as bodies:
             return next(index.events("position = ?", (event.position,), bodies.read), event)
@@ -402,7 +402,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         return [e.position for e in events]
 
     def find_key(self, key: str) -> KnownEvent | None:
-        """Return the entry of an idempotency key's event, or None."""
+        """Return the event with an idempotency key, or None."""
         with self._lock:
             self._recover_if_uncertain()
         with self._index_view() as index:

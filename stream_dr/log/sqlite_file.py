@@ -194,9 +194,9 @@ def open_connection(path: Path, writable: bool, application_id: int, user_versio
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, application_id: int, user_version: int) -> None:
-    """Raise an error unless a file's owner and version are right.
+    """Check the owner and version of a SQLite file.
 
-    The error is ForeignFile or UnknownFormat.
+    Raises ForeignFile or UnknownFormat.
     """
     file_application = connection.execute("PRAGMA application_id").fetchone()[0]
     if file_application != application_id:
@@ -260,7 +260,7 @@ def _check_is_sqlite(path: Path) -> None:
 
 
 def damaged_file(path: Path, reason: str) -> DamagedFile:
-    """Return the error for a file whose content has changed.
+    """Return the error for a damaged file.
 
     The content is not what was written, or the file is missing.
 
@@ -333,7 +333,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
-    """Translate SQLite's error about a file to this library's error.
+    """Return the library's error for an error of SQLite.
 
     Returns None if no error of this library fits.
     """
@@ -358,7 +358,7 @@ def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamD
 
 
 def _cannot_open_error(path: Path) -> StreamDRError | None:
-    """Return why SQLite could not open a file, as an error.
+    """Return the reason why SQLite cannot open a file.
 
     SQLite's own message does not contain the reason. Returns None if no reason is apparent.
     """
@@ -372,7 +372,7 @@ def _cannot_open_error(path: Path) -> StreamDRError | None:
 
 
 def _translate_system_error(error: OSError, path: Path) -> StreamDRError | None:
-    """Translate the system's error about a file to this library's error.
+    """Return the library's error for an error of the system.
 
     Returns None if no error of this library fits.
     """

@@ -371,7 +371,7 @@ def _unlearn_unless_blocked(
         return False
 
     # Rebuild the model: learn the log again up to this event.
-    # Leave out the rows of all unlearn events in the log, so that later ones need no rebuild.
+    # Leave out the rows of all unlearn events, so that later unlearn events need no rebuild.
     accumulator = accumulator_at_start(model, directory.path)
     unlearn_horizon = directory.position
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):

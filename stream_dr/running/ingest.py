@@ -1,4 +1,4 @@
-"""Ingest: the queue and the thread that append to the log.
+"""Ingest: the queue and thread that append to the log.
 
 The queue has drafts (events to append). The thread writes the drafts to the log.
 

@@ -189,7 +189,7 @@ class Jobs:
         return job
 
     def cancel(self, model: Model | None = None) -> None:
-        """Ask the jobs of one model or all models to stop.
+        """Ask a model's jobs, or all jobs, to stop.
 
         model: the model. None stands for all models.
         """

@@ -1,4 +1,4 @@
-"""Live scores: how well models predict rows before learning them.
+"""Live scores: how well models predict targets before learning them.
 
 Before the models learn an event, some of its rows are tested. Each model's published projection
 projects these rows, and their targets are predicted from the projected rows of earlier tests:

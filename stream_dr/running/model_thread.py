@@ -176,7 +176,9 @@ class ModelThread:
                 self._catch_up_pool.submit(self._rebuild_and_catch_up, model)
 
     def _rebuild_and_catch_up(self, model: Model) -> None:
-        """Rebuild a model in the calling thread. Let it catch up.
+        """Rebuild a model, then let it catch up.
+
+        The calling thread does both.
 
         The model learns the log again without unlearned rows. The rebuild stops if the model is
         removed or this ModelThread is stopped.

@@ -316,7 +316,7 @@ def project(
     output_path: Path,
     on_progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Write a source's projected rows to a file, and count them.
+    """Write a source's projected rows to a file.
 
     output_path: path of the file. The suffix selects the format. SUFFIXES lists the allowed
         suffixes.
@@ -454,7 +454,7 @@ def _output_type(column_type: pa.DataType) -> pa.DataType:
 
 
 def _id_and_target_columns(block: Block, field_types: dict[str, pa.DataType]) -> dict[str, pa.Array]:
-    """Return a block's ids and targets as Arrow columns, by name.
+    """Return a block's ids and targets as named Arrow columns.
 
     field_types: names and Arrow types of the columns to return. A column that the block does not
         have is filled with nulls.

@@ -352,7 +352,7 @@ class Replay:
 
 
 def _name_batch_in_error(draft: Draft, error: StreamDRError) -> StreamDRError:
-    """Return a refused batch's error with the batch in its message.
+    """Return an error with the refused batch in its message.
 
     The message also names the batch's shard. An InsufficientStorage is returned unchanged.
 
