@@ -47,10 +47,8 @@ def refuse_unguarded_host(settings: Settings) -> None:
 class AccessMiddleware:
     """Middleware that refuses requests without the right they need.
 
-    The right is to read or to write.
-
-    The middleware runs before any code that reads a body. So a request without the needed right
-    is refused before its body is read.
+    The right is to read or to write. The middleware runs before any code that reads a body. So a
+    request without the needed right is refused before its body is read.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:

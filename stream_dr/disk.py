@@ -167,9 +167,10 @@ RESERVED_BYTES = 1 << 19
 class ReservedSpace:
     """Context manager to open a directory on a full disk.
 
-    The space is a file of RESERVE bytes, `directory/reserve`. The directory is opened in the
-    with-block. If fewer than RESERVE bytes are free on the disk, the file is deleted at the start
-    of the with-block. At the end the file is created again, as large as the disk allows.
+    The reserved space is a file of RESERVED_BYTES bytes, `directory/reserve`. The directory is
+    opened in the with-block. If fewer than RESERVED_BYTES bytes are free on the disk, the file is
+    deleted at the start of the with-block. At the end the file is created again, as large as the
+    disk allows.
     """
 
     def __init__(self, directory: FileName) -> None:

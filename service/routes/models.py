@@ -137,7 +137,7 @@ class _SavedRoute(APIRoute):
     """Route for bodies that hold a saved estimator's file."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match requests whose media type is one of SAVED.
+        """Match requests whose media type is one of SAVED_MODEL_TYPES.
 
         The next route with the same path matches requests of other media types.
         """

@@ -86,9 +86,8 @@ async def livez() -> schemas.Health:
 def readyz(shared: Service) -> schemas.Health:
     """Return 200 if the service is ready, otherwise 503.
 
-    The response with 503 has the reason.
-
-    `detail` lists models that have failed or cannot be published or snapshotted.
+    The response with 503 has the reason. `detail` lists models that have failed or cannot be
+    published or snapshotted.
     """
     health = shared.running.health()
     free = health["free_bytes"]
@@ -114,7 +113,8 @@ def readyz(shared: Service) -> schemas.Health:
 async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
     """Yield a server-sent event when the directory's overview changes.
 
-    If nothing changes for SILENCE seconds, yield a comment, so that the connection stays open.
+    If nothing changes for KEEP_ALIVE_INTERVAL seconds, yield a comment, so that the connection
+    stays open. While models learn, the interval is MAX_LEARNING_INTERVAL.
     """
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()

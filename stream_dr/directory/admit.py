@@ -1,4 +1,4 @@
-"""Admit: checks that can refuse a batch before logging.
+"""Admit: checks that batches must pass before an append.
 
 A batch must fit
 

@@ -160,9 +160,10 @@ def _paths_to_copy(path: Path, models: list[tuple[str, int]]) -> list[Path]:
     """Return the paths of files to copy with the log.
 
     The files are the snapshots and other files of each model, and places.json. Files that do not
-    exist are left out. The paths are below the directory's path.
+    exist are left out. The paths are relative to the directory.
 
-    path: path of the directory. models: (name, id) of each model.
+    path: path of the directory.
+    models: (name, id) of each model.
     """
     files = [path / PLACES]
     for folder in (snapshot_folder(path, *model) for model in models):

@@ -294,7 +294,7 @@ class Directory(AbstractContextManager["Directory"]):
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
     ) -> tuple[Model, bool]:
-        """Add a model, unless it exists with the same spec.
+        """Add a model, unless one of that name and spec exists.
 
         Returns the model, and True if it was added now.
 

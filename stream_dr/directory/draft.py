@@ -1,4 +1,4 @@
-"""Draft: an event with parsed rows, not yet logged.
+"""Draft: a parsed event that is not appended yet.
 
 A Receipt is the answer to a draft that was appended. A Receipt has the position of the event.
 

@@ -41,7 +41,7 @@ The value is a JSON list of the original numbers of the erased rows.
 
 
 class Decoder:
-    """Decoder of events into Blocks that caches opened shards.
+    """Decoder that turns events into Blocks, and caches opened shards.
 
     path: path of the directory, whose file places.json says where moved shards are.
 

@@ -55,7 +55,10 @@ def check_model_name(name: str) -> None:
 
 
 def create_model_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of models and unfinished replays in a file."""
+    """Create the tables of models and of unfinished replays.
+
+    The SQLite file must be new.
+    """
     connection.executescript(_TABLES)
 
 

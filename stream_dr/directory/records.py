@@ -236,9 +236,10 @@ class Recorder:
         self.stop()
 
     def _run(self) -> None:
-        """Write records every PROGRESS_EVERY seconds, until `stop` is called.
+        """Write new records until `stop` is called.
 
-        While no model learns, the thread waits for `woken`.
+        Records are written at most every PROGRESS_EVERY seconds. While no model learns, the thread
+        waits for `woken`.
         """
         started = time.monotonic()
         active = True
@@ -336,8 +337,8 @@ class Recorder:
 class RecordsTail:
     """Newest records of a directory, at most TAIL_RECORDS.
 
-    `read` reads from the file only the records that were added since its last call. To be used by
-    one thread.
+    `read` reads from the file only the records that were added since its last call. Only one
+    thread may use a RecordsTail.
 
     seen: id of the newest record that was read.
     """

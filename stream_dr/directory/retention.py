@@ -87,7 +87,7 @@ class Retention:
         return self._log.drop_before(first)
 
     def forget(self) -> int:
-        """Erase unlearned rows that no snapshot includes from the log.
+        """Erase the log's unlearned rows that no snapshot includes.
 
         An event is rewritten without these rows. Unlearn events whose rows are all erased are
         skipped in later calls, until the directory is opened again.

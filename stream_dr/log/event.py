@@ -86,9 +86,10 @@ class EventDraft(NamedTuple):
 
 
 def draft(kind: EventKind, body: Body, rows: int, key: str | None = None, schema: str | None = None) -> EventDraft:
-    """Return an EventDraft with the SHA-256 of its body (payload).
+    """Return an EventDraft with its body's SHA-256 as fingerprint.
 
-    Computing a SHA-256 takes time, so do not call this in the thread that appends events.
+    The body is the payload. Computing a SHA-256 takes time, so do not call this function in the
+    thread that appends events.
     """
     return EventDraft(kind, key, sha256_of(body), rows, body, schema)
 

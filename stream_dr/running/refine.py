@@ -250,7 +250,7 @@ def undo_refine_and_snapshot(directory: Directory, model: Model) -> None:
 
 
 class _Cancelled(Exception):
-    """Error that stops a refine in the middle of passes.
+    """Error that stops a refine during a pass.
 
     The checkpoint of the earlier passes is not removed.
     """

@@ -331,7 +331,7 @@ class Replay:
         return unfinished or self._count_complete_passes() + 1
 
     def _count_complete_passes(self) -> int:
-        """Return the number of passes that are completely logged.
+        """Return how many passes are completely in the log.
 
         A pass counts if all its batches are in the log. If damaged shards are skipped, a pass
         counts if one of its batches is in the log.

@@ -178,7 +178,7 @@ class Running:
         return self.directory.check(draft)
 
     def future_until_all_include(self, position: int) -> "Future[str | None]":
-        """Return a future that waits until models include an event.
+        """Return a future that waits until all models include an event.
 
         position: the event's position in the log.
 
@@ -432,7 +432,7 @@ class Running:
         )
 
     def _wake_and_notify(self, event: EngineEvent, **details: int | str) -> None:
-        """Wake the threads and call the listeners after an event."""
+        """Wake the threads and call the listeners for an event."""
         # Wake the model thread, to learn appended batches and to start due solutions or snapshots.
         if event in (
             EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.CHECKPOINT_ENDED, EngineEvent.WAIT_ADDED
