@@ -1,1 +1,4 @@
-"""HTTP service over one directory. It imports only public names of stream_dr."""
+"""HTTP service over one directory.
+
+The service imports only public names of stream_dr.
+"""

@@ -1,4 +1,4 @@
-"""Command `python -m service`, which does the same as `stream-dr serve`."""
+"""Command `python -m service`, the same as `stream-dr serve`."""
 
 import argparse
 import sys

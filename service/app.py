@@ -65,8 +65,7 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         await in_thread(running.start)
         yield
 
-        # Stop the parsing thread before the engine, because the thread submits batches to the
-        # engine.
+        # Stop the parsing thread before the engine, because the thread submits batches to it.
         shared.stopping.set()
         await in_thread(parsing.shutdown)
         await in_thread(running.stop, settings.drain_timeout)
@@ -102,8 +101,9 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
 
 
 def _add_routes(app: FastAPI) -> None:
-    # Routers are matched in this order. `saved_router` must precede `make_put_router`, because
-    # both have a route PUT /models/{name}, and the route of `saved_router` matches fewer requests.
+    # Routers are matched in this order.
+    # `saved_router` must precede `make_put_router`: both have a route PUT /models/{name}.
+    # The route of `saved_router` matches fewer requests.
     for router in (
         learn.router,
         project.router,
@@ -125,9 +125,9 @@ def _add_middleware(app: FastAPI, shared: AppState) -> None:
     app.add_middleware(AccessMiddleware, settings=settings)
     app.add_middleware(MetricsMiddleware, metrics=shared.metrics)
 
-    # The CORS middleware is added last, so it runs before Access. It responds to a browser's
-    # preflight request, which has no token, so Access would refuse the request. It also adds CORS
-    # headers to the responses of Access, so that pages can read why a request was refused.
+    # Add the CORS middleware last, so that CORS runs before AccessMiddleware.
+    # CORS answers a browser's preflight request, which has no token and would be refused.
+    # CORS also adds headers to refusals, so that pages can read why a request was refused.
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -144,11 +144,14 @@ def limits(settings: Settings) -> stream_dr.Limits:
 
 
 def run_settings(settings: Settings) -> stream_dr.RunSettings:
-    """Return the engine's settings with the values of the service's settings."""
+    """Return the engine's settings, with values of the service's settings."""
     policy = stream_dr.PublishPolicy(settings.publish_rows, settings.publish_seconds, settings.publish_idle)
     return stream_dr.RunSettings(publish=policy, **_matching_settings(stream_dr.RunSettings, settings))
 
 
 def _matching_settings(target_class: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> JsonDict:
-    """Return the values of the settings whose names are fields of `target_class`."""
+    """Return the settings that `target_class` has as fields.
+
+    The result is a dict from the names of the settings to their values.
+    """
     return {name: getattr(settings, name) for name in target_class._fields if hasattr(settings, name)}

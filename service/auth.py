@@ -1,4 +1,4 @@
-"""Access control by bearer tokens, one for reading and one for writing.
+"""Access control by bearer tokens for reading and for writing.
 
 If the settings have a write token:
 
@@ -36,7 +36,7 @@ Right = Literal["read", "write"]
 
 
 def refuse_unguarded_host(settings: Settings) -> None:
-    """Raise ValueError if other machines can connect and no token is set."""
+    """Raise ValueError if other machines can connect without a token."""
     if not settings.loopback and settings.write_token is None:
         raise ValueError(
             f"host {settings.host} can be reached from other machines and no token is set. Set "
@@ -45,10 +45,10 @@ def refuse_unguarded_host(settings: Settings) -> None:
 
 
 class AccessMiddleware:
-    """Middleware that refuses requests that lack the right to read or write.
+    """Middleware that refuses requests without the right they need.
 
-    The middleware runs before any code that reads a body. So a request without the needed right
-    is refused before its body is read.
+    The right is to read or to write. The middleware runs before any code that reads a body. So a
+    request without the needed right is refused before its body is read.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -75,7 +75,7 @@ def needed_right(method: str, path: str) -> Right | None:
 
 
 def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> None:
-    """Raise ServiceError unless a request with these headers has a right.
+    """Raise ServiceError unless the headers give a right.
 
     - If the settings have a write token, the headers must have a token for the right. The error is
       `unauthorized`.
@@ -86,8 +86,8 @@ def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> 
         _refuse_foreign_request(headers, settings.cors_origins)
         return
 
-    # Compare the request's token with every accepted token, in constant time. The response time
-    # then reveals nothing about the accepted tokens.
+    # Compare the request's token with every accepted token, in constant time.
+    # The response time then reveals nothing about the accepted tokens.
     token = _bearer_token(headers)
     accepted = [settings.write_token] + ([settings.read_token] if right == "read" else [])
     matches = [hmac.compare_digest(token, t.get_secret_value().encode()) for t in accepted if t is not None]
@@ -100,7 +100,7 @@ def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> 
 
 
 def may_write(settings: Settings, headers: Headers) -> bool:
-    """Return True if a request with these headers has the right to write."""
+    """Return True if a request may write, by its headers."""
     try:
         refuse_without_right(settings, headers, "write")
     except ServiceError:
@@ -114,13 +114,15 @@ def _bearer_token(headers: Headers) -> bytes:
 
 
 def _refuse_foreign_request(headers: Headers, allowed_origins: tuple[str, ...]) -> None:
-    """Raise ServiceError `forbidden` if a foreign page may have sent a request.
+    """Refuse a request that a foreign page may have sent.
 
-    - The Host header must name this machine.
-    - If there is an Origin header, the header must name the service or one of `allowed_origins`.
+    Raises ServiceError `forbidden` unless both conditions are true:
+
+    - The Host header names this machine.
+    - If there is an Origin header, the header names the service or one of `allowed_origins`.
     """
-    # Any web page in a browser of this machine can send requests to a loopback address. Without
-    # tokens, only these two headers distinguish such requests from the user's own requests.
+    # Any web page in a browser of this machine can send requests to a loopback address.
+    # Without tokens, only the headers Host and Origin show which requests are the user's own.
     origin = headers.get("origin")
     host = headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host and origin not in allowed_origins:

@@ -169,7 +169,7 @@ def _anonymous_memory_bytes() -> int | None:
 
 
 class MetricsMiddleware:
-    """Middleware that counts requests and responds to errors that no handler caught.
+    """Middleware that counts requests and responds to uncaught errors.
 
     This middleware surrounds the routes, `AccessMiddleware` and `BodyLimitsMiddleware`. So errors
     of the routes, of `AccessMiddleware` and of `BodyLimitsMiddleware` all arrive here.
@@ -180,7 +180,7 @@ class MetricsMiddleware:
         self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and count its status and its duration."""
+        """Pass a request on, and count its status and duration."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -198,8 +198,8 @@ class MetricsMiddleware:
             await self.app(scope, receive, send_recording_status)
         except (Exception, asyncio.CancelledError) as error:
             response = problems.log_and_respond(scope, error)
-            # The error can be sent only if no response has started. `status` is set when a
-            # response starts.
+            # The error can be sent only if no response has started.
+            # `status` is 0 until a response starts.
             if not status:
                 await response(scope, receive, send_recording_status)
 

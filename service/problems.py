@@ -1,4 +1,6 @@
-"""Error responses of the service, as RFC 9457 problem+json with a stable `code`.
+"""Error responses of the service, as problem+json (RFC 9457).
+
+Each response has a stable `code`.
 
 The dict `STATUS` has the codes of `stream_dr.errors` and of the service. Clients should use the
 code to recognise an error, not its text. Every error is logged in one line.
@@ -79,7 +81,7 @@ class ServiceError(fastapi.HTTPException):
 
 
 def log_and_respond(scope: Scope, error: BaseException) -> Response:
-    """Log an error that a request raised, and return the response to the client."""
+    """Log a request's error, and return the response to it."""
     # Choose the response by the class of the error.
     unexpected = False
     match error:
@@ -129,7 +131,7 @@ def problem_response(
 
 
 def install(app: FastAPI) -> None:
-    """Make an application answer every error of its routes with problem+json."""
+    """Make an application answer all errors with problem+json."""
 
     async def respond_to_error(request: Request, error: Exception) -> Response:
         return log_and_respond(request.scope, error)
@@ -139,7 +141,7 @@ def install(app: FastAPI) -> None:
 
 
 def _to_portable_json(value: Any) -> Any:
-    """Return a value in a form that every JSON reader accepts.
+    """Return a value that every JSON reader accepts.
 
     Integers of more than 64 bits become strings. NaN and infinite numbers become None. Values in
     dicts, lists and tuples are converted, too.
@@ -169,7 +171,7 @@ def _response_to_http_error(error: HTTPException) -> Response:
 
 
 def _response_to_invalid(error: RequestValidationError) -> Response:
-    """Return the response to a request that FastAPI has rejected as invalid.
+    """Return the response to a request that FastAPI has rejected.
 
     The code of the response is one of these:
 
@@ -196,7 +198,7 @@ def _response_to_invalid(error: RequestValidationError) -> Response:
 
 
 def _describe_invalid_field(error: Mapping[str, Any]) -> str:
-    """Return a sentence that describes one error of pydantic to the client.
+    """Return a sentence for the client about a pydantic error.
 
     error: one of the dicts that `errors()` of a RequestValidationError returns.
     """
@@ -208,8 +210,8 @@ def _describe_invalid_field(error: Mapping[str, Any]) -> str:
         meant = stream_dr.errors.did_you_mean(error.get("ctx", {}).get("tag", ""), stream_dr.ESTIMATORS)
         return f'no estimator is named that there is{meant}; "estimator" is one of {", ".join(stream_dr.ESTIMATORS)}'
 
-    # A model's spec has a parameter that its estimator does not have. The place of the error is
-    # then ("body", key of the estimator, "params", name of the parameter).
+    # A model's spec has a parameter that its estimator does not have.
+    # The error's place is then ("body", key of the estimator, "params", name of the parameter).
     if kind == "extra_forbidden" and len(place) > 3 and place[2] == "params" and place[1] in stream_dr.ESTIMATORS:
         known = [name for name, _, _ in stream_dr.parameter_types(stream_dr.ESTIMATORS[place[1]])]
         meant = stream_dr.errors.did_you_mean(place[-1], known)
@@ -225,7 +227,7 @@ def _describe_invalid_field(error: Mapping[str, Any]) -> str:
 
 
 def _location_prefix(error_path: list[Any]) -> str:
-    """Return the place of an error in a request, for example "params.gamma: ".
+    """Return an error's place in a request, like "params.gamma: ".
 
     error_path: pydantic's path of the error. The path begins with "body" or "query". In a model's
         spec, the key of the estimator follows. These first elements are omitted from the result.

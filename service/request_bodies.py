@@ -1,4 +1,6 @@
-"""Media types of request bodies, and limits on their size, memory and arrival time.
+"""Media types and limits of request bodies.
+
+The limits are on size, memory and arrival time.
 
 A middleware around all routes refuses a body with one of these statuses:
 
@@ -70,7 +72,10 @@ class SizeLimit(NamedTuple):
 
 
 class _BodyType(NamedTuple):
-    """Media type and content encoding of a request body, such as "application/json" and "gzip"."""
+    """Media type and content encoding of a request body.
+
+    For example, the media type is "application/json" and the encoding `packing` is "gzip".
+    """
 
     media: str
     packing: str
@@ -92,7 +97,7 @@ class _MediaRange(NamedTuple):
 
 
 class BodyMemory:
-    """Counter and limit of the memory that all request bodies take together.
+    """Counter and limit of the memory of all request bodies.
 
     If a request declares the length of the body, this length is counted at the start of the
     request. If no length is declared, bytes are counted when they arrive. A body counts until the
@@ -137,7 +142,7 @@ class BodyMemory:
 
 
 class BodyLimitsMiddleware:
-    """Middleware that refuses bodies above a limit and decompresses other bodies."""
+    """Middleware that refuses large bodies and decompresses other bodies."""
 
     def __init__(self, app: ASGIApp, settings: Settings, memory: BodyMemory) -> None:
         self.app = app
@@ -145,7 +150,10 @@ class BodyLimitsMiddleware:
         self.memory = memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on. Raises ServiceError if its body is above a limit."""
+        """Pass a request on, with a decompressed body.
+
+        Raises ServiceError if the body is above a limit.
+        """
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
         # A request without a body needs no checks.
         if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
@@ -198,7 +206,7 @@ class _Body:
         self._complete = False
 
     async def receive(self) -> Message:
-        """Return the next ASGI message with a part of the body.
+        """Return the next ASGI message with part of the body.
 
         Raises ServiceError if the body is too large or arrives too late.
         """
@@ -239,7 +247,7 @@ class _Body:
 
 
 async def _receive_decompressed(body: _Body, encoding: str) -> Message:
-    """Receive a compressed body, and return one ASGI message with its plain bytes.
+    """Receive a compressed body, and return one decompressed ASGI message.
 
     Raises ServiceError if the body is too large, arrives too late or cannot be decompressed.
 
@@ -254,8 +262,8 @@ async def _receive_decompressed(body: _Body, encoding: str) -> Message:
     if message["type"] == "http.disconnect":
         return message
 
-    # Decompress in a thread, so that the event loop can serve other requests. Decompress STEP
-    # bytes at a time, so that a body of gigabytes is refused early.
+    # Decompress in a thread, so that the event loop can serve other requests.
+    # Decompress DECOMPRESSED_STEP bytes at a time, to refuse a body of gigabytes early.
     stream = pa.CompressedInputStream(pa.BufferReader(packed.getvalue()), encoding)
     pieces = []
     try:
@@ -272,7 +280,7 @@ async def _receive_decompressed(body: _Body, encoding: str) -> Message:
 
 
 def media_type(content_type: str) -> str:
-    """Return the media type in a Content-Type header, in lower case.
+    """Return a Content-Type header's media type, in lower case.
 
     Parameters of the media type, such as "charset=utf-8", are removed.
 
@@ -350,7 +358,7 @@ def body_size_limit(content_type: str, path: str, settings: Settings) -> SizeLim
 
 
 def _accepted_content_type(scope: Scope, headers: Headers) -> _BodyType:
-    """Return the media type and the content encoding of a request body.
+    """Return a request body's media type and content encoding.
 
     The encoding of an uncompressed body is "identity". Raises ServiceError
     `unsupported_media_type` if the route does not read the type or the encoding is unknown.

@@ -1,4 +1,6 @@
-"""Schemas of queries, bodies and responses, for FastAPI and for the OpenAPI document.
+"""Schemas of queries, bodies and responses.
+
+FastAPI and the OpenAPI document use the schemas.
 
 The library parses request bodies that hold rows. The schema `Rows` of such a body is used for the
 OpenAPI document only.
@@ -95,7 +97,7 @@ class VersionQuery(Query):
 
 
 class SparseRow(BaseModel):
-    """Sparse row, given by the indices and values of its nonzero entries."""
+    """Sparse row, as indices and values of its nonzero entries."""
 
     indices: list[Annotated[int, Field(ge=0)]] = Field(description="indices from 0, in ascending order")
     values: list[float] = Field(description="one value per index")
@@ -144,9 +146,10 @@ class FiguresQuery(Query):
     @field_validator("dimensions", mode="before")
     @classmethod
     def _digits_to_int(cls, value: object) -> object:
-        """Convert a text of digits to an int, and return other values unchanged.
+        """Convert a text of digits to an int.
 
-        All values of a query are texts, but pydantic accepts only an int for Literal[2, 3].
+        Other values are returned unchanged. All values of a query are texts, but pydantic accepts
+        only an int for Literal[2, 3].
         """
         return int(value) if isinstance(value, str) and value.isdigit() else value
 
@@ -164,7 +167,10 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
     @model_validator(mode="before")
     @classmethod
     def _require_one_key(cls, value: object) -> object:
-        """Raise ValueError unless exactly one of `positions` and `ids` has a value."""
+        """Raise ValueError unless exactly one key has a value.
+
+        The keys are `positions` and `ids`.
+        """
         # pydantic's own messages would name only one of the two keys.
         if isinstance(value, dict) and value.keys() <= cls.model_fields.keys() and sum(map(bool, value.values())) == 1:
             return value
@@ -172,9 +178,10 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
 
 
 class Refine(BaseModel, extra="forbid", strict=True):
-    """Options of refining a model, which solves the model exactly by passes over the log.
+    """Options of refining a model.
 
-    The passes end when the tolerance `tol` is reached, or after `max_passes` passes.
+    A refine solves the model exactly by passes over the log. The passes end when the tolerance
+    `tol` is reached, or after `max_passes` passes.
     """
 
     tol: float = Field(
@@ -209,7 +216,7 @@ class Policy(BaseModel, extra="forbid", strict=True):
 
 
 class RefinePolicy(BaseModel, extra="forbid", strict=True):
-    """Policy of when a model is refined again in the background.
+    """Policy of when a model is refined in the background.
 
     Without `rows` and `seconds`, the model is refined on demand only.
     """
@@ -250,7 +257,7 @@ class Receipt(BaseModel):
 
 
 class Answer(BaseModel):
-    """Fields that the responses of /transform and /predict have in common."""
+    """Fields common to the responses of /transform and /predict."""
 
     model: str = Field(description="name of the model")
     version: int = Field(description="version of its projection")
@@ -396,7 +403,10 @@ class StreamState(BaseModel):
 
 
 class ModelOverview(BaseModel):
-    """Overview of a model. The fields have the same meaning as in ModelState."""
+    """Overview of a model.
+
+    The fields have the same meaning as in ModelState.
+    """
 
     estimator: str
     state: str
@@ -409,7 +419,10 @@ class ModelOverview(BaseModel):
 
 
 class Overview(BaseModel):
-    """Overview of the stream and its models, the data of an event of /events."""
+    """Overview of the stream and its models.
+
+    An event of /events has this data.
+    """
 
     position: int
     rows: int
@@ -567,7 +580,9 @@ MODEL_PROBLEMS = problems(404, 409)
 
 
 def _any_of_const_to_enum(schemas: JsonDict) -> None:
-    """Replace {"const": x} by {"enum": [x]} in the alternatives ("anyOf") of fields.
+    """Replace {"const": x} by {"enum": [x]} in fields' alternatives.
+
+    The alternatives are under the key "anyOf".
 
     With "const", clients that openapi-python-client generates would reject all other alternatives.
 

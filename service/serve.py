@@ -1,4 +1,6 @@
-"""Run the application in a process, for `stream-dr serve` and `python -m service`.
+"""Run the application in a process.
+
+`stream-dr serve` and `python -m service` both use this module.
 
 The process serves only if all of these conditions are true:
 
@@ -117,7 +119,9 @@ def refuse_several_workers() -> None:
 
 
 def raise_file_limit_to_max(settings: Settings) -> None:
-    """Raise this process's limit of open files to the system's maximum.
+    """Raise this process's limit of open files to the maximum.
+
+    The system sets the maximum.
 
     Raises ValueError if the maximum is less than `max_connections` + FILES.
     """
@@ -185,15 +189,17 @@ class ServiceServer:
         self._loop = asyncio.get_running_loop()
         serving = asyncio.ensure_future(self._server.serve(sockets=[listening]))
 
-        # Let uvicorn install its signal handlers, then replace them. uvicorn's handlers would
-        # raise the signal again after the shutdown, and the exit status would not be 0.
+        # Let uvicorn install its signal handlers, then replace the handlers.
+        # uvicorn's handlers would raise the signal again after the shutdown.
+        # The exit status would then not be 0.
         await asyncio.sleep(0)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.add_signal_handler(number, self._stop)
 
-        # Compile functions while requests are answered. If `started` is still false after serving,
-        # the application could not start, so cancel the compilation.
+        # Compile functions while requests are answered.
+        # If `started` is false after serving, the application could not start.
+        # Then cancel the compilation.
         warming_up = asyncio.create_task(self._warm_up_then_ready())
         try:
             await serving
@@ -256,7 +262,7 @@ def _run_application(
     listening: socket.socket,
     on_ready: Callable[[str], None] | None,
 ) -> int:
-    """Serve a directory until a signal, and return the exit status.
+    """Serve a directory until a signal, and return exit status.
 
     - 0: the application has stopped its engine.
     - 1: the application has ended without stopping its engine.
@@ -264,13 +270,13 @@ def _run_application(
     """
     from service.app import create_app
 
-    # Build the OpenAPI document before requests arrive. While FastAPI builds the document, it
-    # changes the warning filters of all threads.
+    # Build the OpenAPI document before requests arrive.
+    # FastAPI changes the warning filters of all threads while it builds the document.
     app = create_app(directory, settings)
     app.openapi()
 
-    # Exclude all existing objects from garbage collection. These objects live as long as the
-    # process, and a collection that visits them would delay requests.
+    # Exclude all existing objects, which live as long as the process, from garbage collection.
+    # A collection that visits these objects would delay requests.
     gc.collect()
     gc.freeze()
 
@@ -318,7 +324,10 @@ def warn_of_ignored_settings(settings: Settings, directory: stream_dr.Directory)
 
 
 def bind_socket(settings: Settings) -> socket.socket:
-    """Return a socket bound to the address of the settings. Raises OSError."""
+    """Return a socket bound to the settings' address.
+
+    Raises OSError.
+    """
     host = settings.host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
 

@@ -1,4 +1,4 @@
-"""Settings of the service, each with its unit, default and meaning.
+"""Settings of the service: names, units, defaults and meanings.
 
 A setting is taken from the first of these places that has it:
 
@@ -45,7 +45,7 @@ def _setting(default: Any, unit: str, description: str, **bounds: Any) -> Any:
 
 
 class Settings(BaseSettings):
-    """Settings of a service. They do not change while the service runs.
+    """Settings of a service, fixed while the service runs.
 
     Raises pydantic's ValidationError for an unknown name or a bad value.
     """
@@ -239,7 +239,7 @@ def _is_header_safe(token: str) -> bool:
 
 
 class SettingRow(NamedTuple):
-    """Row of the table of settings, with the texts of the columns."""
+    """Row of the table of settings, as texts."""
 
     variable: str
     default: str
@@ -248,7 +248,7 @@ class SettingRow(NamedTuple):
 
 
 def setting_rows() -> Iterator[SettingRow]:
-    """Yield the row of every setting, in the order of the fields of Settings."""
+    """Yield every setting's row, in the order of the fields."""
     for name, field in Settings.model_fields.items():
         extra = field.json_schema_extra
         unit = extra["unit"] if isinstance(extra, dict) else ""

@@ -62,7 +62,7 @@ class Ingest:
         )
 
     async def check(self, body: bytes, body_format: BodyFormat, idempotency_key: str | None) -> stream_dr.DryRunReceipt:
-        """Return the receipt that a batch would get, without appending the batch.
+        """Return a batch's receipt without appending the batch.
 
         The parameters are the parameters of `append`. Raises a StreamDRError if the batch would be
         refused.
@@ -77,8 +77,8 @@ class Ingest:
         try:
             return self._running.submit(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits))
         except stream_dr.errors.StreamDRError as e:
-            # Remove the traceback from the error. The frames of the traceback refer to the body,
-            # so the body would stay in memory.
+            # Remove the traceback from the error.
+            # The frames of the traceback refer to the body, so the body would stay in memory.
             raise stream_dr.errors.remove_stack_frames(e) from None
 
     def _parse_and_check(
@@ -100,7 +100,7 @@ class NumbaWarmUp:
         self.reason: str | None = None
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Compile the functions of one estimator after the other, in a thread.
+        """Compile the estimators' functions in a thread, one by one.
 
         A compilation that takes longer than two seconds is logged. After `stopping` is set, no
         further estimator's functions are compiled.
@@ -162,7 +162,7 @@ class AppState:
     figures: Callable[[], stream_dr.LiveFigures]
 
     async def finish_or_cancel(self, awaitable: Awaitable[object], timeout_seconds: float) -> bool:
-        """Wait for `awaitable`, and return True if it ends in time.
+        """Wait for `awaitable`, and return True if it finishes.
 
         If `timeout_seconds` pass or the service stops first, cancel `awaitable` and return False.
         """

@@ -1,4 +1,4 @@
-"""Types that many modules use: paths of files, and JSON objects."""
+"""Types that many modules use: file paths and JSON objects."""
 
 import os
 from typing import Any

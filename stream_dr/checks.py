@@ -1,4 +1,4 @@
-"""Check the fields of a State or a projection before they are used.
+"""Check the fields of a State or projection before use.
 
 Every NamedTuple that is read from a file has a method `check`, which calls these functions.
 `unpack` calls `check`. A check costs one pass over an array, less than the array's checksum.
@@ -44,19 +44,22 @@ class LearnedState(WithLabels, Protocol):
 
     @property
     def target_kind(self) -> str | None:
-        """Kind of targets, or None if there were no targets so far."""
+        """Kind of targets. None if there were no targets so far."""
         ...
 
 
 class CsrFields(Protocol):
-    """Arrays of a CSR matrix, or an array of dense rows.
+    """Arrays of a CSR matrix or array of dense rows.
 
     For dense rows, `values` has the rows, and `indices` and `indptr` are None.
     """
 
     @property
     def values(self) -> np.ndarray:
-        """Stored values (entries,) of sparse rows, or dense rows (rows, columns)."""
+        """Stored values (entries,) of sparse rows, or dense rows.
+
+        Dense rows are (rows, columns).
+        """
         ...
 
     @property
@@ -66,9 +69,9 @@ class CsrFields(Protocol):
 
     @property
     def indptr(self) -> np.ndarray | None:
-        """Index of each row's first value in `values`, (rows + 1,). None for dense rows.
+        """Index (rows + 1,) of each row's start in `values`.
 
-        The last item is the number of all values.
+        The last item is the number of all values. None for dense rows.
         """
         ...
 
@@ -87,7 +90,7 @@ def check_field_types(record: object) -> None:
 
 
 def check_dtype_and_shapes(record: object, dtype: type, **shape_by_field: tuple[int, ...]) -> None:
-    """Raise DamagedFile unless each array has the dtype and its shape.
+    """Raise DamagedFile unless arrays have a dtype and their shapes.
 
     record: object whose fields are the arrays.
     dtype: dtype that all arrays must have.
@@ -101,7 +104,7 @@ def check_dtype_and_shapes(record: object, dtype: type, **shape_by_field: tuple[
 
 
 def checked_matrix_shape(record: object, field_name: str) -> tuple[int, int]:
-    """Return the shape of a field that must be a float64 matrix.
+    """Return the shape of a float64 matrix in a field.
 
     Raises DamagedFile if the field is no such matrix.
 
@@ -127,7 +130,7 @@ def check_finite_arrays(record: object, *field_names: str) -> None:
 
 
 def check_at_least(record: object, minimum: float, *field_names: str) -> None:
-    """Raise DamagedFile unless numbers and arrays are finite and at least `minimum`.
+    """Raise DamagedFile unless fields are finite and at least `minimum`.
 
     field_names: names of the fields with the numbers and arrays.
     """
@@ -138,7 +141,9 @@ def check_at_least(record: object, minimum: float, *field_names: str) -> None:
 
 
 def check_within(record: object, low: int, exclusive_high: int, *field_names: str) -> None:
-    """Raise DamagedFile unless whole numbers are at least `low` and below `exclusive_high`.
+    """Raise DamagedFile unless whole numbers are in a range.
+
+    The range is from `low` to `exclusive_high` − 1.
 
     field_names: names of the fields with the numbers. A field is a number or an array.
     """
@@ -165,7 +170,7 @@ def check_field_equals(record: object, field_name: str, expected: object) -> Non
 
 
 def check_csr_or_dense_rows(record: CsrFields, n_rows: int, n_columns: int) -> None:
-    """Raise DamagedFile unless the arrays are valid CSR or dense rows.
+    """Raise DamagedFile unless arrays are valid CSR or dense rows.
 
     All values must be finite. The indices of each CSR row must ascend and be below `n_columns`.
 
@@ -201,7 +206,7 @@ def check_csr_or_dense_rows(record: CsrFields, n_rows: int, n_columns: int) -> N
 
 
 def check_common_state_fields(state: LearnedState, target_kinds: tuple[str, ...]) -> None:
-    """Raise DamagedFile unless the fields that every state has are valid.
+    """Raise DamagedFile unless the fields of every state are valid.
 
     The fields are the number of rows, the number of features, the kind of targets and the labels.
     The labels must be distinct and of one type. There must be no labels if there are
@@ -219,13 +224,13 @@ def check_common_state_fields(state: LearnedState, target_kinds: tuple[str, ...]
 
 
 def check_distinct_labels(record: WithLabels) -> None:
-    """Raise DamagedFile unless the field `labels` holds distinct labels of one type."""
+    """Raise DamagedFile unless `labels` are distinct and of one type."""
     if len(set(map(type, record.labels))) > 1 or len(set(record.labels)) != len(record.labels):
         raise field_error(record, "labels", f"{record.labels!r:.60}", "distinct labels of one type")
 
 
 def field_error(record: object, field_name: str, actual_text: str, expected_text: str) -> DamagedFile:
-    """Return the error for a field of a State or a projection.
+    """Return the error for a State's or a projection's field.
 
     actual_text: the field's value or shape, in words.
     expected_text: the value or shape that the field must have, in words.
@@ -237,12 +242,12 @@ def field_error(record: object, field_name: str, actual_text: str, expected_text
 
 @lru_cache(maxsize=64)
 def _type_hints(named_tuple_class: type) -> dict[str, object]:
-    """Return the declared types of a NamedTuple's fields, by the field's name."""
+    """Return the types of a NamedTuple's fields, by field name."""
     return get_type_hints(named_tuple_class)
 
 
 def _has_type(value: object, annotation: object) -> bool:
-    """Return True if a value has the type of a field's annotation.
+    """Return True if a value has an annotation's type.
 
     annotation: the annotation. A float must also be finite, and an int must fit into 64 bits.
     """

@@ -67,7 +67,10 @@ RESUMABLE_COMMANDS = ("demo", "learn", "replay", "refine")
 
 @runtime_checkable
 class UsageError(Protocol):
-    """Error of wrong usage. Typer raises such errors but does not export their class."""
+    """Error of wrong usage that Typer raises.
+
+    Typer does not export the class of the error.
+    """
 
     exit_code: int
 
@@ -136,7 +139,7 @@ def _run_printing_errors(app: typer.Typer, arguments: list[str]) -> int:
 
 
 def _print_error_get_status(code: str, message: str) -> Literal[1]:
-    """Print an error on stderr, and return the exit status 1.
+    """Print an error on stderr, and return exit status 1.
 
     code: stable code of the error (errors.py).
     """
@@ -147,7 +150,7 @@ def _print_error_get_status(code: str, message: str) -> Literal[1]:
 
 
 def _print_version_and_exit(is_requested: bool) -> None:
-    """Print the version and exit, if the option --version was given."""
+    """Print the version and exit if option --version is given."""
     if is_requested:
         import stream_dr
 

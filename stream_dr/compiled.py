@@ -41,7 +41,7 @@ def compiled(**numba_options: bool | str | set[str]) -> Callable[[Callable[..., 
     settings: dict[str, Any] = {"nogil": True, "cache": True, **numba_options}
 
     def compile_function(function: Callable[..., object]) -> Any:
-        """Compile a function, without a cache if no directory is writable."""
+        """Compile a function, uncached if no directory is writable."""
         try:
             return numba.njit(**settings)(function)
         except RuntimeError as e:
@@ -66,7 +66,10 @@ def readonly_view(array: np.ndarray) -> np.ndarray:
 
 
 def _warn_no_cache_if_first() -> None:
-    """Warn that there is no cache, at most one time in a process."""
+    """Warn once in a process that there is no cache.
+
+    Numba has no cache if no directory is writable.
+    """
     global _warned
     if not _warned:
         _warned = True

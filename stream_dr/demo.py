@@ -1,4 +1,4 @@
-"""Steps of the demo, which uses the same functions as the commands.
+"""Steps of the demo, built from the commands' functions.
 
 Documents:
 
@@ -115,7 +115,7 @@ class TableLine(NamedTuple):
 
 
 class TimedAccuracy(NamedTuple):
-    """Accuracy of a classifier, and the seconds it took to classify."""
+    """Accuracy of a classifier, and seconds taken to classify."""
 
     accuracy: float
     seconds: float
@@ -135,7 +135,7 @@ class TrainTestRows(NamedTuple):
 
 
 def documents() -> TrainTestRows:
-    """Return made-up documents for training and testing, as weights of words.
+    """Return made-up training and test documents, as word weights.
 
     The held-out documents are generated with another seed.
     """
@@ -146,7 +146,10 @@ def documents() -> TrainTestRows:
 
 
 def digits() -> TrainTestRows:
-    """Return scikit-learn's digits with every fifth row (4, 9, 14 …) held out."""
+    """Return scikit-learn's digits, every fifth row held out.
+
+    The held-out rows are 4, 9, 14 …
+    """
     X, y = load_digits(return_X_y=True)
     held_out = np.arange(len(y)) % 5 == 4
     return TrainTestRows(X[~held_out], y[~held_out], X[held_out], y[held_out])
@@ -203,7 +206,7 @@ def replay_shards(
 
 
 def post_shard_batches(address: str, shard_paths: list[Path]) -> Iterator[Mapping[str, object]]:
-    """Post each batch of the shards, and yield the service's responses.
+    """Post each batch of shards, and yield the service's responses.
 
     The last batch is posted as JSON, the others as Arrow.
     """
@@ -249,8 +252,8 @@ def score_served_models(address: str, data: TrainTestRows, rows_per_second: dict
                 TableLine(name, z.shape[1], rows, accuracy, z.nbytes / len(z), seconds, rows_per_second.get(name))
             )
 
-    # The last line is for rows that are not projected. The size of a row is its share of the CSR
-    # arrays.
+    # The last line is for rows that are not projected.
+    # The size of a row is the row's share of the CSR arrays.
     accuracy, searching = score_nearest_neighbour(*data)
     entries = data.X.data.nbytes + data.X.indices.nbytes + data.X.indptr.nbytes
     lines.append(
@@ -302,7 +305,7 @@ def learn_and_score_digits(directory_path: Path) -> list[TableLine]:
 
 
 def report(address: str, directory_path: Path) -> Path:
-    """Write the report of the served directory and return its path.
+    """Write the served directory's report, and return its path.
 
     Snapshots are written first, so that the report covers all rows learned.
 
@@ -332,7 +335,9 @@ def score_nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.nd
 
 
 def project_row_with_lda(address: str, row: Rows) -> JsonDict:
-    """Project a row with the service's model LDA, and return the response.
+    """Project a row with model LDA, and return the response.
+
+    The service has the model.
 
     row: (1, features), CSR.
     """
@@ -342,7 +347,7 @@ def project_row_with_lda(address: str, row: Rows) -> JsonDict:
 
 
 def example_curl_commands(address: str, row: Rows) -> list[str]:
-    """Return three shell commands that send requests to the running service."""
+    """Return three shell commands that send requests to the service."""
     query = "&".join(f"{name}={numbers}" for name, numbers in _row_as_query(row).items())
     body = json.dumps({"rows": [_sparse_row_as_json(row)]})
     return [
@@ -353,15 +358,15 @@ def example_curl_commands(address: str, row: Rows) -> list[str]:
 
 
 def _split_for_requests(X: Rows) -> list[Rows]:
-    """Return the rows in parts, each small enough for one request."""
+    """Return parts of the rows, each small enough for one request."""
     return [X[start : start + 4_000] for start in range(0, X.shape[0], 4_000)]
 
 
 def _sparse_row_as_json(row: Rows) -> dict[str, list[float]]:
-    """Return a sparse row (1, features) in the form of a JSON body."""
+    """Return a sparse row (1, features) as for a JSON body."""
     return {"indices": row.indices.tolist(), "values": row.data.tolist()}
 
 
 def _row_as_query(row: Rows) -> dict[str, str]:
-    """Return a sparse row (1, features) as query parameters of a URL."""
+    """Return a sparse row (1, features) as URL query parameters."""
     return {name: ",".join(f"{number:g}" for number in numbers) for name, numbers in _sparse_row_as_json(row).items()}

@@ -54,8 +54,7 @@ def write_atomically(path: FileName, write_contents: Callable[[BinaryIO], object
             failpoint(f"{point}.tmp")
             os.fsync(handle.fileno())
 
-        # The contents are durable. The file gets its final name, and then the name becomes
-        # durable.
+        # The contents are durable. Give the file its final name, and then make the name durable.
         failpoint(f"{point}.rename")
         os.replace(temporary, path)
         failpoint(f"{point}.dir_fsync")
@@ -69,7 +68,9 @@ def write_atomically(path: FileName, write_contents: Callable[[BinaryIO], object
 
 
 def remove_unfinished_files(directory: FileName) -> None:
-    """Remove files that an ended process was writing to a stream's directory.
+    """Remove files that an ended process left unfinished.
+
+    The files are in a stream's directory.
 
     The caller holds the directory's lock.
     """
@@ -77,8 +78,8 @@ def remove_unfinished_files(directory: FileName) -> None:
         for leftover in Path(directory).glob(f"{folder}/*{TEMPORARY}"):
             if leftover.is_file():
                 leftover.unlink()
-    # Users choose the names of the folders in `sources`, and may choose any suffix. So the name of
-    # an unfinished folder also begins with a dot.
+    # Users choose the names of the folders in `sources`, and may choose any suffix.
+    # So the name of an unfinished folder also begins with a dot.
     for leftover in Path(directory).glob(f"sources/.*{TEMPORARY}"):
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -93,7 +94,7 @@ def fsync_directory(path: FileName) -> None:
 
 
 def check_parent_folder_exists(path: Path) -> None:
-    """Raise SourceMissing if the folder of a file does not exist.
+    """Raise SourceMissing if a file's folder does not exist.
 
     path: path of the file, which is to be written.
     """
@@ -102,7 +103,7 @@ def check_parent_folder_exists(path: Path) -> None:
 
 
 def free_bytes(path: FileName) -> int:
-    """Return the number of bytes that this user can still write.
+    """Return how many bytes this user can still write.
 
     path: an existing path on the file system in question.
     """
@@ -111,7 +112,7 @@ def free_bytes(path: FileName) -> int:
 
 
 def check_free_space(path: FileName, n_bytes: int, min_free_bytes: int = 0) -> None:
-    """Raise InsufficientStorage if `n_bytes` bytes do not fit on the disk.
+    """Raise InsufficientStorage if `n_bytes` do not fit on the disk.
 
     path: an existing path on the disk.
     n_bytes: number of bytes to write.
@@ -129,7 +130,7 @@ def check_free_space(path: FileName, n_bytes: int, min_free_bytes: int = 0) -> N
 
 
 def is_disk_full_or_read_only(error: BaseException) -> TypeGuard[OSError]:
-    """Return True if an error says that the disk accepts no more data.
+    """Return True if `error` says that the disk is unwritable.
 
     There are four such errors: the disk is full, a quota is reached, a file is too large, or the
     file system has become read-only.
@@ -164,11 +165,12 @@ RESERVED_BYTES = 1 << 19
 
 
 class ReservedSpace:
-    """Disk space that lets a directory be opened on a full disk. Context manager.
+    """Context manager to open a directory on a full disk.
 
-    The space is a file of RESERVE bytes, `directory/reserve`. The directory is opened in the
-    with-block. If fewer than RESERVE bytes are free on the disk, the file is deleted at the start
-    of the with-block. At the end the file is created again, as large as the disk allows.
+    The reserved space is a file of RESERVED_BYTES bytes, `directory/reserve`. The directory is
+    opened in the with-block. If fewer than RESERVED_BYTES bytes are free on the disk, the file is
+    deleted at the start of the with-block. At the end the file is created again, as large as the
+    disk allows.
     """
 
     def __init__(self, directory: FileName) -> None:
@@ -193,7 +195,10 @@ class ReservedSpace:
 
 
 def read_lock_holder_pid(directory: FileName) -> str:
-    """Return the process id in a directory's lock file, or "unknown"."""
+    """Return the process id in a lock file, or "unknown".
+
+    The lock file is the file `lock` of a directory.
+    """
     try:
         return (Path(directory) / "lock").read_text("ascii", "replace")[:32].strip() or "unknown"
     except OSError:

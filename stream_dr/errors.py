@@ -1,4 +1,4 @@
-"""Errors that stream_dr raises for its caller: one class for each cause.
+"""Errors that stream_dr raises, one class for each cause.
 
 Each class has a stable `code`. All are `ValueError`s. A `NotFitted` that an estimator raises is
 also scikit-learn's `NotFittedError`.
@@ -36,7 +36,9 @@ _MAX_COMPARED_NAMES = 10_000
 
 
 class StreamDRError(ValueError):
-    """Base class of all errors, which is raised itself if no subclass fits.
+    """Base class of all errors.
+
+    The class itself is raised if no subclass fits.
 
     `details` holds machine-readable values, such as the row and the column.
     """
@@ -76,13 +78,15 @@ def did_you_mean(unknown_name: object, known_names: Iterable[object]) -> str:
 
 
 def remove_stack_frames(error: _Error) -> _Error:
-    """Remove the stack frames from an error and its causes, and return the error.
+    """Remove the stack frames from an error and its causes.
+
+    Returns the error.
 
     Use this function for an error that is stored or passed to another thread.
     """
     # Stack frames refer to the rows of the functions that failed, and so hold the rows in memory.
-    # The frames of a context manager also refer to the error itself. Only the garbage collector
-    # would free this cycle.
+    # The frames of a context manager also refer to the error itself.
+    # Only the garbage collector would free the cycle of error and frames.
     current: BaseException | None = error
     seen = set[int]()
     while current is not None and id(current) not in seen:
@@ -93,34 +97,38 @@ def remove_stack_frames(error: _Error) -> _Error:
 
 
 class FewerComponents(UserWarning):
-    """Issued once after a fit if there are fewer components than `n_components`.
+    """Issued if a fit gives fewer components than `n_components`.
 
-    The message says how many components there are and why.
+    Issued once after the fit. The message says how many components there are and why.
     """
 
 
 class OtherColumns(UserWarning):
-    """Issued if the columns of a table differ from the columns of the first rows."""
+    """Issued if a batch of a table has other columns.
+
+    The columns are compared with the columns of the first rows.
+    """
 
 
 class NarrowKernel(UserWarning):
-    """Issued if the gamma of random_fourier makes nearly all rows dissimilar.
+    """Issued if random_fourier's gamma makes nearly all rows dissimilar.
 
     Rows of the first batch are compared. The message names a better gamma.
     """
 
 
 class OnlyDiagonal(UserWarning):
-    """Issued if a table may become too wide to store its whole scatter matrix.
+    """Issued if a table may become too wide.
 
-    Only the diagonal of the scatter matrix is then stored.
+    The whole scatter matrix would be too large, so only its diagonal is stored.
     """
 
 
 class Uncalibrated(UserWarning):
-    """Issued when probabilities are computed from the diagonal of the scatter matrix alone.
+    """Issued when probabilities rest on a diagonal scatter matrix.
 
-    The order of the probabilities is meaningful, but their size is not.
+    Only the diagonal of the scatter matrix is stored. The order of the probabilities is
+    meaningful, but their size is not.
     """
 
 
@@ -165,25 +173,34 @@ class UnknownEstimator(StreamDRError):
 
 
 class UnknownModel(StreamDRError):
-    """Raised when a directory has no model of the requested name."""
+    """Raised when a directory has no model of this name."""
 
     code = "unknown_model"
 
 
 class ModelExists(StreamDRError):
-    """Raised when a model of that name exists with another estimator or other parameters."""
+    """Raised when a model of that name has another spec.
+
+    A spec is the estimator and its parameters.
+    """
 
     code = "model_exists"
 
 
 class ModelFailed(StreamDRError):
-    """Raised when a model stopped at an event that it could not apply."""
+    """Raised when a model has stopped learning.
+
+    The model could not apply an event.
+    """
 
     code = "model_failed"
 
 
 class InvalidRows(StreamDRError):
-    """Raised when rows are not a 2-D numeric array, sparse matrix or table."""
+    """Raised when rows are no array, sparse matrix or table.
+
+    An array must be 2-D and numeric.
+    """
 
     code = "invalid_rows"
 
@@ -198,16 +215,16 @@ class NotNumeric(InvalidRows, TypeError):
 
 
 class WidthMismatch(StreamDRError):
-    """Raised when a batch has another number of features than the model or stream.
+    """Raised when a batch has the wrong number of features.
 
-    Also raised if the batch has other columns.
+    The model or stream has another number of features. Also raised if the batch has other columns.
     """
 
     code = "width_mismatch"
 
 
 def width_mismatch(new_width: int, old_width: int) -> WidthMismatch:
-    """Return the error for a batch of another width than the accumulator.
+    """Return the error for a batch of the wrong width.
 
     new_width: number of features of the batch.
     old_width: number of features of the accumulator.
@@ -218,16 +235,19 @@ def width_mismatch(new_width: int, old_width: int) -> WidthMismatch:
 
 
 class NotFinite(StreamDRError):
-    """Raised when a value is NaN, infinite or beyond 1e100 in size.
+    """Raised when a value is NaN, infinite or too large.
 
-    The message names row and column.
+    The largest absolute value is 1e100. The message names row and column.
     """
 
     code = "not_finite"
 
 
 class InvalidIndex(StreamDRError):
-    """Raised when a sparse index is out of range or repeated within its row."""
+    """Raised when a sparse index is out of range or repeated.
+
+    A row may have each index only once.
+    """
 
     code = "invalid_index"
 
@@ -248,9 +268,9 @@ class TargetsRequired(StreamDRError):
 
 
 class TargetKindMismatch(StreamDRError):
-    """Raised when targets are of another kind than the model or stream accepts.
+    """Raised when targets are of a kind that is not accepted.
 
-    Kinds are class, multilabel and continuous.
+    The model or stream accepts another kind. Kinds are class, multilabel and continuous.
     """
 
     code = "target_kind_mismatch"
@@ -278,7 +298,7 @@ class TooManyFeatures(StreamDRError):
 
 
 class LimitExceeded(StreamDRError):
-    """Raised when a batch or a state would exceed a limit.
+    """Raised when a batch or state would exceed a limit.
 
     There are limits on features, labels and bytes.
     """
@@ -324,16 +344,17 @@ class CannotPredict(StreamDRError):
 
 
 class CannotRefine(StreamDRError):
-    """Raised when refine (an exact solution by passes over the rows) is impossible.
+    """Raised when a model cannot be refined.
 
-    The method has no refine, or the rows passed to refine are not the rows learned.
+    A refine is an exact solution by passes over the rows. The method has no refine, or the rows
+    passed to refine are not the rows learned.
     """
 
     code = "cannot_refine"
 
 
 class NotFitted(StreamDRError):
-    """Raised when there is no projection, because no row was learned."""
+    """Raised when no row was learned, so no projection exists."""
 
     code = "model_empty"
 
@@ -348,9 +369,10 @@ class CatchingUp(NotFitted):
 
 
 class NeedsRefine(NotFitted):
-    """Raised when a method has no solution before refine (passes over the rows).
+    """Raised when a method has no solution before a refine.
 
-    Only the diagonal of the scatter matrix is stored, and the method needs the whole matrix.
+    A refine solves by passes over the rows. Only the diagonal of the scatter matrix is stored, and
+    the method needs the whole matrix.
     """
 
     code = "needs_refine"
@@ -375,7 +397,7 @@ class SchemaMismatch(StreamDRError):
 
 
 def no_common_columns_error(known_columns: tuple[str, ...], batch_columns: tuple[str, ...]) -> SchemaMismatch:
-    """Return the error for a batch that has none of a table's columns.
+    """Return the error for a batch without any table column.
 
     known_columns: names of the table's columns.
     batch_columns: names of the batch's columns. The columns of an array are named x0, x1 …
@@ -391,7 +413,10 @@ def no_common_columns_error(known_columns: tuple[str, ...], batch_columns: tuple
 
 
 class DamagedShard(StreamDRError):
-    """Raised when a shard cannot be read to its end, or its checksum differs."""
+    """Raised when a shard is damaged.
+
+    The shard cannot be read to its end, or its checksum differs.
+    """
 
     code = "damaged_shard"
 
@@ -428,19 +453,19 @@ class DirectoryInUse(StreamDRError):
 
 
 class DirectoryMissing(StreamDRError):
-    """Raised when a directory does not contain a log of stream_dr."""
+    """Raised when a directory has no log of stream_dr."""
 
     code = "directory_missing"
 
 
 class KeyConflict(StreamDRError):
-    """Raised when a request repeats an idempotency key with different content."""
+    """Raised when an idempotency key is repeated with different content."""
 
     code = "key_conflict"
 
 
 class HistoryGone(StreamDRError):
-    """Raised when events are needed that retention has removed from the log."""
+    """Raised when retention has removed events that are needed."""
 
     code = "history_gone"
 
@@ -456,13 +481,16 @@ class InsufficientStorage(StreamDRError):
 
 
 class SourceMissing(StreamDRError):
-    """Raised when a shard, file or data set cannot be found or fetched."""
+    """Raised when a shard, file or data set is missing.
+
+    The source cannot be found or fetched.
+    """
 
     code = "source_missing"
 
 
 class Overloaded(StreamDRError):
-    """Raised when too many requests wait, or too many events are not learned yet.
+    """Raised when too many requests or unlearned events wait.
 
     Try again later.
     """
@@ -471,7 +499,7 @@ class Overloaded(StreamDRError):
 
 
 class ShuttingDown(StreamDRError):
-    """Raised when a batch or job arrives while the engine is stopping.
+    """Raised when work arrives while the engine is stopping.
 
     Send the batch or job again after the restart.
     """
@@ -497,7 +525,10 @@ class RemoteError(StreamDRError):
 
 
 class UnknownVersion(StreamDRError):
-    """Raised when a projection's version was never published or was dropped."""
+    """Raised when a version was never published or was dropped.
+
+    A version is a published projection of a model.
+    """
 
     code = "unknown_version"
 
@@ -509,9 +540,9 @@ class OutputExists(StreamDRError):
 
 
 class ClusterError(StreamDRError):
-    """Raised when a Dask cluster does not answer, or cannot do what is requested.
+    """Raised when a Dask cluster cannot do what is requested.
 
-    The message names the worker and the reason.
+    Also raised if the cluster does not answer. The message names the worker and the reason.
     """
 
     code = "cluster"

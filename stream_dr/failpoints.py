@@ -1,4 +1,6 @@
-"""Failpoints: named places in the code where a test can simulate a crash or a full disk.
+"""Failpoints: places where tests can simulate a crash.
+
+A full disk can be simulated, too.
 
 A failpoint does nothing unless it is armed. The environment variable STREAM_DR_FAILPOINTS, which
 is read when this module is imported, arms failpoints, and so does `failpoints_armed(...)`. The
@@ -51,21 +53,21 @@ _reached: dict[str, int] = {}
 
 
 class FailpointReached(RuntimeError):
-    """Raised by a failpoint whose action is `raise`. This happens only in tests."""
+    """Raised by a failpoint whose action is `raise`, in tests."""
 
 
 def failpoint(name: str) -> None:
-    """Run the action that a test has set for a place in the code.
+    """Run the action that is set for a place.
 
-    If no action is set for the place `name`, nothing happens. The action kills the process or
-    raises an error, to simulate a crash or a full disk.
+    If no action is set for the place `name` in the code, nothing happens. A test sets the action.
+    The action kills the process or raises an error, to simulate a crash or a full disk.
     """
     if _armed:
         _run_action_if_due(name)
 
 
 def arm_failpoints(spec: str) -> None:
-    """Set the actions of the failpoints in `spec`, and remove all earlier actions.
+    """Set the actions of failpoints, and remove earlier actions.
 
     spec: text such as "log.before_commit=kill@3,snapshot.rename=raise" (see the module's
         docstring). "" removes all actions.
@@ -84,7 +86,7 @@ def arm_failpoints(spec: str) -> None:
 
 @contextmanager
 def failpoints_armed(spec: str) -> Iterator[None]:
-    """Set the actions of the failpoints in `spec`, for the time of the with-block.
+    """Set the actions of failpoints for the with-block.
 
     All actions are removed at the end of the with-block.
 
@@ -99,7 +101,7 @@ def failpoints_armed(spec: str) -> Iterator[None]:
 
 
 def _run_action_if_due(name: str) -> None:
-    """Count that a failpoint was reached, and run its due action.
+    """Count that a failpoint was reached. Run its due action.
 
     An action with @N is due only when the failpoint is reached for the N-th time. Other actions
     are due every time.

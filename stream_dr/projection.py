@@ -1,4 +1,6 @@
-"""Projection: the immutable result of solving a State, which is applied to rows.
+"""Projection: the immutable result of solving a State.
+
+A projection is applied to rows.
 
 - `Linear` subtracts a mean and multiplies by loadings.
 - `Columns` selects features.
@@ -79,7 +81,7 @@ class Projection(Protocol):
 
     @property
     def n_features(self) -> int:
-        """Number of features of the rows from which the projection was learned."""
+        """Number of features of the rows learned."""
         ...
 
     @property
@@ -108,7 +110,7 @@ class Orientable(Projection, Protocol):
         ...
 
     def orient_components(self, order: np.ndarray, signs: np.ndarray) -> Projection:
-        """Return the projection with its components reordered and their signs changed.
+        """Return the projection with components reordered and signs changed.
 
         order: (components,) indices of the components.
         signs: (components,) of ±1.
@@ -140,7 +142,7 @@ class LinearProjection(Projection, Protocol):
         ...
 
     def scoring(self) -> Projection:
-        """Return the projection of rows to the scores from which targets are predicted."""
+        """Return the projection of rows to scores that predict targets."""
         ...
 
 
@@ -155,7 +157,9 @@ SOLUTIONS = ("exact", "diagonal", "refined", "recurrence")
 
 
 class Linear(NamedTuple):
-    """Linear projection z = (x − mean) · loadings of a row x.
+    """Linear projection z = (x − mean) · loadings.
+
+    x is a row and z the projected row.
 
     Attributes
     ----------
@@ -187,7 +191,7 @@ class Linear(NamedTuple):
     spread: ComponentSpread | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless the shapes of the arrays fit each other."""
+        """Raise DamagedFile unless the arrays' shapes fit each other."""
         check_one_of(self, "solution", SOLUTIONS)
         d, p = checked_matrix_shape(self, "loadings")
         check_dtype_and_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
@@ -207,7 +211,7 @@ class Linear(NamedTuple):
 
     @property
     def n_features(self) -> int:
-        """Number of features of the rows from which the projection was learned."""
+        """Number of features of the rows learned."""
         return int(self.loadings.shape[0])
 
     @property
@@ -221,7 +225,7 @@ class Linear(NamedTuple):
         return self.loadings.T
 
     def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "Linear":
-        """Return the projection with its components reordered and their signs changed.
+        """Return the projection with components reordered and signs changed.
 
         order: (components,) indices of the components.
         signs: (components,) of ±1.
@@ -237,7 +241,7 @@ class Linear(NamedTuple):
         return self._replace(loadings=loadings, eigenvalues=eigenvalues, offset=None, readout=readout, spread=None)
 
     def prepared(self) -> "Linear":
-        """Return the same projection with mean · loadings stored in `offset`.
+        """Return the projection with mean · loadings in `offset`.
 
         Projecting a sparse row then costs O(entries · components). Without the offset, the cost
         grows with the number of features.
@@ -257,7 +261,7 @@ class Linear(NamedTuple):
         return (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
 
     def scoring(self) -> "ScoreProjection":
-        """Return the projection of rows to the scores that predict targets."""
+        """Return the projection of rows to scores that predict targets."""
         return ScoreProjection(self)
 
 
@@ -273,11 +277,16 @@ class ScoreProjection(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """Number of scores of a row, one for each label or target column."""
+        """Number of scores of a row.
+
+        There is one score for each label or target column.
+        """
         return len(self.linear.readout.offset) if self.linear.readout else 0
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Return the scores (rows, k) of rows (rows, features), dense or CSR.
+        """Return the scores (rows, k) of rows (rows, features).
+
+        The rows are dense or CSR.
 
         k: number of scores of a row (`n_components`). 0 if the projection has no readout.
 
@@ -316,7 +325,7 @@ class Columns(NamedTuple):
     solution: str = "exact"
 
     def check(self) -> None:
-        """Raise DamagedFile unless the indices of the selected features are below `width`."""
+        """Raise DamagedFile unless all selected features are below `width`."""
         check_one_of(self, "solution", SOLUTIONS)
         check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
         check_dtype_and_shapes(self, np.int64, columns=(self.columns.size,))
@@ -331,7 +340,7 @@ class Columns(NamedTuple):
 
     @property
     def n_features(self) -> int:
-        """Number of features of the rows from which the projection was learned."""
+        """Number of features of the rows learned."""
         return self.width
 
     @property
@@ -340,7 +349,9 @@ class Columns(NamedTuple):
         return len(self.columns)
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Return the selected columns of rows X (rows, features), dense or CSR.
+        """Return the selected columns of rows X (rows, features).
+
+        The rows are dense or CSR.
 
         The result is dense, (rows, components). Raises WidthMismatch.
         """
@@ -356,7 +367,9 @@ class Columns(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """Feature map, followed by the projection that was learned from mapped rows.
+    """Feature map, followed by a projection of mapped rows.
+
+    The projection was learned from mapped rows.
 
     Attributes
     ----------
@@ -404,12 +417,12 @@ class Mapped(NamedTuple):
 
     @property
     def solution(self) -> str:
-        """How the projection of mapped rows was computed, one of SOLUTIONS."""
+        """How the mapped rows' projection was computed, from SOLUTIONS."""
         return str(self.inner.solution)
 
     @property
     def n_features(self) -> int:
-        """Number of features of the learned rows, as they were before mapping."""
+        """Number of features of the rows learned, before mapping."""
         return self.width
 
     @property
@@ -418,7 +431,7 @@ class Mapped(NamedTuple):
         return int(self.inner.n_components)
 
     def __getattr__(self, name: str) -> np.ndarray:
-        """Return an array of the projection of mapped rows, by its name."""
+        """Return an array of the mapped rows' projection, by name."""
         if name not in ("loadings", "components", "eigenvalues", "mean", "columns", "scores"):
             raise AttributeError(f"a mapped projection has no {name!r}")
         array: np.ndarray = getattr(self.inner, name)
@@ -430,11 +443,11 @@ class Mapped(NamedTuple):
         return self.inner.readout if isinstance(self.inner, Linear) else None
 
     def scoring(self) -> "Mapped":
-        """Return the projection of rows to the scores that predict targets."""
+        """Return the projection of rows to scores that predict targets."""
         return self._replace(inner=self.inner.scoring())
 
     def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "Mapped":
-        """Return the projection with its components reordered and their signs changed.
+        """Return the projection with components reordered and signs changed.
 
         order: (components,) indices of the components.
         signs: (components,) of ±1.
@@ -443,7 +456,7 @@ class Mapped(NamedTuple):
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the map's output columns, or None if there are no names.
+        """Names of the map's output columns. None without names.
 
         The names belong to the rows of `loadings`. A column of a table may have had values only in
         rows without a target, which are not learned. Its mapped columns come last, and their names
@@ -454,7 +467,10 @@ class Mapped(NamedTuple):
         return mapped_column_names(feature_map(self.feature_map), self.table)[: self.inner.n_features]
 
     def unseen(self, X: Rows) -> int:
-        """Return the number of values in X whose category or column was never learned."""
+        """Return how many values in X were never learned.
+
+        The category or the column of such a value was never learned.
+        """
         return 0 if self.table is None else count_unseen_values(feature_map(self.feature_map), self.table, X)
 
     def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
@@ -505,7 +521,7 @@ class Mapped(NamedTuple):
 
 
 def linear_part_or_none(projection: Projection | None) -> Linear | None:
-    """Return the linear part of a projection, or None if there is none.
+    """Return the linear part of a projection, or None.
 
     The linear part of a linear projection is the projection itself. The linear part of a mapped
     projection is its projection of mapped rows, if that projection is linear.
@@ -524,7 +540,10 @@ class MappedFields(Protocol):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the columns. None if the map uses no names or batches had different names."""
+        """Names of the columns.
+
+        None if the map uses no names or batches had different names.
+        """
         ...
 
     @property
@@ -534,12 +553,15 @@ class MappedFields(Protocol):
 
     @property
     def landmarks(self) -> Landmarks | None:
-        """Landmarks (rows that others are compared with), if the map uses landmarks."""
+        """Landmarks of the feature map. None if it has none.
+
+        Landmarks are rows that other rows are compared with.
+        """
         ...
 
 
 def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
-    """Return the feature map of a state or a projection, after checking it.
+    """Return a state's or projection's feature map, after checking it.
 
     state: the state or projection.
     n_features: number of features of the rows before the map. 0 if no row was learned.
@@ -574,7 +596,7 @@ def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
 
 
 def rows_for_loadings(projection: Projection, X: Rows) -> Iterator[Rows]:
-    """Yield the rows X in the form that is multiplied by the loadings.
+    """Yield rows in the form that the loadings multiply.
 
     If the projection has a feature map, mapped rows are yielded, a few thousand at a time. If the
     projection has no feature map, all rows are yielded at once, without unknown columns.
@@ -602,7 +624,7 @@ The number is smaller than LEARNING_SLICE_VALUES, because several requests may p
 
 
 def row_slices_to_map(n_rows: int, mapping: FeatureMap, max_mapped_values: int = LEARNING_SLICE_VALUES) -> list[slice]:
-    """Return slices of rows that are small enough to be mapped.
+    """Return slices of rows, each small enough to be mapped.
 
     n_rows: number of rows.
     max_mapped_values: maximum number of mapped values in a slice. If the map's result is sparse, a

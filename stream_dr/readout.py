@@ -1,4 +1,6 @@
-"""Readout: the part of a projection that predicts targets from projected rows.
+"""Readout: predicts targets from projected rows.
+
+A readout is a part of a projection.
 
 A row has one score for each class or target column. The scores are linear in the row's components
 z: scores = z · weights + offset. There are three kinds of scores:
@@ -82,7 +84,7 @@ class Readout(NamedTuple):
             raise field_error(self, "labels", f"{len(self.labels)} labels", f"of {k} scores")
 
     def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "Readout":
-        """Return the readout for components in another order and with other signs.
+        """Return the readout for reordered components with changed signs.
 
         order: (components,) indices of the components.
         signs: (components,) of ±1.

@@ -36,7 +36,7 @@ _END = object()
 
 
 def new_engine_thread(name_ending: str, run: Callable[[], None]) -> threading.Thread:
-    """Return a new thread of the service's engine, not started yet.
+    """Return a new thread of the engine, not started yet.
 
     name_ending: last part of the thread's name.
     run: function that the thread calls.
@@ -54,7 +54,7 @@ def new_thread_pool(name: str, n_threads: int | None = None) -> ThreadPoolExecut
 
 
 def compute_ahead(items: Generator[T, None, None], max_items_ahead: int = 2) -> Generator[T, None, None]:
-    """Yield the items of a generator, which another thread computes ahead.
+    """Yield items of a generator that a thread computes ahead.
 
     items: the generator.
     max_items_ahead: maximum number of items that are computed ahead.
@@ -75,7 +75,10 @@ def compute_ahead(items: Generator[T, None, None], max_items_ahead: int = 2) -> 
 
 @contextmanager
 def shorter_switch_interval() -> Iterator[None]:
-    """Set SWITCH_INTERVAL within the with-block, unless the interval is shorter already."""
+    """Set SWITCH_INTERVAL within the with-block.
+
+    A shorter interval is left as it is.
+    """
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(SWITCH_INTERVAL, before))
     try:

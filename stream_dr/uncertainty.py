@@ -1,4 +1,4 @@
-"""Results of cross-validation and of the jackknife, which are stored with a projection.
+"""Results of cross-validation and jackknife, stored with a projection.
 
 `CrossValidation` has the error on held-out rows for each value of a parameter. `ComponentSpread`,
 the result of the jackknife, says how much the components would differ for another sample of rows.
@@ -91,7 +91,9 @@ class CrossValidation(NamedTuple):
 
 
 class ComponentSpread(NamedTuple):
-    """Uncertainty of p components of d features and of their eigenvalues.
+    """Uncertainty of components and of their eigenvalues.
+
+    There are p components of d features.
 
     The attribute `angles` says how well the direction of each component is known. If a component's
     angle is above 30° (MAX_ERROR_BAR_ANGLE), the standard errors of its loadings are too small.
@@ -150,7 +152,7 @@ class ComponentSpread(NamedTuple):
 def uncertainty_sentences(
     choice: CrossValidation | None, spread: ComponentSpread | None, max_components: int = 10
 ) -> list[str]:
-    """Return sentences about a chosen parameter and about the first components.
+    """Return sentences on a chosen parameter and the first components.
 
     choice: cross-validated errors by which the parameter's value was chosen, or None.
     spread: uncertainty of the components, or None.

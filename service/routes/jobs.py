@@ -1,4 +1,6 @@
-"""Routes of jobs, which refine and snapshot models in the background.
+"""Routes of jobs, which refine and snapshot models.
+
+The jobs run in the background.
 
 A request does not wait until a job ends. The response has the state of the job at this time.
 """
@@ -32,7 +34,7 @@ def refine(shared: Service, response: Response, name: Name, options: schemas.Ref
 
 @router.post("/models/{name}/snapshot", **JOB_ROUTE_ARGUMENTS)
 def snapshot(shared: Service, response: Response, name: Name) -> JsonDict:
-    """Write a snapshot of a model to disk, in the background."""
+    """Write a model's snapshot to disk, in the background."""
     return _respond_with_job(response, shared.running.snapshot(name))
 
 

@@ -1,4 +1,4 @@
-"""Routes of the dashboard's page (GET /) and its data (GET /figures).
+"""Routes of the dashboard's page (/) and data (/figures).
 
 The page and its files hold no data, so they need no token. The page asks the user for a token and
 stores it until the browser's tab is closed.
@@ -64,9 +64,9 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     The response has the state of the stream, all models, the jobs, and the figures of one model.
     If the tag of a figure is in `have`, only the tag is returned.
     """
-    # The page calls this route every two seconds instead of reading a stream of events. A browser
-    # opens at most six connections to a host. Six tabs with an open stream would block all other
-    # requests to the service.
+    # The page calls this route every two seconds instead of reading a stream of events.
+    # A browser opens at most six connections to a host.
+    # Six tabs with an open stream would block all other requests to the service.
     rights = {
         "may_write": may_write(shared.settings, request.headers),
         "guarded": shared.settings.write_token is not None,
@@ -128,9 +128,12 @@ def _describe_estimator(estimator_class: type) -> JsonDict:
 
 
 def _form_field_kind(type_hint: Any) -> JsonDict:
-    """Return the fields "kind" and "choices" of a parameter in the page's forms.
+    """Return the kind and choices of a parameter's form field.
 
-    type_hint: type hint of the parameter. Only a parameter with a Literal has "choices".
+    The result is a dict with the fields "kind" and "choices". Only a parameter with a Literal has
+    "choices".
+
+    type_hint: type hint of the parameter.
     """
     if get_origin(type_hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(type_hint))}
@@ -144,7 +147,7 @@ def _form_field_kind(type_hint: Any) -> JsonDict:
 
 
 def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDict:
-    """Return the status of the stream, models, jobs and engine for the page."""
+    """Return the page's data on stream, models, jobs and engine."""
     position = directory.position
     schema = directory.schema
 
@@ -166,7 +169,7 @@ def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running)
 
 
 def _label_counts(model_state: JsonDict) -> JsonDict:
-    """Return three fields that the page shows in place of longer fields.
+    """Return three fields in which the page shows label counts.
 
     - `class_rows`: pairs [label, number of rows] of the classes, most frequent first.
     - `classes_waiting`: pairs [label, number of rows] of labels with too few rows to be classes.

@@ -134,10 +134,10 @@ def export(shared: Service, name: Name) -> Response:
 
 
 class _SavedRoute(APIRoute):
-    """Route for bodies that are the file of a saved estimator."""
+    """Route for bodies that hold a saved estimator's file."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match requests whose media type is one of SAVED.
+        """Match requests whose media type is one of SAVED_MODEL_TYPES.
 
         The next route with the same path matches requests of other media types.
         """
@@ -150,7 +150,10 @@ saved_router = APIRouter(route_class=_SavedRoute)
 
 @saved_router.put("/models/{name}", include_in_schema=False)
 async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> JsonDict:
-    """Create a model that continues to learn from the state of a saved estimator."""
+    """Create a model that starts from a saved estimator's state.
+
+    The model continues to learn from this state.
+    """
     content = b"".join([piece async for piece in request.stream()])
     return await asyncio.get_running_loop().run_in_executor(
         shared.slow, _add_saved_model, shared, response, name, content
@@ -232,7 +235,7 @@ def make_put_router() -> APIRouter:
 
 
 def _example_put_body(estimator_key: str) -> JsonDict:
-    """Return an example body that creates a model with default parameters.
+    """Return an example body that creates a default model.
 
     Parameters whose default is None are omitted.
 
@@ -250,8 +253,8 @@ def _put_body_schema(estimator_key: str) -> type[BaseModel]:
 
     estimator_key: key of the model's estimator.
     """
-    # The type is Any, because the type checker finds no overload of `create_model` for fields
-    # whose names are known only at run time.
+    # The type is Any, because the names of the fields are known only at run time.
+    # So the type checker finds no overload of `create_model`.
     make: Any = create_model
     kind = stream_dr.ESTIMATORS[estimator_key]
     fields = {name: (hint, default) for name, hint, default in stream_dr.parameter_types(kind)}

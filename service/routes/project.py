@@ -32,7 +32,7 @@ BASE_RESPONSE_BYTES = 32 << 20
 
 
 class RowsResult(Protocol):
-    """Result of a query for a block of rows: projected rows or predicted targets."""
+    """Result of a query: projected rows or predicted targets."""
 
     def to_json(self) -> JsonDict:
         """Return the content of a JSON response."""
@@ -46,7 +46,7 @@ RowsQuery = Callable[[AppState, stream_dr.Model, stream_dr.Block], RowsResult]
 
 
 def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
-    """Return FastAPI's arguments for a route whose requests hold many rows.
+    """Return FastAPI's arguments for a route with many rows.
 
     response_schema: schema of the response in JSON.
     """
@@ -95,7 +95,9 @@ async def _respond_to_rows(
     compute: RowsQuery,
     numbers_per_row: Callable[[stream_dr.Model], int],
 ) -> Response:
-    """Return the response to a request with rows, computed in a thread.
+    """Return the response to a request with rows.
+
+    The response is computed in a thread.
 
     Parameters
     ----------
@@ -122,10 +124,10 @@ async def _respond_to_rows(
 
 
 def _named_or_only_model(shared: AppState, model_name: str | None) -> stream_dr.Model:
-    """Return the model with this name, or the only model if `model_name` is None.
+    """Return the named model, or the only model.
 
-    Raises UnknownModel. Raises ServiceError `invalid_request` if `model_name` is None and the
-    directory does not have exactly one model.
+    The only model is returned if `model_name` is None. Raises UnknownModel. Raises ServiceError
+    `invalid_request` if `model_name` is None and the directory does not have exactly one model.
     """
     names = sorted(shared.directory.models)
     if model_name is None and len(names) != 1:
@@ -160,12 +162,15 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
 
 
 def _numbers_per_projection(model: stream_dr.Model) -> int:
-    """Return how many numbers a projected row has, 0 if no projection is published."""
+    """Return how many numbers a projected row has.
+
+    0 if no projection is published.
+    """
     return model.published.projection.n_components if model.published else 0
 
 
 def _numbers_per_prediction(model: stream_dr.Model) -> int:
-    """Return how many numbers the prediction of a row has, as an upper bound.
+    """Return how many numbers a row's prediction has at most.
 
     There is one number for each class or target. A prediction may also have all labels as text.
     Eight characters of text count as one number.
@@ -185,7 +190,7 @@ def _predict_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Bl
 
 
 def _parse_query_row(query: schemas.OneRowQuery) -> stream_dr.Block:
-    """Return the row that a query holds, as a block of one row.
+    """Return a query's row as a Block of one row.
 
     Raises ServiceError `invalid_request`, NotFinite, InvalidRows or InvalidIndex.
     """

@@ -1,4 +1,7 @@
-"""Routes of the stream's state (/stream, /events) and health (/metrics, /livez, /readyz)."""
+"""Routes of the stream's state and of the service's health.
+
+The state is at /stream and /events. The health is at /metrics, /livez and /readyz.
+"""
 
 import asyncio
 import json
@@ -38,7 +41,7 @@ def _text_response_schema(content_type: str, example: str) -> schemas.ResponsesB
 
 @router.get("/stream", response_model=schemas.StreamState)
 def stream(shared: Service) -> JsonDict:
-    """Return position, rows, schema, labels and target kind of the stream."""
+    """Return the stream's position, rows, schema, labels and target kind."""
     directory = shared.directory
     state = {"position": directory.position, "rows": directory.rows, "models": list(directory.models)}
     return state | directory.schema.describe()
@@ -48,7 +51,7 @@ def stream(shared: Service) -> JsonDict:
     "/events", response_class=StreamingResponse, responses=_text_response_schema("text/event-stream", EVENT_EXAMPLE)
 )
 async def events(shared: Service) -> Response:
-    """Send the position, the number of rows and the status of each model when they change.
+    """Send position, rows and model states when they change.
 
     The server-sent events are named `overview`. Their data is JSON with the schema Overview. At
     most five events are sent per second.
@@ -81,9 +84,10 @@ async def livez() -> schemas.Health:
 
 @router.get("/readyz", response_model_exclude_none=True)
 def readyz(shared: Service) -> schemas.Health:
-    """Return 200 if the service is ready, otherwise 503 with the reason.
+    """Return 200 if the service is ready, otherwise 503.
 
-    `detail` lists models that have failed or cannot be published or snapshotted.
+    The response with 503 has the reason. `detail` lists models that have failed or cannot be
+    published or snapshotted.
     """
     health = shared.running.health()
     free = health["free_bytes"]
@@ -107,9 +111,10 @@ def readyz(shared: Service) -> schemas.Health:
 
 
 async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
-    """Yield a server-sent event when the overview of the directory changes.
+    """Yield a server-sent event when the directory's overview changes.
 
-    If nothing changes for SILENCE seconds, yield a comment, so that the connection stays open.
+    If nothing changes for KEEP_ALIVE_INTERVAL seconds, yield a comment, so that the connection
+    stays open. While models learn, the interval is MAX_LEARNING_INTERVAL.
     """
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()

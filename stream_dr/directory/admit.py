@@ -1,4 +1,4 @@
-"""Admit: checks that can refuse a batch before the batch is written to the log.
+"""Admit: checks that batches must pass before an append.
 
 A batch must fit
 
@@ -110,15 +110,16 @@ def admit_block(block: Block | None, schema: Schema, learners: Sequence[Learner]
     for model in learners if block.table else ():
         check_can_learn_table(model.estimator, block.X)
 
-    # Extend the schema by the batch. Every model has accepted the old schema, so the models are
-    # checked only if the new schema differs.
+    # Extend the schema by the batch.
+    # Every model has accepted the old schema, so check the models only if the new schema differs.
     new_schema = _add_targets_to_schema(block.y, _set_or_check_weighted(block, _add_layout_and_width(block, schema)))
     if new_schema == schema:
         return schema
     _check_schema_limits(new_schema, limits)
 
-    # Find out if the batch decides the stream's layout or kind of targets, as the first batch with
-    # targets does. Each model then tries to learn a few of its rows below.
+    # Find out if the batch decides the stream's layout or its kind of targets.
+    # For example, the first batch with targets does.
+    # Each model then tries to learn a few rows of the batch in the loop below.
     first_targets = schema.n_targets == 0 < new_schema.n_targets
     decides = schema.layout is None or schema.target_kind != new_schema.target_kind or first_targets
     for model in learners:
@@ -129,7 +130,7 @@ def admit_block(block: Block | None, schema: Schema, learners: Sequence[Learner]
 
 
 def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits) -> None:
-    """Raise an error if an estimator cannot learn from a stream.
+    """Raise an error if an estimator cannot learn a stream.
 
     Raises
     ------
@@ -198,7 +199,7 @@ def _check_layout(estimator: Estimator, schema: Schema) -> None:
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:
-    """Raise TooManyFeatures if the stream is wider than the estimator allows."""
+    """Raise TooManyFeatures if the stream is too wide for an estimator."""
     if schema.layout is None:
         return
     widest = estimator.max_width(schema.layout == "sparse", schema.stated)
@@ -212,7 +213,7 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
 
 
 def try_learning(estimator: Estimator, block: Block, initial_state: State | None = None) -> None:
-    """Test whether an estimator can learn the rows of a batch.
+    """Test whether an estimator can learn a batch's rows.
 
     A temporary accumulator learns the first rows of the batch.
 
@@ -262,7 +263,7 @@ def _check_target_kind(estimator: Estimator, target_kind: str | None) -> None:
 
 
 def _zero_row_block(schema: Schema) -> Block:
-    """Return a Block of one row that fits a stream's schema.
+    """Return a Block of one row that fits a schema.
 
     The row has the stream's layout. Its values are zeros, or all missing for the row of a table.
     Its target is the stream's first label, or zeros if targets are continuous.
@@ -293,12 +294,12 @@ def can_learn_weights(estimator_class: type[Estimator]) -> bool:
 
 
 def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
-    """Return the schema, extended by the layout and width of a block.
+    """Return the schema, extended by a block's layout and width.
 
     Raises SchemaMismatch or WidthMismatch if the block does not fit the schema.
     """
-    # The layout decides which checks apply. A table is not checked here, because
-    # `extend_by_table_rows` matches the columns of a table by name.
+    # The layout decides which checks apply.
+    # A table is not checked here: `extend_by_table_rows` matches the columns of a table by name.
     layout = "sparse" if block.sparse else "named" if block.names else "dense"
     if block.table:
         return extend_by_table_rows(block.X, schema)
@@ -383,7 +384,10 @@ def _add_target_columns(n_target_columns: int, schema: Schema) -> Schema:
 
 
 def _check_schema_limits(schema: Schema, limits: Limits) -> None:
-    """Raise an error if the schema exceeds the limits on features or labels."""
+    """Raise an error if the schema exceeds a limit.
+
+    The limits are on the numbers of features and of labels.
+    """
     if schema.features > limits.max_features:
         kind = InvalidIndex if schema.layout == "sparse" else LimitExceeded
         raise kind(
@@ -403,7 +407,9 @@ def _check_schema_limits(schema: Schema, limits: Limits) -> None:
 
 
 class _Placement(NamedTuple):
-    """Place of an event in a group of events that are written in one transaction.
+    """Place of an event in its group.
+
+    The events of a group are written in one transaction.
 
     Attributes
     ----------
@@ -422,7 +428,7 @@ class _Placement(NamedTuple):
 
 
 class DraftGroup:
-    """Drafts that are admitted one by one and written in one transaction.
+    """Drafts admitted one by one and written in one transaction.
 
     If the log or the group has an event with a draft's idempotency key, the draft gets the
     position of that event and is not written again.
@@ -473,7 +479,7 @@ class DraftGroup:
         self._outcomes: list[Receipt | StreamDRError | _Placement] = []
 
     def put(self, draft: Draft) -> None:
-        """Add a draft to the group, or raise the error that refuses the draft.
+        """Add a draft, or raise the error that refuses it.
 
         draft: an event that is not in the log yet.
         """
@@ -481,7 +487,7 @@ class DraftGroup:
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
-        """Add a draft to the group, and return True unless it is refused.
+        """Add a draft, and return False if it is refused.
 
         If the draft is refused, its error is not raised. The method `answers` returns the error
         later.
@@ -497,7 +503,7 @@ class DraftGroup:
     def answers(
         self, positions: Sequence[int], write_error: StreamDRError | None = None
     ) -> list[Receipt | StreamDRError]:
-        """Return the Receipt or the error of each draft, in order.
+        """Return the Receipt or error of each draft, in order.
 
         positions: positions that the group's events have in the log.
         write_error: error of a write that failed, for all events of the group. None if the events
@@ -511,10 +517,10 @@ class DraftGroup:
         ]
 
     def check(self, draft: Draft) -> DryRunReceipt:
-        """Return the receipt that a draft would get, and change nothing.
+        """Return a draft's receipt without adding the draft.
 
-        A draft is an event that is not in the log yet. Raises the error with which it would be
-        refused.
+        A draft is an event that is not in the log yet. Raises the error with which the draft would
+        be refused.
         """
         duplicate = self._result_of_same_key(draft) is not None
         if not duplicate:
@@ -534,7 +540,7 @@ class DraftGroup:
         return admit_block(draft.block, self.schema, self.models, self._limits)
 
     def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
-        """Return the names of the stream's table columns that the draft's rows lack."""
+        """Return the stream's table columns that the draft's rows lack."""
         return () if draft.block is None else columns_missing(draft.block, self.schema)
 
     def _receipt(self, placement: _Placement, log_positions: Sequence[int]) -> Receipt:
@@ -563,7 +569,9 @@ class DraftGroup:
         return _Placement(len(self.events) - 1, False)
 
     def _result_of_same_key(self, draft: Draft) -> Receipt | _Placement | None:
-        """Return the result of an earlier draft with the same idempotency key.
+        """Return the earlier result of a draft with this key.
+
+        The key is the idempotency key of a request.
 
         A draft is a request that is to be appended to the log as an event.
 

@@ -83,8 +83,9 @@ def backup(path: Path, target: Path, progress: CopyProgress = lambda done, total
 
         Records(path / RECORDS).copy_to(temporary / RECORDS)
 
-        # Copy the shards that the directory owns. A folder of shards gets its final name when it
-        # is complete. Its files are not changed afterwards, so they can be copied at any time.
+        # Copy the shards that the directory owns, at any time.
+        # A folder of shards gets its final name when it is complete.
+        # The files in a folder with its final name never change.
         for source in sorted((path / SOURCES).glob("[!.]*/*")):
             with source.open("rb") as file:
                 _copy_durably(file, temporary / source.relative_to(path))
@@ -97,7 +98,7 @@ def backup(path: Path, target: Path, progress: CopyProgress = lambda done, total
 def _copy_at_one_moment(
     directory_path: Path, unfinished_copy: Path, copy: LogCopy, open_file_stack: ExitStack
 ) -> dict[Path, BinaryIO]:
-    """Copy the index and the remaining parts of the log at one moment.
+    """Copy the log's index and remaining parts at one moment.
 
     directory_path: path of the directory.
     unfinished_copy: path of the unfinished copy.
@@ -108,9 +109,8 @@ def _copy_at_one_moment(
     relative to the directory. Raises Overloaded after TRIES attempts.
     """
     # A snapshot never changes, but it can be removed. So it is opened here and copied later.
-    # All copied files are of one moment if no snapshot was added or removed while files were
-    # opened. If the snapshots have changed, the loop tries again.
-    #
+    # If no snapshot was added or removed meanwhile, all the open files are of one moment.
+    # If the snapshots have changed, the loop tries again.
     # The log is copied last, so that it is not older than any snapshot.
     # Retention never drops events after a snapshot, so the log has all events that models need.
     for _ in range(TRIES):
@@ -144,7 +144,7 @@ def _model_names_and_ids(path: Path) -> list[tuple[str, int]]:
 
 
 def _total_bytes(path: Path) -> int:
-    """Return the number of bytes of all files under a path.
+    """Return the number of bytes of all files under `path`.
 
     Files that another process removes meanwhile are not counted.
     """
@@ -157,10 +157,10 @@ def _total_bytes(path: Path) -> int:
 
 
 def _paths_to_copy(path: Path, models: list[tuple[str, int]]) -> list[Path]:
-    """Return the relative paths of files to copy with the log.
+    """Return the paths of files to copy with the log.
 
     The files are the snapshots and other files of each model, and places.json. Files that do not
-    exist are not returned. The paths are relative to the directory.
+    exist are left out. The paths are relative to the directory.
 
     path: path of the directory.
     models: (name, id) of each model.
@@ -173,7 +173,7 @@ def _paths_to_copy(path: Path, models: list[tuple[str, int]]) -> list[Path]:
 
 @contextmanager
 def _new_directory(target: Path) -> Iterator[Path]:
-    """Create a directory that the with-block fills, then rename it to `target`.
+    """Let the with-block fill a directory, then rename it `target`.
 
     The with-block receives the temporary path. All files are durable when the context manager
     ends. After an error in the with-block, the temporary directory is removed.
@@ -215,7 +215,7 @@ def _remove_partial_backup(folder: Path) -> None:
 
 
 def _copy_durably(file: BinaryIO, path: Path) -> None:
-    """Copy an open file to a new file, which is durable on return."""
+    """Copy an open file to a new, durable file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as copy:
         shutil.copyfileobj(file, copy)

@@ -1,4 +1,6 @@
-"""Directory: the log, schema and models of one stream, in one folder.
+"""Directory: the log, schema and models of one stream.
+
+All are in one folder D:
 
     D/lock
     D/reserve              reserved disk space, for an opening while the disk is full
@@ -172,8 +174,8 @@ class Directory(AbstractContextManager["Directory"]):
         An attempt fails with HistoryGone if a writing process drops events that a model needs
         while this process reads the model's snapshot.
         """
-        # The loop sets the attribute `_tries_left`. `_restore_from_snapshot` reads it, because it
-        # marks a model as failed only in the last attempt.
+        # The loop sets `_tries_left`, which `_restore_from_snapshot` reads.
+        # `_restore_from_snapshot` marks a model as failed only in the last attempt.
         for self._tries_left in reversed(range(tries)):
             try:
                 self._open()
@@ -183,7 +185,7 @@ class Directory(AbstractContextManager["Directory"]):
                     raise
 
     def _open(self) -> None:
-        """Open the log and the other files, and restore the models."""
+        """Open the log and other files, and restore the models."""
         reached = newest_snapshot_position(self.path) if self.writable else -1
         self.log = Log(
             self.path / "log", writable=self.writable, least_position=reached, create_more_tables=create_model_tables
@@ -194,8 +196,8 @@ class Directory(AbstractContextManager["Directory"]):
         # A thread holds this lock while it appends events or changes the models or the schema.
         self.append_lock = threading.Lock()
 
-        # Pass functions that return the schema and the models, because the two attributes are
-        # replaced over time.
+        # Pass functions that return the schema and the models.
+        # The attributes `schema` and `models` are replaced over time.
         self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
         self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
         self.recent = RecentDrafts()
@@ -226,12 +228,12 @@ class Directory(AbstractContextManager["Directory"]):
 
     @property
     def position(self) -> int:
-        """Position of the log's last event, −1 if the log is empty."""
+        """Position of the log's last event. −1 if there is none."""
         return int(self.log.last)
 
     @property
     def rows(self) -> int:
-        """Number of rows ever appended to the log. Rows of dropped events count."""
+        """Number of rows ever appended to the log, dropped rows included."""
         return int(self.log.rows_appended)
 
     def append(self, drafts: Sequence[Draft], stop_at_refusal: bool = False) -> list[Receipt | StreamDRError]:
@@ -292,7 +294,7 @@ class Directory(AbstractContextManager["Directory"]):
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
     ) -> tuple[Model, bool]:
-        """Add a model, unless a model of that name and spec exists.
+        """Add a model, unless one of that name and spec exists.
 
         Returns the model, and True if it was added now.
 
@@ -343,7 +345,7 @@ class Directory(AbstractContextManager["Directory"]):
             return model, True
 
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
-        """Add a model that starts from the state of a saved estimator.
+        """Add a model that starts from a saved estimator's state.
 
         The model can project rows at once, and learns from the next event on. If the stream is
         empty, its schema takes over the estimator's kind of targets, labels and column names.
@@ -373,8 +375,8 @@ class Directory(AbstractContextManager["Directory"]):
             return self.add_model(name, spec.estimator, spec.params, "now", policy)
         spec = spec._replace(saved=state_sha256(estimator.state_))
 
-        # Compute the projection now, before the locks are taken. The estimator caches it. An error
-        # is ignored here, because it is reported when the model is solved again.
+        # Compute and cache the estimator's projection now, before the locks are taken.
+        # An error is ignored here, because it is reported when the model is solved again.
         with suppress(StreamDRError):
             estimator.projection()
 
@@ -426,12 +428,18 @@ class Directory(AbstractContextManager["Directory"]):
         return self.models[name]
 
     def holds(self, model: Model) -> bool:
-        """Return True if this directory has the model, which may have been removed."""
+        """Return True if this directory has the model.
+
+        False if the model was removed, even if another model has its name now.
+        """
         return self.models.get(model.name) is model
 
     @property
     def active_models(self) -> list[Model]:
-        """Models that have not failed, or whose failure is retried after a restart."""
+        """Models without a failure, or whose failure is retried.
+
+        A failure is retried when the directory is opened again.
+        """
         return [m for m in self.models.values() if m.failure is None or m.failure.is_retried_on_restart]
 
     def remember_failure(self, model: Model) -> None:
@@ -445,7 +453,7 @@ class Directory(AbstractContextManager["Directory"]):
             write_published(model, self.path)
 
     def close(self) -> None:
-        """Close the log and release the lock. Models are not snapshotted."""
+        """Close the log and release the lock, without writing snapshots."""
         self.log.close()
         self._release_lock()
 
@@ -453,7 +461,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.close()
 
     def _new_draft_group(self) -> DraftGroup:
-        """Return an empty group, for events that are appended in one transaction."""
+        """Return an empty group of events to append in one transaction."""
         return DraftGroup(
             self.log,
             self.schema,
@@ -541,7 +549,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.schema = self._completed_schema()
 
     def _completed_schema(self) -> Schema:
-        """Return the stream's schema, completed by what the log does not record yet.
+        """Return the schema, completed by what the log lacks.
 
         The schema that the log records is completed by the settings, and by the saved estimators
         that were added as models after the last event. The next event will record the additions.
@@ -560,7 +568,7 @@ class Directory(AbstractContextManager["Directory"]):
         return schema
 
     def _raise_unless_same_spec(self, existing_model: Model, requested_spec: Spec) -> Model:
-        """Return an existing model, or raise ModelExists if its spec differs.
+        """Return an existing model, or raise ModelExists for another spec.
 
         A spec is the name and the parameters of an estimator.
 
@@ -581,7 +589,9 @@ class Directory(AbstractContextManager["Directory"]):
     def _set_policies(
         self, publish_policy: PublishPolicy | None, refine_policy: RefinePolicy | None, model: Model
     ) -> Model:
-        """Set when a model is published and refined, and return the model.
+        """Set a model's policies of publishing and refining.
+
+        Returns the model.
 
         publish_policy, refine_policy: the new policies. None keeps the policy that the model has.
         """
@@ -591,7 +601,7 @@ class Directory(AbstractContextManager["Directory"]):
         return model
 
     def _first_position_to_learn(self, start: Start) -> int:
-        """Return the position of the first event that a new model learns.
+        """Return the position of a new model's first event.
 
         start: position of the event, "start" for 0, or "now" for the next event appended.
 
@@ -621,8 +631,8 @@ class Directory(AbstractContextManager["Directory"]):
         try:
             restore_model_from_snapshot(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
-            # Let the caller try again, if tries are left. Another process may have dropped events
-            # after this process read the snapshot, but it stored a newer snapshot first.
+            # Another process may have dropped events after this process read the snapshot.
+            # The other process has stored a newer snapshot before. So let the caller try again.
             if self._tries_left:
                 raise
             model.set_failure(ModelFailure(model.position + 1, e.code, str(e)))

@@ -1,4 +1,4 @@
-"""Draft: an event that is not in the log yet, with its rows parsed.
+"""Draft: a parsed event that is not appended yet.
 
 A Receipt is the answer to a draft that was appended. A Receipt has the position of the event.
 
@@ -44,7 +44,7 @@ None in place of the numbers means all rows of the event.
 
 
 class Draft(NamedTuple):
-    """Event that is not in the log yet and has no position.
+    """Event that has no position in the log yet.
 
     kind: kind of the event, which decides what `body` means.
     body: payload (the bytes that the log stores).
@@ -65,7 +65,7 @@ class Draft(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of bytes of the payload or of the parsed rows, whichever is larger.
+        """Number of bytes of payload or parsed rows, the larger.
 
         A compressed payload may be much smaller than its rows.
         """
@@ -135,7 +135,7 @@ class Reference(NamedTuple):
 
 
 def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits: Limits | None = None) -> Draft:
-    """Return the draft of a batch that was sent as bytes.
+    """Return the draft of a batch sent as bytes.
 
     The rows are parsed and their values are checked.
 
@@ -159,7 +159,7 @@ def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits:
 
 
 def reference_draft(reference: Reference, block: Block) -> Draft:
-    """Return the draft of an event that refers to a batch of a shard.
+    """Return the draft of a reference to a shard's batch.
 
     The event stores the reference and not the rows.
 
@@ -174,7 +174,10 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
 
 
 def parse_reference(body: Body) -> Reference:
-    """Return the Reference (shard, batch and pass) in a reference event's payload."""
+    """Return the Reference in a reference event's payload.
+
+    A Reference names a shard, a batch and a pass.
+    """
     fields = json.loads(bytes(body))
     return Reference(fields["uri"], fields["sha256"], fields["batch"], fields["pass"], fields["rows"])
 
@@ -194,12 +197,12 @@ def unlearn_draft(rows_to_unlearn: Removal, key: str | None = None, request: byt
 
 
 def parse_removal(body: Body) -> Removal:
-    """Return the Removal (rows to unlearn) that an unlearn event's payload holds."""
+    """Return the Removal (rows to unlearn) in an unlearn event's payload."""
     return {int(position): rows for position, rows in json.loads(bytes(body))["rows"].items()}
 
 
 def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
-    """Return the rows of an Arrow or JSON payload as a Block.
+    """Return the rows of an Arrow or JSON payload.
 
     media: "arrow" or "json".
     limits: limits on the sizes of a payload. None for a payload from the log, whose sizes were
@@ -230,12 +233,15 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
 
 
 def payload_format(body: Body) -> str:
-    """Return the format of a payload, "json" or "arrow", by its first byte."""
+    """Return a payload's format, "json" or "arrow".
+
+    The first byte that is not white space decides.
+    """
     return "json" if bytes(body).lstrip()[:1] in (b"{", b"[") else "arrow"
 
 
 def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Block:
-    """Return a Block of one row that is given as numbers.
+    """Return a Block of one row given as numbers.
 
     values: values of the row.
     indices: column of each value, in any order, for a sparse row. None for a dense row.
@@ -294,8 +300,8 @@ class RecentDrafts:
         position: position of the draft's event in the log.
         """
         with self._lock:
-            # Store the draft only if there is room. It does not replace an older draft, because
-            # models learn the oldest drafts first.
+            # Store the draft only if there is room.
+            # An older draft is not replaced, because models learn the oldest drafts first.
             if draft.size <= self._free_bytes:
                 self._drafts[position] = draft
                 self._free_bytes -= draft.size
@@ -330,10 +336,10 @@ class RecentDrafts:
 
 
 def _block_id_hashes(block: Block) -> np.ndarray | None:
-    """Return hashes (rows,) of the rows' ids, or None without ids."""
+    """Return hashes (rows,) of the rows' ids. None without ids."""
     return None if block.ids is None else id_hashes(block.ids)
 
 
 def _canonical_json(fields: JsonDict) -> bytes:
-    """Return an object as JSON with sorted keys and no spaces."""
+    """Return a dict as JSON with sorted keys and no spaces."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""History: read the rows of past events that were not unlearned.
+"""History: read past events' rows that were not unlearned.
 
 The rows of an event are an Arrow or JSON payload, or a batch of a shard that the event refers to
 (references.py).
@@ -41,7 +41,7 @@ The value is a JSON list of the original numbers of the erased rows.
 
 
 class Decoder:
-    """Decoder of events into Blocks, with a cache of opened shards.
+    """Decoder that turns events into Blocks, and caches opened shards.
 
     path: path of the directory, whose file places.json says where moved shards are.
 
@@ -93,7 +93,7 @@ class Decoder:
 
 
 def raise_if_damaged(event: Event) -> None:
-    """Raise DamagedFile if an event's payload does not match its checksum.
+    """Raise DamagedFile if an event's payload contradicts its checksum.
 
     A payload must be checked before it is parsed. The parser cannot detect every damage, because a
     number with a flipped bit is still a number.
@@ -107,7 +107,7 @@ def raise_if_damaged(event: Event) -> None:
 
 
 def erased_row_numbers(event: Event) -> list[int]:
-    """Return the original numbers of the rows erased from an event's payload.
+    """Return the original numbers of rows erased from a payload.
 
     The original number of a row is its index among the event's rows when the event was appended.
     """
@@ -157,8 +157,8 @@ class History:
         self._active_models = active_models
         self._lock = threading.Lock()
 
-        # The keys are positions of events of which rows were unlearned. Each value is a list of
-        # pairs (position of the unlearn event, row numbers or None for all rows).
+        # The keys are positions of events of which rows were unlearned.
+        # Each value lists pairs (position of the unlearn event, row numbers or None for all rows).
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
         self._removals_read_to = -1
 
@@ -182,7 +182,7 @@ class History:
         wanted_positions: Container[int] | None = None,
         unlearn_horizon: int | None = None,
     ) -> Generator[tuple[int, Block], None, None]:
-        """Yield (position, Block) of events with after < position ≤ until.
+        """Yield (position, Block) for after < position ≤ until.
 
         The Block has the event's rows that were not unlearned. Events without such rows are
         skipped.
@@ -204,7 +204,7 @@ class History:
     def remaining(
         self, position: int, block: Block, row_numbers: np.ndarray, unlearn_horizon: int
     ) -> tuple[Block, np.ndarray] | None:
-        """Return an event's rows that were not unlearned, and their numbers.
+        """Return an event's rows without unlearned rows, and their numbers.
 
         position: position of the event.
         block: some or all rows of the event.
@@ -219,7 +219,7 @@ class History:
         return (block.take(np.flatnonzero(stays)), row_numbers[stays]) if stays.any() else None
 
     def references(self, after: int, until: int, unlearn_horizon: int) -> Iterator[tuple[int, Reference | None]]:
-        """Yield (position, Reference) of events with after < position ≤ until.
+        """Yield (position, Reference) for after < position ≤ until.
 
         A Reference names the batch of a shard that has the event's rows. It is None if the log
         itself has the rows, or if some of the rows were unlearned. Events whose rows were all
@@ -255,7 +255,7 @@ class History:
                     yield block.take(np.flatnonzero(chosen))
 
     def pick(self, positions: Sequence[int], ids: Sequence[str | int]) -> Removal:
-        """Return the rows that an unlearn request names, as a Removal.
+        """Return the Removal of rows that an unlearn request names.
 
         positions: positions of events of which all rows are to be unlearned.
         ids: ids of single rows to unlearn.
@@ -300,7 +300,11 @@ class History:
     def _remaining_rows_of_event(
         self, event: Event, decoder: Decoder, unlearn_horizon: int
     ) -> tuple[Block, np.ndarray] | None:
-        """Return an event's rows that were not unlearned, and their original numbers (rows,).
+        """Return an event's remaining rows and their original numbers.
+
+        Remaining rows were not unlearned.
+
+        The numbers (rows,) are the indices of the rows when the event was appended.
 
         unlearn_horizon: only unlearn events up to this position are applied.
 
@@ -344,7 +348,7 @@ class History:
             after = page[-1].position
 
     def _check_event_has_rows(self, position: int) -> None:
-        """Raise InvalidParameter unless there is an event with rows at a position."""
+        """Raise InvalidParameter unless the event at `position` has rows."""
         if not 0 <= position <= self._log.last:
             raise InvalidParameter(f"position {position} is not in the log; it ends at {self._log.last}.")
         event = self._log.read(position - 1, position)[0]
@@ -382,7 +386,7 @@ class History:
 
 
 def mask_of_numbers(numbers: np.ndarray, chosen_numbers: Sequence[int] | None) -> np.ndarray:
-    """Return a mask of the numbers that are in `chosen_numbers`, as bool (numbers,).
+    """Return a mask (numbers,) of the numbers in `chosen_numbers`.
 
     chosen_numbers: row numbers. None means all rows, so the mask is all True.
     """

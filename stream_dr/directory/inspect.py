@@ -1,4 +1,4 @@
-"""Inspect: summarise a directory's contents in a dict that can be written as JSON.
+"""Inspect: summarise a directory in a dict for JSON.
 
 Reading is safe while another process writes. Each model is shown in the state of its newest
 snapshot. The difference between the log's position and a model's position is the number of events

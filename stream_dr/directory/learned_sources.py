@@ -75,7 +75,7 @@ def convert_to_own_shards(
 
 
 def _source_note(source: FileSource) -> JsonDict:
-    """Return the content of source.json for a source of one file."""
+    """Return the content of a one-file source's source.json."""
     path = source.paths[0]
     status = Path(str(path).partition("!")[0]).stat()
     options = {k: v for k, v in source.options._asdict().items() if v not in (None, ())}
@@ -92,7 +92,7 @@ def _write_source_note(folder: Path, note: JsonDict) -> None:
 
 
 def _check_same_rows(source: FileSource, manifest: Manifest, folder: Path) -> None:
-    """Raise OutputExists unless the new shards equal the shards in the folder.
+    """Raise OutputExists if new shards differ from a folder's shards.
 
     source: source of the file, which the error names.
     manifest: manifest of the new shards.

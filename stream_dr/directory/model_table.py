@@ -1,7 +1,8 @@
-"""ModelTable: names, specs and starts of a directory's models, in a SQLite file.
+"""ModelTable: a directory's models, in a SQLite file.
 
-The table is in the SQLite file of the log's index. The table also stores facts that must survive a
-killed process, even if no snapshot has them yet:
+The table has the names, specs and starts of the models. It is in the SQLite file of the log's
+index. The table also stores facts that must survive a killed process, even if no snapshot has them
+yet:
 
 - the failure of a model, so that a restart does not try the same event again,
 - the policies that say when a model is published and refined,
@@ -48,13 +49,16 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 def check_model_name(name: str) -> None:
-    """Raise InvalidParameter if a string is no valid name of a model."""
+    """Raise InvalidParameter if a model's name is not valid."""
     if not _NAME.fullmatch(name):
         raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
 
 
 def create_model_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of models and of unfinished replays in a new SQLite file."""
+    """Create the tables of models and of unfinished replays.
+
+    The SQLite file must be new.
+    """
     connection.executescript(_TABLES)
 
 
@@ -88,7 +92,7 @@ class ModelTable:
         refine: RefinePolicy | None = None,
         write_initial_state: Callable[[int], None] | None = None,
     ) -> Entry:
-        """Add a model and return its entry. No model may have this name.
+        """Add a model with a new name. Return its entry.
 
         name: name of the model.
         spec: registry key and parameters of the model's estimator.
@@ -100,8 +104,9 @@ class ModelTable:
         """
         id = None
         if write_initial_state is not None:
-            # Reserve the model's id, under which the initial state is stored before the model is
-            # added. If this process is killed in between, the next start deletes the stored file.
+            # Reserve the model's id.
+            # The initial state is stored under the id before the model is added.
+            # If this process is killed in between, the next start deletes the stored file.
             id = self._reserve_id(name)
             write_initial_state(id)
             failpoint("models.begun")
@@ -116,7 +121,7 @@ class ModelTable:
         return Entry(int(row or 0), name, spec, start, policy, refine, None, 0)
 
     def _reserve_id(self, name: str) -> int:
-        """Return an id that only the next added model may get."""
+        """Return an id that only the next model may get."""
         self._check_writer()
         with self._connection() as db, commit_or_rollback(db):
             id = int(db.execute("INSERT INTO models (name, spec, start) VALUES (?, '', 0)", (name,)).lastrowid or 0)
@@ -131,17 +136,17 @@ class ModelTable:
             failpoint("models.removing")
 
     def set_policies(self, id: int, policy: PublishPolicy | None, refine: RefinePolicy | None) -> None:
-        """Store the policies that say when a model is published and refined."""
+        """Store a model's policies of publishing and refining."""
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET policy = ? WHERE id = ?", (_policies_json(policy, refine), id))
 
     def set_failure(self, id: int, failure: ModelFailure) -> None:
-        """Store the failure because of which a model has stopped learning."""
+        """Store the failure that stopped a model's learning."""
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET failure = ? WHERE id = ?", (json.dumps(failure._asdict()), id))
 
     def set_version_ceiling(self, id: int, ceiling: int) -> None:
-        """Store an upper bound of the version numbers used by a model.
+        """Store an upper bound of a model's version numbers.
 
         A version is a published projection. The bound prevents that a number is used twice, if the
         process is killed.
@@ -150,7 +155,7 @@ class ModelTable:
             db.execute("UPDATE models SET version_ceiling = ? WHERE id = ?", (ceiling, id))
 
     def unfinished_replay_passes(self, dataset: str) -> int:
-        """Return the number of passes of an unfinished replay of a data set.
+        """Return how many passes a data set's unfinished replay has.
 
         Returns 0 if no replay of the data set is unfinished.
         """
@@ -174,12 +179,12 @@ class ModelTable:
             db.execute("INSERT OR REPLACE INTO replays (dataset, passes) VALUES (?, ?)", (dataset, target_passes))
 
     def end_replay(self, dataset: str) -> None:
-        """Remove the entry of an unfinished replay, because the replay has ended."""
+        """Remove the entry of a data set's replay that has ended."""
         with self._change_row("replays", "dataset", dataset) as db:
             db.execute("DELETE FROM replays WHERE dataset = ?", (dataset,))
 
     def check(self) -> None:
-        """Raise DamagedFile unless SQLite's check and the digest of each row succeed."""
+        """Raise DamagedFile unless SQLite's check and all digests succeed."""
         with self._connection() as db:
             check_integrity(db, self.path)
             self._select_checked_rows(db, "replays")
@@ -203,7 +208,7 @@ class ModelTable:
 
     @contextmanager
     def _change_row(self, table: str, column: str, value: Any) -> Iterator[sqlite3.Connection]:
-        """Open a transaction that changes the row where `column` is `value`.
+        """Open a transaction that changes rows where `column` is `value`.
 
         The row's digest is updated at the end of the transaction.
         """
@@ -217,7 +222,7 @@ class ModelTable:
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection to the SQLite file for the time of the with-block."""
+        """Open a connection to the SQLite file for the with-block."""
         with (
             translate_errors(self.path),
             closing(open_connection(self.path, self.writable, APPLICATION, LOG_FORMAT)) as db,
@@ -231,13 +236,13 @@ def _crc32_of_fields(*fields: object) -> int:
 
 
 def _spec_json(spec: Spec) -> str:
-    """Return a spec (estimator and parameters) as JSON with sorted keys."""
+    """Return a spec (estimator, parameters) as JSON with sorted keys."""
     fields = {name: value for name, value in spec._asdict().items() if value is not None}
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
 def _policies_json(policy: PublishPolicy | None, refine: RefinePolicy | None) -> str | None:
-    """Return two policies as one JSON text, or None if both policies are None.
+    """Return two policies as JSON, or None without a policy.
 
     The keys of the JSON object are the fields of the publishing policy, and "refine".
     """
@@ -246,7 +251,7 @@ def _policies_json(policy: PublishPolicy | None, refine: RefinePolicy | None) ->
 
 
 def _entry_of_row(id: int, name: str, spec: str, start: int, policy: Any, failure: Any, ceiling: int) -> Entry:
-    """Return the Entry of a row of the SQL table `models`.
+    """Return the Entry of a row of SQL table `models`.
 
     The parameters are the columns of the row, in the order of `_FIELDS`. `spec`, `policy` and
     `failure` are JSON texts. `policy` and `failure` may be None.

@@ -57,8 +57,8 @@ class NewestRows(NamedTuple):
 
         # Compute the upper triangular matrix R of the QR decomposition of the loadings.
         triangle = np.linalg.qr(loadings, mode="r")
-        # Variances along components cannot be added, because components need not be orthogonal. So
-        # compute the rows' coordinates along the orthonormal columns of Q, where loadings = Q R.
+        # Variances along components cannot be added, because components need not be orthogonal.
+        # So compute the coordinates along the orthonormal columns of Q, where loadings = Q R.
         # The first k columns of Q span the same subspace as the first k components.
         coordinates = self.project(projection) @ np.linalg.pinv(triangle)
         return np.cumsum(coordinates.var(axis=0)) / total if total > 0 else np.zeros(len(triangle))
@@ -131,8 +131,8 @@ def _join_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
             counts.append(np.zeros(block.rows, np.int64))
             continue
 
-        # Translate the block's label codes to the common codes of all blocks. The code −1 of an
-        # absent target stays −1, because the index −1 takes the last entry.
+        # Translate the block's label codes to the common codes of all blocks.
+        # The code −1 of an absent target stays −1, because the index −1 takes the last entry.
         codes_here = np.array([table.setdefault(label, len(table)) for label in block.y.labels] + [-1])
         codes.append(codes_here[block.y.codes])
         counts.append(np.ones(block.rows, np.int64) if kind == "class" else np.diff(block.y.indptr))
@@ -141,7 +141,7 @@ def _join_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
 
 
 def _has_target(block: Block) -> np.ndarray:
-    """Return a mask (rows,) that is True for rows with a target."""
+    """Return a mask (rows,) of the rows that have a target."""
     if block.y is None:
         return np.zeros(block.rows, bool)
     return np.ones(block.rows, bool) if block.y.present is None else np.asarray(block.y.present)

@@ -125,7 +125,10 @@ class Records:
         return [(id, json.loads(text)) for id, text in reversed(rows)]
 
     def last_scores_by_model_id(self) -> dict[int, JsonDict]:
-        """Return the newest test scores of each tested model, by model id."""
+        """Return each model's newest test scores, by model id.
+
+        Models that were never tested are left out.
+        """
         records = [json.loads(text) for _, text in self._select_records("kind = 'tested' ORDER BY id")]
         return {
             record["id"]: {name: value for name, value in record.items() if name not in _NOT_SCORES}
@@ -133,7 +136,7 @@ class Records:
         }
 
     def copy_to(self, path: Path) -> None:
-        """Copy the records to a new file, if the records can be read."""
+        """Copy the records to a new file, if they are readable."""
         if self.path.exists():
             with (
                 suppress(sqlite3.Error),
@@ -143,7 +146,7 @@ class Records:
                 own.backup(copy)
 
     def _select_records(self, condition: str, *values: int) -> list[tuple[int, str]]:
-        """Return pairs (id, JSON text) of the records that meet a condition.
+        """Return (id, JSON text) of records that meet a condition.
 
         The list is empty if the file is missing or damaged.
 
@@ -158,14 +161,17 @@ class Records:
 
 
 class RecordedDirectory(Protocol):
-    """Attributes of a Directory that a Recorder (thread that writes records) reads."""
+    """Attributes of a Directory that a Recorder reads.
+
+    A Recorder is a thread that writes records.
+    """
 
     records: Records
     models: dict[str, Model]
 
     @property
     def position(self) -> int:
-        """Position of the log's last event, −1 if the log is empty."""
+        """Position of the log's last event. −1 if there is none."""
         ...
 
     @property
@@ -207,8 +213,8 @@ class Recorder:
         self._scored: dict[int, JsonDict] = {m.id: scores_of_model(m) for m in directory.models.values()}
         self._scored_at = -TESTED_EVERY
 
-        # Progress is recorded only if it differs from `_last_progress`. `_last_progress` is set
-        # here, so the progress at the start is not recorded.
+        # Set `_last_progress` to the progress at the start, which is then not recorded.
+        # Progress is recorded only if it differs from `_last_progress`.
         self._last_progress = self._progress_of_all({}, PROGRESS_EVERY)
 
     def start(self) -> None:
@@ -230,9 +236,10 @@ class Recorder:
         self.stop()
 
     def _run(self) -> None:
-        """Write records at most every PROGRESS_EVERY seconds, until `stop` is called.
+        """Write new records until `stop` is called.
 
-        While no model learns, the thread waits for `woken`.
+        Records are written at most every PROGRESS_EVERY seconds. While no model learns, the thread
+        waits for `woken`.
         """
         started = time.monotonic()
         active = True
@@ -307,7 +314,10 @@ class Recorder:
         return progress | {"version": model.published_version, **scores}
 
     def _record_publish_or_failure(self, model: Model) -> None:
-        """Add records if a model has published or failed since the last call."""
+        """Add records of a model's new projection and new failure.
+
+        A projection or failure is new if the last call did not record it.
+        """
         now, before = model.published, self._published.get(model.id)
         if now is not None and now is not before:
             self._published[model.id] = now
@@ -325,9 +335,10 @@ class Recorder:
 
 
 class RecordsTail:
-    """Newest records of a directory, at most TAIL_RECORDS. To be used by one thread.
+    """Newest records of a directory, at most TAIL_RECORDS.
 
-    `read` reads from the file only the records that were added since its last call.
+    `read` reads from the file only the records that were added since its last call. Only one
+    thread may use a RecordsTail.
 
     seen: id of the newest record that was read.
     """

@@ -1,4 +1,6 @@
-"""References: events that refer to a batch of a shard and do not hold its rows.
+"""References: events that refer to a batch of a shard.
+
+The event does not hold the rows of the batch.
 
 A reference event is identified by the shard's sha256, the index of the batch, and the number of
 the pass over the data set. `MissingBatches` finds the batches of a data set that the log does not
@@ -53,7 +55,7 @@ learning begins early.
 
 
 def references(shard: Shard, pass_number: int) -> Iterator[Reference]:
-    """Yield a Reference for each batch of a shard, except empty batches.
+    """Yield a Reference for each batch that is not empty.
 
     A Reference says where the rows of an event are: shard, batch and pass.
 
@@ -70,7 +72,7 @@ def shard_file_uri(shard: Shard) -> str:
 
 
 class MissingBatches:
-    """Batches of a data set that the log does not have yet.
+    """Batches of a data set that the log lacks.
 
     n_passes: number of passes over the data set.
     shuffle_seed: seed of a random order of the shards, which differs in each pass. None for the
@@ -94,7 +96,7 @@ class MissingBatches:
         self.skipped = list(dataset.skipped)
 
     def groups(self) -> Generator[list[Draft], None, None]:
-        """Yield drafts of the missing batches, one list for each commit.
+        """Yield missing batches' drafts, one list for each commit.
 
         A draft is an event that is not in the log yet. The batches are in the order of the data
         set. Raises DamagedShard, SourceMissing, or the codec's error for a batch's rows.
@@ -111,8 +113,8 @@ class MissingBatches:
                     yield group
                     group, size, limit = [], 0, min(2 * limit, GROUP_EVENTS)
         except StreamDRError:
-            # Yield the group before the error is raised. The error is about the next batch, and
-            # the batches of the group are good.
+            # Yield the group before the error is raised.
+            # The error is about the next batch, and the batches of the group are good.
             if group:
                 yield group
             raise
@@ -121,7 +123,7 @@ class MissingBatches:
             yield group
 
     def missing(self) -> Iterator[tuple[Shard, Reference]]:
-        """Yield (shard, Reference) of each batch that is not in the log yet.
+        """Yield (shard, Reference) of each batch that the log lacks.
 
         A Reference names one batch of the shard. The batches are in the order of the data set.
         Rows are not read. Raises DamagedShard or SourceMissing.
@@ -131,7 +133,7 @@ class MissingBatches:
             self.shards += 1
 
     def _drafts(self) -> Iterator[Draft]:
-        """Yield drafts of the batches that the log does not have.
+        """Yield drafts of all batches that the log lacks.
 
         A draft is an event that is not in the log yet. Another thread checks the next shard while
         the current one is read.
@@ -149,7 +151,7 @@ class MissingBatches:
                 self.shards += 1
 
     def _drafts_of_shard(self, shard: Shard, missing_references: "Future[list[Reference]]") -> Iterator[Draft]:
-        """Yield drafts of those batches of a shard that the log does not have.
+        """Yield drafts of one shard's batches that the log lacks.
 
         A draft is an event that is not in the log yet. A damaged shard is skipped if
         `skip_damaged` is True, else DamagedShard is raised.
@@ -165,7 +167,7 @@ class MissingBatches:
             self.skipped.append(str(e))
 
     def _missing_batches(self, pass_number: int, shard: Shard) -> list[Reference]:
-        """Return the References of a shard's batches that are not in the log yet.
+        """Return a shard's References that the log lacks.
 
         The shard's bytes are checked if any batch is missing. Raises DamagedShard or
         SourceMissing.
@@ -178,7 +180,7 @@ class MissingBatches:
         return missing
 
     def _shards_of_all_passes(self) -> Iterator[tuple[int, Shard]]:
-        """Return an iterator over the pairs (pass number, shard) of all passes."""
+        """Return an iterator over (pass number, shard) of all passes."""
         return (
             (pass_number, shard)
             for pass_number in range(1, self._passes + 1)
@@ -186,7 +188,7 @@ class MissingBatches:
         )
 
     def _ordered_shards(self, pass_number: int) -> list[Shard]:
-        """Return the shards in the order of a pass, which may be random."""
+        """Return the shards in a pass's order, which may be random."""
         shards = list(self._dataset.shards)
         if self._shuffle is None:
             return shards
@@ -219,7 +221,9 @@ def find_shard(directory_path: Path, uri: str, sha256: str) -> Shard:
 
 
 def store_current_shard_uris(path: Path, log: Log, dataset: Dataset) -> None:
-    """Store the current URIs of a data set's shards in places.json.
+    """Store the current URIs of a data set's shards.
+
+    The URIs are stored in places.json.
 
     The file says where a shard is, if it was moved after an event had stored its URI.
 
@@ -246,15 +250,17 @@ def store_current_shard_uris(path: Path, log: Log, dataset: Dataset) -> None:
 
 
 def _open_verified_shard(uri: str, sha256: str) -> Shard:
-    """Open the shard at a URI and check its bytes against `sha256`.
+    """Open the shard at a URI, and check its bytes.
+
+    The bytes must have the digest `sha256`.
 
     Raises SourceMissing or DamagedShard.
     """
     try:
         shard = open_shard(uri, sha256)
     except DamagedFile as e:
-        # The manifest (list of shards) in the shard's folder is damaged. Raise DamagedShard, which
-        # the caller catches to look for the shard in other places.
+        # The manifest (list of shards) in the shard's folder is damaged.
+        # Raise DamagedShard, which makes the caller look for the shard in other places.
         raise DamagedShard(str(e), **e.details) from e
     shard.check()
     return shard

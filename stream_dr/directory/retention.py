@@ -1,4 +1,4 @@
-"""Retention: remove old events, and erase the bytes of unlearned rows.
+"""Retention: remove old events and erase unlearned rows' bytes.
 
 An event can be dropped if no model needs it. After a restart, a model continues from a stored
 snapshot. From its oldest snapshot, the model needs
@@ -36,7 +36,7 @@ from stream_dr.rows.block import Block
 
 
 class Retention:
-    """Removes events and rows that no model of a directory needs.
+    """Remover of events and rows that no model needs.
 
     log: the log.
     path: path of the directory.
@@ -87,7 +87,7 @@ class Retention:
         return self._log.drop_before(first)
 
     def forget(self) -> int:
-        """Erase unlearned rows from the log, if no snapshot includes the rows.
+        """Erase the log's unlearned rows that no snapshot includes.
 
         An event is rewritten without these rows. Unlearn events whose rows are all erased are
         skipped in later calls, until the directory is opened again.
@@ -101,8 +101,8 @@ class Retention:
 
             for position, rows in parse_removal(event.body).items():
                 with self.lock:
-                    # Stop if the rows are pinned, or if a model that was added meanwhile must
-                    # still learn and unlearn them.
+                    # Stop if the rows are pinned.
+                    # Stop too if a model was added meanwhile that must learn and unlearn the rows.
                     if self._pinned or self.lowest_snapshot_position() < event.position:
                         return rewritten
                     rewritten += self._erase_rows_of_event(position, rows)
@@ -125,14 +125,14 @@ class Retention:
                 self._pinned -= 1
 
     def lowest_snapshot_position(self) -> int:
-        """Return the lowest position of all stored snapshots of active models.
+        """Return the lowest position of active models' stored snapshots.
 
         Without models, this is the position of the log's last event.
         """
         return min((oldest_snapshot_position(self._path, m) for m in self._active_models()), default=self._log.last)
 
     def first_needed_position(self) -> int:
-        """Return the position of the oldest event that a model may still need.
+        """Return the position of the oldest event that models need.
 
         If an unlearn event follows a model's oldest snapshot, the model may have to be rebuilt.
         Then it needs all events from its start.

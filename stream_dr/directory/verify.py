@@ -73,7 +73,7 @@ def verify_shards(path: Path) -> Iterator[Finding]:
 
 
 def _check_referenced_shards(path: Path, log: Log) -> Iterator[Finding]:
-    """Yield a Finding for each shard to which the log refers."""
+    """Yield a Finding for each shard that the log refers to."""
     for uri, sha256 in _referenced_shards(log):
         yield _run_check(f"shard {uri}", partial(_read_whole_shard, path, uri, sha256))
 
@@ -108,7 +108,7 @@ def _read_whole_shard(path: Path, uri: str, sha256: str) -> None:
 
 
 def _referenced_shards(log: Log) -> list[tuple[str, str]]:
-    """Return (uri, sha256) of each shard to which an event refers.
+    """Return (uri, sha256) of each shard that events refer to.
 
     The shards are in the order of the events.
     """

@@ -1,1 +1,4 @@
-"""Log: the durable record of events, and the queue between appending and learning."""
+"""Log: the durable record of events.
+
+Events wait in the log between appending and learning.
+"""

@@ -1,4 +1,4 @@
-"""Payload files: append-only files that hold the bodies (payloads) of events.
+"""Payload files: append-only files of event bodies (payloads).
 
 A file begins with 16 bytes that mark the format and 16 random bytes that identify the file. The
 log's index (index.py) stores the same identity. Bodies follow one another without headers or
@@ -48,7 +48,7 @@ class BodyFile(NamedTuple):
     identity: bytes
 
     def write(self, bodies: Sequence[Body], offset: int) -> list[int]:
-        """Write bodies (event payloads) one after another, and return their offsets.
+        """Write event bodies (payloads), and return each body's offset.
 
         The bodies are durable on return. After an error, the file ends at `offset` again.
 
@@ -63,9 +63,9 @@ class BodyFile(NamedTuple):
                 failpoint("log.bodies_sync")
                 os.fdatasync(file)
 
-                # Remove the written bytes from the page cache, because they are hardly ever read
-                # again. In the cache, a long stream would replace useful pages. macOS lacks this
-                # call.
+                # Remove the written bytes from the page cache, because they are hardly ever read.
+                # In the cache, a long stream would replace useful pages.
+                # macOS lacks `posix_fadvise`.
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(file, offset, starts[-1] - offset, os.POSIX_FADV_DONTNEED)
             except BaseException as e:
@@ -121,7 +121,7 @@ class BodyFile(NamedTuple):
                 os.close(file)
 
     def _check_header(self, header: bytes) -> None:
-        """Raise an error unless the first bytes have the right format and identity.
+        """Raise an error unless the header's format and identity match.
 
         header: first bytes of the file.
         """
@@ -136,7 +136,7 @@ class BodyFile(NamedTuple):
             )
 
     def too_short_error(self, size: int, end: int) -> DamagedFile:
-        """Return the error for a file that is shorter than the index says.
+        """Return the error for a file that ends too early.
 
         size: size of the file.
         end: offset of the end of the last body in the index.
@@ -145,7 +145,7 @@ class BodyFile(NamedTuple):
 
 
 class BodyReader:
-    """Reader of event bodies (payloads), for the time of a with-block.
+    """Reader of event bodies (payloads) within a with-block.
 
     file_of: function that returns a file of bodies by its number (index.py).
     """
@@ -189,7 +189,7 @@ def body_file_path(folder: Path, first_position: int) -> Path:
 
 
 def create_body_file(path: Path) -> BodyFile:
-    """Create an empty file of bodies (event payloads), durable on return.
+    """Create a durable empty file of event bodies (payloads).
 
     The file gets a random identity.
     """
@@ -203,7 +203,7 @@ def create_body_file(path: Path) -> BodyFile:
 
 
 def _write_whole_body(file: int, body: Body, offset: int) -> int:
-    """Write the whole body at offset `offset`, and return its end.
+    """Write the whole body at `offset`, and return its end.
 
     file: descriptor of the file.
     """

@@ -1,4 +1,6 @@
-"""Copy of a log as it is at one moment, also while another process writes to it.
+"""Copy of a log as it is at one moment.
+
+Another process may write to the log meanwhile.
 
 A log has an index (a SQLite file) and files of bodies (the payloads of events). The copy is made
 in two steps:
@@ -42,7 +44,7 @@ CopyProgress = Callable[[int, int], object]
 
 
 class LogCopy:
-    """Copy of the log in the folder `source`, in the new folder `target`.
+    """Copy of the log in `source`, in new folder `target`.
 
     Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of `view`,
     which completes the copy, unless `source_overwritten_since` returns True afterwards. Raises
@@ -80,7 +82,7 @@ class LogCopy:
         self._copy_body_files(files, skip_dropped_files=True)
 
     def copy_index_and_rest(self, index: Index) -> None:
-        """Copy the index, and the payloads that are not in the copy yet.
+        """Copy the index and the payloads that the copy lacks.
 
         index: consistent snapshot of the source's index, as `view` yields it.
         """
@@ -104,7 +106,9 @@ class LogCopy:
         fsync_directory(self._target)
 
     def source_overwritten_since(self, copied_index: Index) -> bool:
-        """Return True if payloads of the copied index may have been overwritten.
+        """Return True if copied payloads may have been overwritten.
+
+        A payload is overwritten when its rows are unlearned.
 
         copied_index: the consistent snapshot that was copied.
         """
@@ -129,7 +133,7 @@ class LogCopy:
             done += listed.end
 
     def _append_missing_bytes(self, listed: BodyFileEntry, bytes_before: int, bytes_in_all: int) -> None:
-        """Append the missing bytes of a payload file to its copy.
+        """Append a payload file's missing bytes to its copy.
 
         listed: the payload file, and the end of its last payload.
         bytes_before: number of bytes of the files before this file.
@@ -150,7 +154,7 @@ class LogCopy:
             os.fsync(copy.fileno())
 
     def _zero_bytes_between_bodies(self, listed: BodyFileEntry, places: Sequence[tuple[int, int]]) -> None:
-        """Overwrite the bytes that belong to no event payload with zeros.
+        """Overwrite bytes that belong to no event payload with zeros.
 
         listed: the file.
         places: (offset, number of bytes) of each payload, in order.

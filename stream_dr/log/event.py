@@ -1,4 +1,4 @@
-"""Event: one entry of the log, before and after it has a position.
+"""Event: a log entry, with or without a position.
 
 An event has two digests.
 
@@ -86,7 +86,9 @@ def event_of_draft(position: int, draft: EventDraft) -> Event:
 
 
 def row_digest(*fields: object) -> int:
-    """Return a digest of the fields of a table row. O(bytes).
+    """Return a digest of a table row's fields.
+
+    Costs O(bytes).
 
     The digest is 63 bits of an XXH64. It is stored with the fields, because SQLite detects a
     broken page but not a flipped bit inside a value.

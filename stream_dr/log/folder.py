@@ -1,4 +1,4 @@
-"""Folder of a log: its files, the checks before it is opened, and its clean-up.
+"""Folder of a log: its files, opening checks and clean-up.
 
 index.sqlite                  events, keys, schema changes (index.py)
 index.sqlite-wal, -shm        SQLite's own files
@@ -21,7 +21,7 @@ from stream_dr.log.sqlite_file import damaged_file
 def prepare_log(
     folder: Path, writable: bool, least_position: int, create_more_tables: Callable[[sqlite3.Connection], object]
 ) -> None:
-    """Create a log if the folder has none, or check an existing log.
+    """Create a log, or check the log in a folder.
 
     An existing log must not end before the last acknowledged event.
 
@@ -52,8 +52,8 @@ def prepare_log(
 
 def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
     """Raise DamagedFile if the log ends before the position `acknowledged_position`."""
-    # Read the end with a read-only connection. A connection that may write would delete a damaged
-    # write-ahead log when it is closed.
+    # Read the end with a read-only connection.
+    # A connection that may write would delete a damaged write-ahead log when it is closed.
     database = tables.database(folder, writable=False)
     with database.connection() as connection:
         last = Index(folder, connection).ends().last
@@ -63,7 +63,7 @@ def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
 
 
 def remove_unlisted_body_files(folder: Path, listed_files: Sequence[BodyFileEntry]) -> None:
-    """Remove files of event payloads that are not in the index.
+    """Remove payload files that the index does not list.
 
     An unfinished index is removed, too.
 

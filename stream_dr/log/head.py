@@ -33,7 +33,9 @@ _FILE = struct.Struct("<QQq")
 
 
 class HeadFile:
-    """The file `head` in a log's folder, which stores the last acknowledged position.
+    """File `head`, which stores the last acknowledged position.
+
+    The file is in the log's folder.
 
     One process at a time writes this file.
     """
@@ -94,7 +96,7 @@ class HeadFile:
 
 
 def device_and_inode(path: Path) -> tuple[int, int]:
-    """Return a file's device and inode numbers, or zeros if there is no file."""
+    """Return a file's device and inode numbers. Zeros without a file."""
     try:
         status = path.stat()
     except OSError:
@@ -103,7 +105,7 @@ def device_and_inode(path: Path) -> tuple[int, int]:
 
 
 def moved_error(log_folder: Path) -> DirectoryInUse:
-    """Return the error for a log whose folder was moved or replaced.
+    """Return the error for a moved or replaced log folder.
 
     This process may no longer write to the log.
 
@@ -127,7 +129,7 @@ def history_gone(after: int, first: int) -> HistoryGone:
 
 
 def truncated_error(path: Path, last: int, known: int) -> DamagedFile:
-    """Return the error for a log that has lost its last events.
+    """Return the error for a log without its last events.
 
     path: path of the log's index or folder.
     last: position of the last event in the log.

@@ -78,7 +78,7 @@ def insert_id_hashes(connection: sqlite3.Connection, path: Path, id_hashes_by_po
 
 
 def candidate_positions(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
-    """Return positions of the events that may have rows with ids of these hashes.
+    """Return positions of events that may have these hashed ids.
 
     Dropped events may be among them.
     """
@@ -102,7 +102,7 @@ def select_entries(connection: sqlite3.Connection, path: Path, order_and_limit: 
 
 
 def _digest(last: int, hashes: bytes, positions: bytes) -> int:
-    """Return the digest of an entry in the index of row ids.
+    """Return the digest of an entry of row ids.
 
     The long fields are digested by `xxh64_digest` first. This takes less time than to pass them to
     `row_digest`.

@@ -1,4 +1,6 @@
-"""Index of the log, in one SQLite file: events, keys, schema changes, payload files, erasures.
+"""Index of the log, in one SQLite file.
+
+The index has the events, keys, schema changes, payload files and erasures.
 
 Each append is one transaction. A table row has the fields of one item and a digest of these fields
 (`event.row_digest`). Each read checks this digest, because SQLite detects a broken page but not a
@@ -133,7 +135,7 @@ class LogBounds(NamedTuple):
 
 
 class BodyFileEntry(NamedTuple):
-    """File of bodies (event payloads), and the end of its last body.
+    """File of bodies (event payloads) and its last body's end.
 
     first: position of the first event in the file, which is part of the file's name.
     end: offset of the end of the last body.
@@ -145,7 +147,7 @@ class BodyFileEntry(NamedTuple):
 
 
 def database(folder: Path, writable: bool) -> Database:
-    """Return the Database (SQLite file) of the index in a log's folder."""
+    """Return the Database (SQLite file) of a log folder's index."""
     return Database(folder / INDEX_NAME, writable, APPLICATION, LOG_FORMAT)
 
 
@@ -165,7 +167,7 @@ def create_index(
 
 
 def has_body_in_file(event: Event) -> bool:
-    """Return True if an event's body (payload) belongs in a file of bodies.
+    """Return True if a file must hold an event's body.
 
     Bodies of other events are stored in the index.
     """
@@ -175,7 +177,7 @@ def has_body_in_file(event: Event) -> bool:
 def append_bodies_to_file(
     folder: Path, events: Sequence[Event], current_file: BodyFileEntry | None, max_file_bytes: int, next_position: int
 ) -> tuple[list[Place], BodyFileEntry | None]:
-    """Write bodies (event payloads) to a file, and return each event's place.
+    """Write event bodies to a file. Return each event's place.
 
     Also returns the file that was written, or None if no body belongs in a file.
 
@@ -215,7 +217,9 @@ def append(
     max_keys: int,
     id_hashes_by_position: Hashes,
 ) -> None:
-    """Add events, their keys, schema changes and row ids to the index.
+    """Add events with their keys and row ids to the index.
+
+    The schema changes of the events are added too.
 
     Call this function within a transaction.
 
@@ -246,7 +250,7 @@ def insert_events(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
 def insert_newest_keys(
     connection: sqlite3.Connection, new_keys: Iterable[tuple[str, KnownEvent]], max_keys: int
 ) -> None:
-    """Add idempotency keys, and remove the oldest keys above the number `max_keys`.
+    """Add idempotency keys, and remove the oldest beyond `max_keys`.
 
     A key that is in the index already does not change. Keys of references are not counted and not
     removed.
@@ -272,13 +276,13 @@ def insert_schema_changes(connection: sqlite3.Connection, changes: Iterable[tupl
 
 
 def store_file_end(connection: sqlite3.Connection, current: BodyFileEntry) -> None:
-    """Store the end of the last body (payload) in a file of bodies."""
+    """Store the end of the last body in a payload file."""
     row = _with_digest(current.first, current.file.identity, current.end)
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
 
 
 def insert_pending_erasure(connection: sqlite3.Connection, file_number: int, start: int, size: int) -> None:
-    """Store that a range of bytes in a file of bodies must be overwritten.
+    """Store that bytes of a payload file must be overwritten.
 
     file_number: number of the file.
     start: offset of the range.
@@ -291,7 +295,7 @@ def insert_pending_erasure(connection: sqlite3.Connection, file_number: int, sta
 def replace(
     connection: sqlite3.Connection, folder: Path, event: Event, new_place: Place, written_file: BodyFileEntry | None
 ) -> None:
-    """Replace an event, and store that its old body must be erased.
+    """Replace an event, and list its old body for erasure.
 
     The event at the position of `event` is replaced. Call this function within a transaction.
 
@@ -359,13 +363,16 @@ class Index:
         self._connection = connection
 
     def ends(self) -> LogBounds:
-        """Return the first and last position and the number of rows."""
+        """Return first position, last position and number of rows."""
         query = "SELECT (SELECT MIN(position) FROM events), (SELECT MAX(position) FROM events)"
         first, last = self._connection.execute(query).fetchone()
         return LogBounds(0, -1, 0) if last is None else LogBounds(first, last, self.total_rows(last))
 
     def total_rows(self, position: int) -> int:
-        """Return the number of rows of all events up to a position, as appended."""
+        """Return the number of rows appended up to a position.
+
+        Rows that were later unlearned or dropped are counted.
+        """
         return int(self.header(position)[7])
 
     def header(self, position: int) -> Row:
@@ -375,7 +382,7 @@ class Index:
         raise damaged_file(self._path, f"position {position} is missing")
 
     def damaged_body_error(self, position: int) -> DamagedFile:
-        """Return the error for an event whose body (payload) is damaged."""
+        """Return the error for an event with a damaged body (payload)."""
         file = self.header(position)[8]
         path = self._path if file is None else body_file_path(self._folder, file)
         return damaged_file(path, f"the body of event {position} is not what was written")
@@ -402,10 +409,10 @@ class Index:
                 yield Event(position, kind, key, fingerprint, rows, body, schema, checksum)
 
     def find_key(self, key: str) -> KnownEvent | None:
-        """Return the event that was appended with an idempotency key, or None."""
-        # If the stored key is damaged, SQLite does not find `key`, and its search may end next to
-        # the damaged entry. So read the nearest entry in both directions. `_rows` raises an error
-        # if one of the two entries is damaged.
+        """Return the event with an idempotency key, or None."""
+        # If the stored key is damaged, SQLite does not find `key`.
+        # The search may then end next to the damaged entry. So read the entry on each side.
+        # `_rows` raises an error if one of the two entries is damaged.
         for query in ("key >= ? ORDER BY key", "key <= ? ORDER BY key DESC"):
             for nearest, *known, _ in self._rows(f"SELECT * FROM keys WHERE {query} LIMIT 1", (key,)):
                 if nearest == key:
@@ -413,14 +420,16 @@ class Index:
         return None
 
     def candidate_positions(self, id_hashes: np.ndarray) -> list[int]:
-        """Return positions of the events that may have rows with these ids, in order.
+        """Return ascending positions of events that may have these ids.
+
+        id_hashes: hashes of the row ids.
 
         Dropped events may be among them.
         """
         return sorted(ids.candidate_positions(self._connection, self._path, id_hashes))
 
     def schemas(self) -> list[str]:
-        """Return all changes of the stream's schema as JSON, oldest first."""
+        """Return all changes of the schema as JSON, oldest first."""
         return [text for _, text in self._rows("SELECT * FROM schemas ORDER BY position")]
 
     def files(self) -> list[BodyFileEntry]:
@@ -434,11 +443,11 @@ class Index:
         raise damaged_file(self._path, f"the file of bodies {file_number} is not listed")
 
     def pending_erasures(self) -> list[Row]:
-        """Return (id, file number, offset, size) of byte ranges that must be overwritten."""
+        """Return (id, file number, offset, size) of bytes to overwrite."""
         return self._rows("SELECT * FROM erasures")
 
     def places(self, file_number: int) -> list[tuple[int, int]]:
-        """Return (offset, size) of each body (event payload) in a file, in order.
+        """Return (offset, size) of a payload file's bodies, in order.
 
         file_number: number of the file.
         """
@@ -446,7 +455,7 @@ class Index:
         return self._connection.execute(query, (file_number,)).fetchall()
 
     def copy_to(self, folder: Path) -> None:
-        """Copy the index to another folder, as this connection sees the index."""
+        """Copy the index to a folder, as this connection sees it."""
         with create_sqlite_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT) as copy:
             self._connection.backup(copy)
             copy.execute("PRAGMA journal_mode=WAL")
@@ -496,7 +505,7 @@ class Index:
             pass
 
     def _file(self, first: int, identity: bytes, end: int) -> BodyFileEntry:
-        """Return the file of bodies (event payloads) that a table row describes."""
+        """Return the file of event bodies that a table row describes."""
         return BodyFileEntry(first, BodyFile(body_file_path(self._folder, first), identity), end)
 
     def _rows(self, query: str, values: Row = ()) -> list[Row]:

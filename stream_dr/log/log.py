@@ -1,4 +1,6 @@
-"""Log: the durable, ordered record of all events of a directory. A write-ahead log.
+"""Log: the durable, ordered record of a directory's events.
+
+The log is a write-ahead log.
 
 Models learn the events in the order of the log. Events have positions 0, 1, 2 … without gap. When
 `append` returns, the events are on the disk.
@@ -87,7 +89,7 @@ class LogReader:
 
     @property
     def first(self) -> int:
-        """Position of the first event still stored, 0 if there is none."""
+        """Position of the first stored event. 0 if there is none."""
         return self._bounds().first
 
     @property
@@ -99,10 +101,10 @@ class LogReader:
         return self._bounds().rows
 
     def read(self, after: int, until: int | None = None, limit: int = 100, max_bytes: int = 64 << 20) -> list[Event]:
-        """Return at most `limit` events with after < position ≤ until, in order.
+        """Return events with after < position ≤ until, in order.
 
-        The list ends earlier if the bodies (payloads) of the events exceed max_bytes bytes. An
-        empty list means that there are no such events yet.
+        At most `limit` events are returned. The list ends earlier if the bodies (payloads) of the
+        events exceed max_bytes bytes. An empty list means that there are no such events yet.
 
         Raises HistoryGone if the event at position after + 1 was dropped. Raises DamagedFile if a
         position is missing.
@@ -130,7 +132,7 @@ class LogReader:
         return events
 
     def read_kind(self, kind: EventKind, before: int, after: int = -1) -> list[Event]:
-        """Return the stored events of a kind with after < position < before.
+        """Return events of a kind, with after < position < before.
 
         Use this method for kinds with few events. For unlearn events the query is fast, because
         they have a SQL index of their own.
@@ -148,7 +150,7 @@ class LogReader:
             raise
 
     def read_undamaged(self, kind: EventKind) -> list[Event]:
-        """Return the stored events of a kind that are not damaged.
+        """Return a kind's stored events that are not damaged.
 
         `verify` names the damaged events.
         """
@@ -163,7 +165,9 @@ class LogReader:
         return [e for e in events if e.kind == kind]
 
     def position_keeping_newest_rows(self, n_rows: int) -> int:
-        """Return the largest position from which on events have `n_rows` rows or more.
+        """Return the largest position that keeps `n_rows` rows or more.
+
+        The events from this position on have these rows.
 
         If all events together have fewer rows, the position of the first event is returned.
         """
@@ -172,7 +176,7 @@ class LogReader:
             return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - n_rows, key=index.total_rows)
 
     def candidate_positions(self, id_hashes: np.ndarray) -> list[int]:
-        """Return positions of the stored events that may have rows with some ids.
+        """Return positions of stored events that may have some ids.
 
         The positions ascend. Different ids may have the same hash, so read the events to find out.
 
@@ -182,7 +186,7 @@ class LogReader:
             return [position for position in index.candidate_positions(id_hashes) if position >= self.first]
 
     def schema_changes(self) -> list[str]:
-        """Return the JSON texts of all changes of the stream's schema, oldest first.
+        """Return all changes of the schema as JSON, oldest first.
 
         Changes by events that were dropped are included.
         """
@@ -246,7 +250,7 @@ class LogReader:
             yield Index(self.path, connection)
 
     def _bounds(self) -> LogBounds:
-        """Return the first and last position and the number of rows.
+        """Return first position, last position and number of rows.
 
         A read-only log reads the bounds each time, because another process may have appended.
         """
@@ -261,7 +265,9 @@ class LogReader:
             return index.files()
 
     def _select_events(self, condition: str, values: tuple[object, ...], max_bytes: int = _ALL) -> list[Event]:
-        """Return events in order, until their bodies (payloads) exceed max_bytes bytes.
+        """Return events in order, up to max_bytes of bodies (payloads).
+
+        The event with which the bodies reach max_bytes is the last.
 
         condition: SQL condition and order, with `values` for its placeholders.
         """
@@ -276,13 +282,13 @@ class LogReader:
         return events
 
     def _read_event_again(self, event: Event) -> Event:
-        """Read an event again, because its body (payload) did not have its digest.
+        """Read an event again, because its body was not intact.
 
         Returns the event as the index has it now. If the event was dropped, `event` is returned
         unchanged.
         """
-        # A rewrite of an event stores the new body elsewhere, and then overwrites the old bytes
-        # without waiting for readers. So the earlier read may have read overwritten bytes.
+        # A rewrite stores the new body elsewhere. Readers do not delay overwriting the old bytes.
+        # So the earlier read may have read overwritten bytes.
         with self._index_view() as index, BodyReader(index.file) as bodies:
             return next(index.events("position = ?", (event.position,), bodies.read), event)
 
@@ -360,7 +366,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
             raise
 
     def append(self, drafts: Sequence[EventDraft]) -> list[int]:
-        """Append events in order in one transaction, and return their positions.
+        """Append events in one transaction, and return their positions.
 
         Either all events are appended or none. On return the events are durable. A directory
         passes `DraftGroup.events`, which has one EventDraft for each admitted Draft.
@@ -404,7 +410,9 @@ class Log(LogReader, AbstractContextManager["Log"]):
             return index.find_key(key)
 
     def rewrite(self, position: int, body: bytes, rows: int) -> None:
-        """Replace an event's body (payload) and number of rows, after rows were unlearned.
+        """Replace an event's body (payload) after rows were unlearned.
+
+        The number of rows is replaced too.
 
         The old bytes on the disk are overwritten after the commit. If the process dies in between,
         the bytes are overwritten when the log is next opened. The event's key and fingerprint do
@@ -433,13 +441,13 @@ class Log(LogReader, AbstractContextManager["Log"]):
             return self._ends.first
 
     def drop_before(self, position: int) -> int:
-        """Remove the events before a position, but never the last event.
+        """Remove events before a position, but never the last event.
 
         Returns the number of events removed. The space of the events is released to the file
         system.
         """
-        # Remove the events in short transactions, so that other threads can append in between. A
-        # pause after each transaction lets other threads use the disk for half of the time.
+        # Remove the events in short transactions, so that other threads can append in between.
+        # A pause after each transaction lets other threads use the disk for half of the time.
         first = self.hide_before(position)
         dropped = 0
         more = True
@@ -481,7 +489,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
     @contextmanager
     def _write_transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction that changes the index, for the time of the with-block.
+        """Open a transaction on the index for the with-block.
 
         After an error in the with-block, it is unknown whether the transaction was committed. The
         next write then begins with a recovery (`_recover_if_uncertain`).
@@ -498,7 +506,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
             raise
 
     def _recover_if_uncertain(self, check_all_files: bool = False) -> None:
-        """Recover the log, if the last write may or may not be committed.
+        """Recover the log if the last write's commit is uncertain.
 
         SQLite has recovered the index already.
 

@@ -1,4 +1,4 @@
-"""SQLite files of this library: how they are opened, and their errors.
+"""SQLite files of this library: opening them, and their errors.
 
 A SQLite file has two numbers in its header: `application_id` identifies the program that owns the
 file, and `user_version` is a version that the owner chooses. So a foreign file, a file of another
@@ -194,9 +194,9 @@ def open_connection(path: Path, writable: bool, application_id: int, user_versio
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, application_id: int, user_version: int) -> None:
-    """Raise an error unless a file has the right owner and version.
+    """Check the owner and version of a SQLite file.
 
-    The error is ForeignFile or UnknownFormat.
+    Raises ForeignFile or UnknownFormat.
     """
     file_application = connection.execute("PRAGMA application_id").fetchone()[0]
     if file_application != application_id:
@@ -230,8 +230,8 @@ def _open_maybe_immutable(uri_with_mode: str, path: Path, uri_is_writable: bool)
     if uri_is_writable:
         return connection
 
-    # A reader that may not write to the folder cannot create the index file of the write-ahead
-    # log. If there is no write-ahead log, the reader opens the SQLite file as immutable.
+    # A reader that may not write to the folder cannot create the write-ahead log's index file.
+    # If there is no write-ahead log, the reader opens the SQLite file as immutable.
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
@@ -260,7 +260,9 @@ def _check_is_sqlite(path: Path) -> None:
 
 
 def damaged_file(path: Path, reason: str) -> DamagedFile:
-    """Return the error for a file whose content is not what was written.
+    """Return the error for a damaged file.
+
+    The content is not what was written, or the file is missing.
 
     reason: reason in words, such as "it is missing".
     """
@@ -296,7 +298,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def commit_or_rollback(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit the changes of the with-block, or none of them after an error."""
+    """Commit the with-block's changes, or none after an error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -331,7 +333,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
-    """Return SQLite's error about a file as an error of this library.
+    """Return the library's error for an error of SQLite.
 
     Returns None if no error of this library fits.
     """
@@ -356,7 +358,7 @@ def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamD
 
 
 def _cannot_open_error(path: Path) -> StreamDRError | None:
-    """Return the reason why SQLite could not open a file or its journal.
+    """Return the reason why SQLite cannot open a file.
 
     SQLite's own message does not contain the reason. Returns None if no reason is apparent.
     """
@@ -370,7 +372,7 @@ def _cannot_open_error(path: Path) -> StreamDRError | None:
 
 
 def _translate_system_error(error: OSError, path: Path) -> StreamDRError | None:
-    """Return the system's error about a file as an error of this library.
+    """Return the library's error for an error of the system.
 
     Returns None if no error of this library fits.
     """

@@ -1,1 +1,4 @@
-"""running: learning, publishing, queries, replays, refines and jobs over a directory."""
+"""running: learning, publishing, queries, replays, refines and jobs.
+
+All of them work on one directory.
+"""

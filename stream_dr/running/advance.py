@@ -1,4 +1,4 @@
-"""Advance: reads the events of the log and applies them to models, one event at a time.
+"""Advance: apply the log's events to models, one by one.
 
 Live learning, backfill and replay use this code. Events are never merged. A model's state
 therefore depends only on the events, and a killed process ends with the same bits after its
@@ -48,8 +48,8 @@ from stream_dr.threads import compute_ahead
 
 log = logging.getLogger("stream_dr.advance")
 
-# The bytes of payloads and the bytes of rows are both limited, because a small payload can have
-# many rows. For example, the payload is compressed, or it refers to a batch of a shard.
+# The bytes of payloads and the bytes of rows are both limited.
+# A small payload can have many rows: it is compressed, or refers to a batch of a shard.
 PAGE_BYTES = 64 << 20
 """Number of bytes at which a page (a list of events that are read together) ends.
 
@@ -161,8 +161,8 @@ class EventReader:
                 if remaining_bytes <= 0:
                     break
 
-        # Overloaded is a temporary error that no event has caused. So it is raised here and not
-        # stored as the error of an event.
+        # Overloaded is a temporary error that no event has caused.
+        # So Overloaded is raised here and not stored as the error of an event.
         except Overloaded:
             raise
         except StreamDRError as e:
@@ -261,8 +261,8 @@ def advance_all(
     Returns the models that stopped before an unlearn event, because they need a rebuild that was
     not done.
     """
-    # Ctrl-C raises KeyboardInterrupt in the main thread, and would interrupt the learning there
-    # in the middle of an event. So the main thread lets the pool learn even a single model.
+    # Ctrl-C would interrupt learning in the main thread in the middle of an event.
+    # So the main thread lets the pool learn even a single model.
     in_this_thread = len(models) < 2 and threading.current_thread() is not threading.main_thread()
 
     if learn_pool is None or in_this_thread:
@@ -313,7 +313,7 @@ def advance(
 
 
 def _remaining_rows(event: ParsedEvent, unlearn_horizon: int, directory: Directory) -> Block | None:
-    """Return an event's rows that are not unlearned by later events.
+    """Return an event's rows that are not unlearned later.
 
     unlearn_horizon: position of the last unlearn event whose rows are removed.
 
@@ -329,7 +329,9 @@ def _remaining_rows(event: ParsedEvent, unlearn_horizon: int, directory: Directo
 
 @contextmanager
 def _mark_failed_on_error(model: Model, position: int, directory: Directory) -> Iterator[None]:
-    """Mark the model as failed at `position` if the with-block raises.
+    """Mark a model as failed if the with-block raises.
+
+    The model fails at `position`.
 
     The error is logged and not raised again.
     """
@@ -368,8 +370,8 @@ def _unlearn_unless_blocked(
     if continue_rebuild is None:
         return False
 
-    # Rebuild the model: learn the log again up to this event. The rows of all unlearn events in
-    # the log are left out, so that later unlearn events need no further rebuild.
+    # Rebuild the model: learn the log again up to this event.
+    # Leave out the rows of all unlearn events, so that later unlearn events need no rebuild.
     accumulator = accumulator_at_start(model, directory.path)
     unlearn_horizon = directory.position
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):

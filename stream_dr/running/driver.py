@@ -1,4 +1,4 @@
-"""Driver: lets models learn events, and publishes and snapshots the models when due.
+"""Driver: lets models learn events, and starts due work.
 
 One call of `Driver.learn_and_schedule` lets the models learn some events. Then it starts the work
 that is due:
@@ -109,7 +109,10 @@ class EventHandler(Protocol):
     """Function that receives events of the models and the log."""
 
     def __call__(self, event: EngineEvent, **details: int | str) -> None:
-        """Handle an event. Each kind of event has its own details."""
+        """Handle an event.
+
+        Each kind of event has its own details.
+        """
 
 
 def ignore_event(event: EngineEvent, **details: int | str) -> None:
@@ -253,7 +256,9 @@ class Driver:
             self._submit_due_snapshots(models)
 
     def next_due_time(self, models: Sequence[Model]) -> MonotonicTime:
-        """Return the time (time.monotonic) at which the next work becomes due.
+        """Return the time at which the next work becomes due.
+
+        The time is a value of time.monotonic.
 
         Returns infinity if nothing becomes due before new events arrive or running work ends.
         """
@@ -329,11 +334,13 @@ class Driver:
         return [m for m in models if m.status == "live"]
 
     def _all_at_log_end(self, models: Sequence[Model]) -> bool:
-        """Return True if all models have applied the log's last event."""
+        """Return True if all models have applied the last event."""
         return all(m.position >= self._directory.position for m in models)
 
     def _publication_due(self, model: Model, all_at_log_end: bool) -> MonotonicTime:
-        """Return the time (time.monotonic) at which a model must be published.
+        """Return the time at which a model must be published.
+
+        The time is a value of time.monotonic.
 
         all_at_log_end: True if all models have applied the last event of the log.
 
@@ -377,7 +384,9 @@ class Driver:
                 self.snapshot_and_trim_log([(model, model.freeze())])
 
     def _snapshots_due(self, models: Sequence[Model]) -> MonotonicTime:
-        """Return the time (time.monotonic) at which the next snapshots are due.
+        """Return the time at which the next snapshots are due.
+
+        The time is a value of time.monotonic.
 
         Returns infinity in these cases:
 
@@ -389,8 +398,8 @@ class Driver:
         if running or not any(map(_needs_snapshot, models)):
             return math.inf
 
-        # The components of a projection are unique only up to their signs. A snapshot of the first
-        # published projection preserves the signs if the process is killed and restarted.
+        # The components of a projection are unique only up to their signs.
+        # A snapshot of the first published projection preserves the signs after a kill.
         if self._published_never_snapshotted(models):
             return 0.0
 
@@ -449,7 +458,7 @@ class Driver:
         self._on_event(EngineEvent.SNAPSHOT, model=model.name, position=frozen.position)
 
     def _drop_unneeded_rows(self, errors: list[Exception]) -> None:
-        """Drop and erase rows of the log that no model needs.
+        """Drop and erase the log's rows that no model needs.
 
         An error is logged and appended to `errors`.
         """
@@ -463,7 +472,7 @@ class Driver:
 
 
 def _needs_snapshot(model: Model) -> bool:
-    """Return True if a model has changed since its last snapshot.
+    """Return True if a model changed after its last snapshot.
 
     False for a failed model, because its state may be incomplete.
     """

@@ -1,4 +1,7 @@
-"""fit: trains an estimator on files or tables batch by batch, with a progress bar."""
+"""fit: trains an estimator on files or tables by batches.
+
+A progress bar shows the number of rows learned.
+"""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""Ingest: the queue of drafts (events to append), and the thread that writes them to the log.
+"""Ingest: the queue and thread that append to the log.
+
+The queue has drafts (events to append). The thread writes the drafts to the log.
 
 The thread takes a group of drafts from the queue, up to GROUP_EVENTS drafts or GROUP_BYTES bytes.
 It checks them in order and commits them in one transaction (a group commit). Then it completes the
@@ -107,7 +109,7 @@ class Appender:
             self.queued_bytes -= sum(d.size for d, _ in group)
 
     def _take_next_group(self) -> list[QueuedDraft]:
-        """Remove the drafts of the next group commit from the queue."""
+        """Remove the next group commit's drafts from the queue."""
         group: list[QueuedDraft] = []
         size = 0
         while self._queue and len(group) < GROUP_EVENTS and size < GROUP_BYTES:

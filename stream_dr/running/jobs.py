@@ -1,4 +1,7 @@
-"""Jobs: refines and snapshots that run in the background and can be cancelled."""
+"""Jobs: refines and snapshots in the background.
+
+A job can be cancelled.
+"""
 
 import logging
 import threading
@@ -168,7 +171,10 @@ class Jobs:
         return job
 
     def _newest_unfinished(self, kind: JobKind, model: Model) -> Job | None:
-        """Return a model's newest unfinished job of a kind, or None."""
+        """Return a model's newest unfinished job of a kind.
+
+        Returns None if there is no such job.
+        """
         jobs = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.target is model and not j.has_ended)
         return next(jobs, None)
 
@@ -183,7 +189,7 @@ class Jobs:
         return job
 
     def cancel(self, model: Model | None = None) -> None:
-        """Ask the jobs of a model, or of all models, to stop.
+        """Ask a model's jobs, or all jobs, to stop.
 
         model: the model. None stands for all models.
         """

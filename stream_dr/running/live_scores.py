@@ -1,4 +1,4 @@
-"""Live scores: how well models predict the targets of rows that they have not learned yet.
+"""Live scores: how well models predict targets before learning them.
 
 Before the models learn an event, some of its rows are tested. Each model's published projection
 projects these rows, and their targets are predicted from the projected rows of earlier tests:
@@ -158,11 +158,9 @@ class TestThenTrain:
         self._previous: np.ndarray | None = None
         self._tested_at = 0.0
         self._curves: dict[int, list[tuple[int, float]]] = {}
-        # Maps the id of a model to its last solution for the tests: the number of rows learned,
-        # the seconds that solving took, and the projection.
+        # Maps a model's id to its last test solution: rows learned, seconds to solve, projection.
         self._solved: dict[int, tuple[int, float, Projection | None]] = {}
-        # Maps the id of a model to the number of its projection, and to a dict of projected rows
-        # by the position of their event.
+        # Maps a model's id to its projection's number and the projected rows by event position.
         self._projected: dict[int, tuple[int, dict[int, np.ndarray]]] = {}
 
     def test(self, models: Sequence[Model], events: Sequence[ParsedEvent]) -> None:
@@ -251,7 +249,7 @@ class TestThenTrain:
         return [part for part in parts if peers <= part.errors.keys()] or parts
 
     def _confusion_matrix(self, parts: Sequence[_TestedRows], model: Model) -> JsonDict | None:
-        """Return the confusion matrix of a model, as `scores` describes it.
+        """Return a model's confusion matrix, as `scores` describes it.
 
         Returns None unless the targets have the kind "class" (one label for each row).
         """
@@ -280,9 +278,8 @@ class TestThenTrain:
             return
         models = [model for model in models if model.position < position]
 
-        # Before the first event of a replay, no model has a projection. So this event is split
-        # into two halves: one half is learned by copies of the models, and the other half is
-        # tested.
+        # Before the first event of a replay, no model has a projection.
+        # So copies of the models learn one half of this event, and the other half is tested.
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
         if test_rows and is_first and len(numbers) >= MIN_ROWS_TO_SPLIT:
             self._solve_copies_on_half(models, position, block, numbers[::2])
@@ -356,7 +353,9 @@ class TestThenTrain:
         self._extend_curves([model for model in models if model.id in part.errors])
 
     def _previous_targets(self, y: Targets, rows_with_target: np.ndarray, tested: np.ndarray) -> np.ndarray:
-        """Return, for each tested row, the target of the row before.
+        """Return each tested row's previous target.
+
+        The previous target is the target of the row before.
 
         These targets are the predictions of a baseline. Rows without a target are skipped.
 
@@ -367,13 +366,13 @@ class TestThenTrain:
         before = self._codes_or_values(y.take(rows_with_target[tested[tested > 0] - 1]))
         if tested[0] > 0:
             return before
-        # The row before an event's first row is the last row of the previous event. The first
-        # event has no previous event. The previous target is then −1, the code of no label.
+        # The row before an event's first row is the last row of the previous event.
+        # For the first event, the previous target is −1, the code of no label.
         first = np.full_like(before, -1, shape=(1, *before.shape[1:])) if self._previous is None else self._previous
         return np.concatenate([first, before])
 
     def _codes_or_values(self, y: Targets) -> np.ndarray:
-        """Return targets as an array of label codes or of numbers.
+        """Return targets as an array of label codes or numbers.
 
         For labels (rows,), the code of each row's first label. For q numeric targets, (rows, q).
         """
@@ -417,7 +416,7 @@ class TestThenTrain:
         return np.vstack([projected[part.position] for part in self._parts])
 
     def _extend_curves(self, models: Sequence[Model]) -> None:
-        """Add a point to models' learning curves if enough rows were learned."""
+        """Add points to learning curves if enough rows were learned."""
         for model in models:
             curve = self._curves.setdefault(model.id, [])
             learned = max(model.rows, self._solved.get(model.id, (0,))[0])
@@ -427,7 +426,7 @@ class TestThenTrain:
                 curve.append((learned, score))
 
     def _numbered_projection(self, model: Model) -> tuple[int, Projection] | None:
-        """Return the number and projection with which a model is tested.
+        """Return number and projection with which a model is tested.
 
         Different projections of a model have different numbers. Returns None if the model has no
         projection yet.
@@ -501,7 +500,9 @@ class TestThenTrain:
 
 
 def _accuracy_or_r2(parts: Sequence[_TestedRows], targets: np.ndarray, predictor: int | str) -> float:
-    """Return the accuracy or R² of a model or a baseline.
+    """Return a model's or a baseline's accuracy or R².
+
+    The accuracy is for labels, R² for numbers.
 
     R² is averaged over the numeric targets that are not constant. R² is 0 if all targets are
     constant.

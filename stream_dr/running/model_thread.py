@@ -1,4 +1,4 @@
-"""ModelThread: the thread in which live models learn the events of the log.
+"""ModelThread: the thread in which live models learn events.
 
 Live models are close to each other in the log. The thread reads the log from the position of the
 slowest live model, and the other models skip the events that they have already applied.
@@ -28,8 +28,7 @@ from stream_dr.threads import new_engine_thread
 
 log = logging.getLogger("stream_dr.model_thread")
 
-# A small number saves memory, because batches are released only after all these events are
-# learned.
+# A small number saves memory: batches are released only after all these events are learned.
 EVENTS_PER_TURN = 8
 """Maximum number of events to learn before due publications and snapshots are started."""
 
@@ -95,7 +94,7 @@ class ModelThread:
             self._thread.join()
 
     def wake(self) -> None:
-        """Wake the thread to check for new events and due work."""
+        """Wake the thread to look for new events and work."""
         self._woken.set()
 
     @property
@@ -105,12 +104,12 @@ class ModelThread:
 
     @property
     def slowest_position(self) -> int:
-        """Position of the last event that every live model has applied."""
+        """Position of the last event that all live models applied."""
         return min((m.position for m in self.live), default=self._directory.position)
 
     @property
     def lag(self) -> int:
-        """Number of events that the slowest live model has not learned."""
+        """Number of events that the slowest live model must learn."""
         return max(0, self._directory.position - self.slowest_position)
 
     def join(self, models: Sequence[Model]) -> ModelsBehind:
@@ -132,7 +131,9 @@ class ModelThread:
         return [m for m in models if m.status == "catching_up"]
 
     def submit_catch_up(self, models: Sequence[Model]) -> None:
-        """Let models catch up in the thread pool until they become live.
+        """Let models catch up in a thread pool.
+
+        The models then become live.
 
         A model that fails or is removed does not stop the other models. All models stop when this
         thread is stopped.
@@ -140,7 +141,10 @@ class ModelThread:
         self._catch_up_pool.submit(self._catch_up, models)
 
     def _catch_up(self, models: Sequence[Model]) -> None:
-        """Let models catch up in the calling thread until they become live."""
+        """Let models catch up in the calling thread.
+
+        The models then become live.
+        """
         behind = list(models)
         driver = self._new_driver()
 
@@ -150,8 +154,8 @@ class ModelThread:
         with self._fail_behind_on_error(models):
             while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
                 blocked = driver.catch_up(behind, self.slowest_position, continue_rebuild=None, after_page=should_stop)
-                # Each model in `blocked` must be rebuilt, which takes long. Publish the projection
-                # learned so far, so that queries are answered during the rebuild.
+                # Each model in `blocked` must be rebuilt, which takes long.
+                # Publish the projection learned so far, to answer queries during the rebuild.
                 for model in blocked:
                     driver.submit_publish_if_new(model)
                 self._submit_rebuilds(blocked)
@@ -171,7 +175,9 @@ class ModelThread:
                 self._catch_up_pool.submit(self._rebuild_and_catch_up, model)
 
     def _rebuild_and_catch_up(self, model: Model) -> None:
-        """Rebuild a model in the calling thread, then let it catch up.
+        """Rebuild a model, then let it catch up.
+
+        The calling thread does both.
 
         The model learns the log again without unlearned rows. The rebuild stops if the model is
         removed or this ModelThread is stopped.
@@ -224,7 +230,7 @@ class ModelThread:
                 self._woken.wait(None if pause == math.inf else pause)
 
     def _learn_and_start_due_work(self) -> MonotonicTime:
-        """Learn the next events with all live models, and start due work.
+        """Learn the next events with live models. Start due work.
 
         Returns the time (time.monotonic) at which this method must be called again. Infinity means
         that nothing becomes due before this thread is woken.

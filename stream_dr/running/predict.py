@@ -1,4 +1,4 @@
-"""Predict: predicts the targets of rows with a model's published projection.
+"""Predict: predicts rows' targets with a model's published projection.
 
 `transform` projects rows with the same published version of the projection. Not every estimator
 can predict.

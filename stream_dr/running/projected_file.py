@@ -1,4 +1,6 @@
-"""projected_file: writes projected rows to a Parquet, Arrow, CSV or npz file.
+"""projected_file: writes projected rows to a file.
+
+The file's format is Parquet, Arrow, CSV or npz.
 
 In a CSV file, a row's list of labels or of targets is written as JSON.
 
@@ -84,7 +86,7 @@ def _lists_to_json(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _lists_to_json_column(lists: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column of lists as a column of JSON strings."""
+    """Return a column of lists as JSON strings."""
     return pa.array([None if v is None else orjson.dumps(v).decode() for v in lists.to_pylist()], pa.string())
 
 

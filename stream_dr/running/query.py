@@ -1,4 +1,4 @@
-"""Query: projects rows with a model's published projection, and exports the projection.
+"""Query: projects rows with published projections, and exports the projections.
 
 The HTTP service and the command `stream-dr transform` both use these functions, so they return the
 same values. All rows of one request are projected by the same version of the projection.
@@ -158,9 +158,9 @@ class ConformedBlock(NamedTuple):
 
 
 def check_and_reorder_block(block: Block, projection: Projection, schema: Schema) -> ConformedBlock:
-    """Check a block's rows, and reorder its columns for a projection.
+    """Check a block's rows, and reorder its columns.
 
-    Raises NotFinite, SchemaMismatch or InvalidRows.
+    The columns get the order of the schema. Raises NotFinite, SchemaMismatch or InvalidRows.
     """
     check_finite(block.X)
     _check_names_accepted(block, schema)
@@ -196,7 +196,7 @@ def _empty_block(block: Block, n_columns: int) -> Block:
 
 
 class ExportedProjection(NamedTuple):
-    """Projection as named arrays and metadata, to write to a file.
+    """Projection as named arrays and metadata, for a file.
 
     Attributes
     ----------
@@ -241,7 +241,7 @@ class ExportedProjection(NamedTuple):
         return bytes(write_arrow([batch.replace_schema_metadata(self._metadata_strings())]))
 
     def _metadata_strings(self) -> dict[str, str]:
-        """Return the metadata as strings, without the entries that are None."""
+        """Return the metadata as strings, without entries that are None."""
         return {name: str(value) for name, value in self.metadata.items() if value is not None}
 
 
@@ -316,7 +316,7 @@ def project(
     output_path: Path,
     on_progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Write a source's projected rows to a file, and count the rows.
+    """Write a source's projected rows to a file.
 
     output_path: path of the file. The suffix selects the format. SUFFIXES lists the allowed
         suffixes.
@@ -454,7 +454,7 @@ def _output_type(column_type: pa.DataType) -> pa.DataType:
 
 
 def _id_and_target_columns(block: Block, field_types: dict[str, pa.DataType]) -> dict[str, pa.Array]:
-    """Return the block's ids and targets as Arrow columns by name.
+    """Return a block's ids and targets as named Arrow columns.
 
     field_types: names and Arrow types of the columns to return. A column that the block does not
         have is filled with nulls.

@@ -1,4 +1,6 @@
-"""Refine: computes a model's exact projection by passes over the rows in the log.
+"""Refine: computes a model's exact projection from the log.
+
+The rows in the log are read in several passes.
 
 A refine reads the events that the model has learned, several times. After each pass a checkpoint
 is written to the folder of the model's snapshots. A second refine of the same model at the same
@@ -77,7 +79,7 @@ def refine_frozen(
     n_threads: int = 1,
     compute_sums: ComputePassSums | None = None,
 ) -> Published | None:
-    """Refine a frozen state of a model, and publish the result.
+    """Refine a model's frozen state, and publish the result.
 
     The passes start from the projection of the last refine, if there is one. If the model's
     solution is exact without a refine, the model does not change, and `on_progress` receives
@@ -171,8 +173,8 @@ def _run_passes(
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
 
-    # Publish the result. Another refine may continue from the checkpoint, if this refine has not
-    # reached the tolerance.
+    # Publish the result. Remove the checkpoint only if this refine has reached the tolerance.
+    # Otherwise another refine may continue from the checkpoint.
     published = model.publish_refined(last.projection, frozen, last.report.residual)
     if last.report.converged:
         path.unlink(missing_ok=True)
@@ -188,7 +190,7 @@ def refine_model(
     n_threads: int = 1,
     make_compute_sums: Callable[[FrozenState], ComputePassSums] | None = None,
 ) -> Published:
-    """Refine and snapshot a model, as the command `stream-dr refine` does.
+    """Refine and snapshot a model, like the command `stream-dr refine`.
 
     The model first learns the events of the log that it has not learned yet.
 
@@ -248,7 +250,7 @@ def undo_refine_and_snapshot(directory: Directory, model: Model) -> None:
 
 
 class _Cancelled(Exception):
-    """Error that stops a refine in the middle of a pass.
+    """Error that stops a refine during a pass.
 
     The checkpoint of the earlier passes is not removed.
     """
@@ -285,7 +287,7 @@ class _FrozenSource:
 
 
 def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> None:
-    """Write the state of an unfinished refine to a checkpoint file.
+    """Write an unfinished refine's state to a checkpoint file.
 
     path: path of the checkpoint file.
     frozen: state of the model when the refine started.
@@ -298,7 +300,9 @@ def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> No
 
 
 def _load_usable_checkpoint(path: Path, frozen: FrozenState, max_passes: int) -> Refining | None:
-    """Return the checkpoint of an earlier refine of the same rows.
+    """Return an earlier refine's checkpoint, if it can be used.
+
+    The earlier refine must have read the same rows.
 
     Returns None in these cases:
 

@@ -1,4 +1,6 @@
-"""Replay: lets all models of a directory learn a data set of shards.
+"""Replay: lets a directory's models learn a data set.
+
+The data set consists of shards.
 
 Each pass reads the data set once for all models. A shard is a file of batches. Each batch becomes
 an event in the log that refers to the shard by its sha256, the number of the batch and the number
@@ -149,7 +151,7 @@ class _CommitResult(NamedTuple):
 
 
 class Replay:
-    """Run of a replay, in which the models of a directory learn a data set.
+    """Run in which a directory's models learn a data set.
 
     Each batch of the data set becomes an event in the directory's log. The batches are learned by
     this process (`append_and_learn_missing`), or by tasks in several threads or processes whose
@@ -233,7 +235,7 @@ class Replay:
             model.live()
 
     def append_and_learn_missing(self) -> None:
-        """Append and learn the batches that are missing in the log.
+        """Append and learn the batches that the log lacks.
 
         If a batch is refused, the models learn the earlier batches, and then the error is raised.
         """
@@ -295,8 +297,8 @@ class Replay:
                     if isinstance(receipt, Receipt):
                         self.columns_missing |= dict.fromkeys(receipt.columns_missing)
 
-                # The directory stops at the first refused batch, so only the last answer can be an
-                # error.
+                # The directory stops at the first refused batch.
+                # So only the last answer can be an error.
                 last = answers[-1]
                 refusal = (
                     _name_batch_in_error(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
@@ -315,7 +317,7 @@ class Replay:
         return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
 
     def _total_passes(self) -> int:
-        """Return the number of passes after which the replay is complete.
+        """Return the number of passes after which replay is complete.
 
         This number includes the passes of earlier replays.
         """
@@ -329,15 +331,15 @@ class Replay:
         return unfinished or self._count_complete_passes() + 1
 
     def _count_complete_passes(self) -> int:
-        """Return the number of passes whose batches are in the log.
+        """Return how many passes are completely in the log.
 
         A pass counts if all its batches are in the log. If damaged shards are skipped, a pass
         counts if one of its batches is in the log.
 
         Call this method only if the directory has no record of an unfinished pass.
         """
-        # Count the complete passes. The batches of damaged shards never enter the log. So if
-        # damaged shards are skipped, one batch in the log is enough.
+        # Count the complete passes. The batches of damaged shards never enter the log.
+        # So if damaged shards are skipped, one batch in the log is enough.
         passes = 0
         enough = any if self.settings.skip_damaged else all
         while self.dataset.rows and enough(
@@ -350,7 +352,9 @@ class Replay:
 
 
 def _name_batch_in_error(draft: Draft, error: StreamDRError) -> StreamDRError:
-    """Add the refused batch and its shard to an error's message.
+    """Return an error with the refused batch in its message.
+
+    The message also names the batch's shard. An InsufficientStorage is returned unchanged.
 
     draft: the refused draft. Its payload refers to the batch.
     error: the error with which the draft was refused.

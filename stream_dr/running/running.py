@@ -1,4 +1,4 @@
-"""Running: the threads that keep a directory's models current while batches arrive.
+"""Running: threads that keep models current while batches arrive.
 
 - The appender thread takes batches from a bounded queue and commits them to the log, many in one
   transaction. Then it completes the futures that the callers of `submit` hold.
@@ -121,7 +121,7 @@ class Running:
         self._models.submit_catch_up([m for m in alive if m not in near])
 
     def stop(self, max_seconds: float | None = None) -> None:
-        """Finish the queued work, snapshot every model and end the threads.
+        """Finish queued work, snapshot all models and end the threads.
 
         - New batches are refused. Queued batches are appended to the log.
         - The models learn from the log for at most `max_seconds`, or without limit if it is None.
@@ -334,7 +334,7 @@ class Running:
 
     @property
     def lag(self) -> int:
-        """Number of events that the slowest live model has not learned."""
+        """Number of events that the slowest live model must learn."""
         return self._models.lag
 
     @property
@@ -343,7 +343,7 @@ class Running:
         return self._appender.queued_bytes
 
     def refusal_reason(self) -> str | None:
-        """Return the reason why batches are refused now, as a sentence.
+        """Return why batches are refused now, as a sentence.
 
         Returns None if batches are accepted.
         """
@@ -432,9 +432,8 @@ class Running:
         )
 
     def _wake_and_notify(self, event: EngineEvent, **details: int | str) -> None:
-        """Wake the threads and call the listeners that an event concerns."""
-        # Wake the model thread. It learns appended batches, and starts the next solution or
-        # snapshot if this is due.
+        """Wake the threads and call the listeners for an event."""
+        # Wake the model thread, to learn appended batches and to start due solutions or snapshots.
         if event in (
             EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.SNAPSHOTS_ENDED, EngineEvent.WAIT_ADDED
         ):  # fmt: skip
@@ -459,7 +458,7 @@ class Running:
             self._figures[_COUNTED[event]] += 1
 
     def _make_live_if_new(self, model: Model, is_new: bool) -> ModelAndIsNew:
-        """Let a new model learn new events with the other models.
+        """Let a new model learn new events with other models.
 
         The model becomes live, that is, it learns each new event together with the other live
         models. If the model is far behind the end of the log, it first learns earlier events
@@ -475,7 +474,7 @@ class Running:
         return model, is_new
 
     def _set_default_policy(self, model: Model) -> None:
-        """Give a model the default publish policy if it has none."""
+        """Give a model without publish policy the default policy."""
         if model.policy is None:
             model.set_policies(self.settings.publish, None)
 
@@ -501,7 +500,7 @@ class Running:
         return all(m.is_up_to_date_to(position) for m in self.directory.models.values())
 
     def _blocking_reason(self, position: int) -> str | None:
-        """Return the reason why some model will never include an event.
+        """Return why some model will never include an event.
 
         position: position of the event. Returns None if no reason is known.
         """
@@ -532,8 +531,7 @@ class Running:
                 EngineEvent.PUBLISHED, model=model.name, version=published.version, position=published.position
             )
             self._on_models_advanced()
-            # Snapshot the present state, because the model may have learned rows during the
-            # refine.
+            # Snapshot the present state, because the model may have learned rows meanwhile.
             self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
 
 
@@ -636,6 +634,9 @@ class Waits:
             future.cancel()
 
     def _discard(self, future: "Future[str | None]") -> bool:
-        """Remove a future. Return False if the future was already removed."""
+        """Remove a future, and return True.
+
+        Returns False if the future was already removed.
+        """
         with self._lock:
             return self._waiting.pop(future, None) is not None

@@ -1,4 +1,4 @@
-"""Warm up: compiles numba functions before the first request needs them.
+"""Warm up: compiles numba functions before requests need them.
 
 Every estimator learns two small batches, is solved, projects rows and is refined. This is repeated
 for each form of rows that a request can have: Arrow and JSON, dense and sparse, float64 and
@@ -113,7 +113,9 @@ def _table_blocks(estimator: Estimator, target_kind: str | None) -> Iterator[Blo
 
 
 def _numeric_blocks(target_kind: str | None, with_json: bool) -> Iterator[Block]:
-    """Yield dense and sparse rows, encoded and parsed in each format.
+    """Yield dense and sparse rows, parsed from each format.
+
+    The rows are first encoded in the format.
 
     target_kind: kind of the targets. None: no targets.
     with_json: True to yield JSON rows in addition to Arrow rows.
