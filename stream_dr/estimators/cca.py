@@ -141,7 +141,7 @@ class CCA(TargetRegression, TwoStage):
         """
         diagonal = np.diagonal(moments.target_scatter)
         # Find the targets that vary, because a scatter of only rounding error is useless.
-        # If all rows have a label, its indicator's scatter is only rounding error, so drop it.
+        # If all rows have a label, the label's scatter is only rounding error, so drop the label.
         if moments.labelled:
             varying_columns = diagonal > 8 * EPS * moments.weight * moments.target_mean**2
         else:

@@ -116,7 +116,7 @@ class GraphWMV(NeighbourhoodMethod):
         labels = _class_indicators(state.codes)
 
         def multiply_by_laplacian(columns: np.ndarray) -> np.ndarray:
-            """Return L @ columns for the Laplacian L of all weights.
+            """Multiply columns by the Laplacian L of all weights.
 
             The result is (sampled rows, m).
             """

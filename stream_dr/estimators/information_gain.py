@@ -277,12 +277,12 @@ def _mutual_information_terms(
 ) -> np.ndarray:
     """Return each feature's part of a mutual information.
 
-    The parts (features,) are multiplied by `total_weight`. The part is about the rows that are
-    counted for the feature, which are either the rows with the feature or the rows without it. Let
-    b be the weight of the counted rows of a class, m the weight of the counted rows of all
-    classes, n the weight of all rows of the class, and N `total_weight`. The part is the sum over
-    classes of b log(b N / (m n)), where 0 log 0 = 0. The part is exactly 0 if all rows are
-    counted.
+    The result (features,) has parts of the mutual information times `total_weight`. A part is
+    about the rows that are counted for the feature, which are either the rows with the feature or
+    the rows without it. Let b be the weight of the counted rows of a class, m the weight of the
+    counted rows of all classes, n the weight of all rows of the class, and N `total_weight`. The
+    part is the sum over classes of b log(b N / (m n)), where 0 log 0 = 0. The part is exactly 0 if
+    all rows are counted.
 
     joint_weights: (features, classes), weight of the rows of each class that are counted for the
         feature.

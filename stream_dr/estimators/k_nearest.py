@@ -162,7 +162,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def kneighbors(self, X: RowsLike = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
         """Return distances and indices of the nearest sampled rows.
 
-        Both are (rows, k). The nearest row comes first. Indices refer to the rows of
+        The arrays are (rows, k). The nearest row comes first. Indices refer to the rows of
         `state_.kept`.
 
         Parameters

@@ -185,7 +185,7 @@ class PCA(LinearGaussian, ClosedForm):
     def _learned_gaussian(self) -> ComponentGaussian:
         """Return a Gaussian model of the rows, from the components.
 
-        The axes of the Gaussian are the components, in the unit of the unscaled columns.
+        The axes of the Gaussian are the components, with respect to scaled columns.
         """
         projection = self.linear_projection()
         m = self.moments(self.state_)
