@@ -15,8 +15,8 @@ from stream_dr.statistics.moments.accumulator import MomentState
 class OPLS(TargetRegression, TwoStage):
     """Find the directions that predict all targets best.
 
-    Orthonormalised partial least squares in one pass. With all components, `predict` is ridge regression with
-    the ridge `gamma`.
+    Orthonormalised partial least squares in one pass. With all components, `predict` is ridge
+    regression with the ridge `gamma`.
 
     >>> from stream_dr import OPLS
     >>> opls = OPLS(gamma=1.0).fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0]], [["a"], ["a", "b"], ["b"]])

@@ -521,7 +521,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
             if raise_if_no_targets or rows.y is not None
             else None
         )
-        # Call `fold_hashes` only if it returns hashes, to save a call when single rows are learned.
+        # Call `fold_hashes` only if it returns hashes, to save a call when single rows come.
         hashes = self.fold_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
         block = Block(X, targets, weights, None, names, rows.width_stated, checked=True, hashes=hashes)
         return block, None if by_name else names
