@@ -1,1 +1,1 @@
-"""Adapters of estimators to other libraries, and a report on the columns of a table."""
+"""Adapters of estimators to other libraries, and a table report."""

@@ -57,9 +57,10 @@ FIRST_CODE.flags.writeable = False
 
 
 class RowLayout:
-    """Columns of a row's features, and the order that sorts the row's values by column.
+    """Columns of a row's features, and their sorted order.
 
-    river passes a row as a dict of names and values. Names without a column are left out.
+    The order sorts the row's values by column. river passes a row as a dict of names and values.
+    Names without a column are left out.
 
     Attributes
     ----------
@@ -81,13 +82,13 @@ class RowLayout:
         self.order = known[np.argsort(columns[known])]
         self.columns = columns[self.order]
 
-        # Build one CSR row as a template. To convert a row, `rows` copies the template and sets
-        # its values. This is faster than scipy's constructor, which checks its arrays.
+        # Build one CSR row as a template, which `rows` copies and fills with values.
+        # The copy is faster than scipy's constructor, which checks its arrays.
         self._convert_dict = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
         self._convert_dict.has_canonical_format = True
 
     def rows(self, feature_values: np.ndarray) -> sp.csr_matrix:
-        """Return one or several rows as CSR rows of `width` columns.
+        """Return rows as CSR rows of `width` columns.
 
         feature_values: (features,) or (rows, features), in the order of the attribute `names`.
             Features without a column are omitted.
@@ -151,10 +152,10 @@ class RiverTransformer(base.MiniBatchTransformer):
         self._store_column_names()
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
-        """Project one row to a dict of components such as {"lda0": …}.
+        """Project one row to a dict of components.
 
-        Names that were never learned contribute nothing. Returns {} before the first row is
-        learned.
+        The dict has entries such as "lda0": 1.5. Names that were never learned contribute nothing.
+        Returns {} before the first row is learned.
         """
         projected = self._project_or_no_components(self._convert_dict(x, add_new_names=False))[0]
         return dict(zip(self._component_names(len(projected)), projected.tolist(), strict=True))
@@ -254,8 +255,8 @@ class RiverTransformer(base.MiniBatchTransformer):
             or (add_new_names and len(last.columns) < len(names))
         ):
             if add_new_names:
-                # A random feature map depends on the order of the columns. The new names are
-                # sorted, so that the order in the dict has no effect on the result.
+                # Sort new names, because random feature maps depend on the order of columns.
+                # The order of names in the dict then has no effect on the result.
                 for name in sorted(names, key=str):
                     self._columns.setdefault(name, len(self._columns))
             last = RowLayout(names, self._columns)
@@ -281,14 +282,20 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
     supervised = True
 
     def learn_one(self, x: Mapping[Hashable, Any], y: RiverTarget) -> None:  # type: ignore[override]
-        """Learn one row, a dict of numbers by feature name, with its target."""
+        """Learn one row, a dict of numbers, with its target.
+
+        The keys of the dict are names of features.
+        """
         self.learner.partial_fit(
             self._convert_dict(x, add_new_names=True), convert_one_river_target(y, self.learner.target_kinds)
         )
         self._store_column_names()
 
     def learn_many(self, X: Any, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
-        """Learn the rows of a data frame with their targets (rows,), in order."""
+        """Learn a data frame's rows with their targets, in order.
+
+        The targets are (rows,).
+        """
         self.learner.partial_fit(self._rows(X, add_new_names=True), [convert_river_target(v) for v in y])
         self._store_column_names()
 
@@ -339,7 +346,7 @@ def convert_one_river_target(river_target: RiverTarget, target_kinds: tuple[str,
 
 
 def convert_river_target(river_target: RiverTarget) -> RowTarget:
-    """Convert river's target of one row to a label or a list.
+    """Convert river's target of a row to label or list.
 
     A dict of bools becomes the list of labels that are True. A dict of numbers becomes a list of
     numbers. Any other target is returned unchanged.
@@ -352,7 +359,7 @@ def convert_river_target(river_target: RiverTarget) -> RowTarget:
 
 
 def _is_pandas_frame(data_frame: object) -> bool:
-    """Return True if a data frame is from pandas, and not from polars.
+    """True if a data frame is from pandas, not polars.
 
     Only pandas data frames have the attribute `index`.
     """

@@ -1,1 +1,4 @@
-"""Commands of `stream-dr`. Each is a function, whose parameters are the command's options."""
+"""Commands of `stream-dr`.
+
+Each command is a function, whose parameters are the command's options.
+"""

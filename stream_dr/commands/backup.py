@@ -12,7 +12,7 @@ def backup(
     directory: Annotated[Path, typer.Argument(metavar="D", help="Directory to copy.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Path of the copy. It must not exist yet.")],
 ) -> None:
-    """Copy a directory as it is now, and check the copy.
+    """Copy a directory as it is, and check the copy.
 
     A service may use the directory D at the same time. The copy is a directory like any other, and
     can be used with `verify`, `inspect`, `serve` and `restore`. If the command fails, no copy is

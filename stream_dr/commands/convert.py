@@ -1,4 +1,4 @@
-"""Command `stream-dr convert`, which writes files of many formats as shards."""
+"""Command `stream-dr convert`, which writes files as shards."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,12 +25,12 @@ def convert(
         int, typer.Option(min=1, help="Number of rows of a batch. A replay logs each batch as one event.")
     ] = 1_000,
 ) -> None:
-    """Convert files to shards (Arrow files of batches) with a manifest.
+    """Convert files to shards with a manifest.
 
-    The manifest has the number of rows, the number of columns, the labels, and the sha256 of each
-    shard. Tables are csv, jsonl, parquet, arrow, sqlite and duckdb files. All columns of a table
-    must be numbers, except labels and ids. Files of any size can be converted, but a MATLAB file
-    must fit into memory.
+    A shard is an Arrow file of batches. The manifest has the number of rows, the number of
+    columns, the labels, and the sha256 of each shard. Tables are csv, jsonl, parquet, arrow,
+    sqlite and duckdb files. All columns of a table must be numbers, except labels and ids. Files
+    of any size can be converted, but a MATLAB file must fit into memory.
 
         stream-dr convert train.svm --out shards/
         stream-dr convert yeast-train.arff --labels yeast.xml --out yeast/
@@ -52,7 +52,7 @@ def convert(
 
 
 def describe_shards(folder: str, manifest: Manifest) -> str:
-    """Return one line of text that describes a folder of shards.
+    """Return a line of text that describes a shard folder.
 
     folder: path of the folder.
     manifest: manifest of the folder.

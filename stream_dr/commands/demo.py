@@ -1,4 +1,4 @@
-"""Command `stream-dr demo`, which learns and serves made-up documents and digits."""
+"""Command `stream-dr demo`, which learns and serves made-up documents."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def demo(
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the service. 0 picks a free port.")] = 8000,
 ) -> None:
-    """Run all steps from made-up documents to a table of results.
+    """Run all steps, from made-up documents to tables of results.
 
     The demo does the following:
 
@@ -76,7 +76,9 @@ def demo(
 def _run_client_steps(
     address: str, dir: Path, shards: list[Path], data: Any, replay_rates: dict[str, float], exit_at_end: bool
 ) -> None:
-    """Post shards to the service, print the tables of results, and write the report.
+    """Post shards, print tables of results, and write the report.
+
+    The shards are posted to the service.
 
     address: address of the service.
     dir: directory of the demo.

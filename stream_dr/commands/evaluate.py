@@ -1,4 +1,7 @@
-"""Command `stream-dr evaluate`, which tests models on each batch before they learn it."""
+"""Command `stream-dr evaluate`, which tests models before they learn.
+
+Each batch is tested before it is learned.
+"""
 
 import csv
 import io
@@ -152,8 +155,7 @@ def _evaluate_in_process(
     source = read_as.open_as_one_source(paths.sources, paths.skip_damaged)
     test = read_as.open_as_one_source(paths.test, paths.skip_damaged) if paths.test else None
 
-    # Compile the models' numba functions first. Otherwise the progress bar would count the time of
-    # the compilation.
+    # Compile numba functions first, so that the progress bar does not count the compilation.
     warm_up(models.values(), say, json=False)
     total = getattr(source, "rows", 0)
     with ProgressBar("evaluate", total) as bar:
@@ -203,7 +205,7 @@ def _warn_if_untested(scores: list["Score"], first_rows: int) -> None:
 
 
 def _warn_if_labels_sorted(baseline_scores: dict[str, float], shuffled: bool) -> None:
-    """Print a warning if rows seem to be sorted by label.
+    """Print a warning if rows seem sorted by label.
 
     Rows seem to be sorted if the label changes from one row to the next less than a tenth as often
     as in random order.
@@ -226,9 +228,9 @@ def _warn_if_labels_sorted(baseline_scores: dict[str, float], shuffled: bool) ->
 
 @contextmanager
 def _csv_point_writer(csv_path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
-    """Yield a function that collects points of learning curves for a CSV file.
+    """Yield a function that collects points for a CSV file.
 
-    The file is written at the end of the with-block.
+    The points are points of learning curves. The file is written at the end of the with-block.
 
     csv_path: path of the CSV file. If None, None is yielded and no file is written.
     """
@@ -250,9 +252,9 @@ def _csv_point_writer(csv_path: Path | None) -> Iterator[Callable[["Point"], obj
 
 
 def _nan_as_none(scores: dict[str, float]) -> dict[str, float | None]:
-    """Return scores in which None replaces NaN, because JSON has no NaN.
+    """Return scores with None in place of NaN.
 
-    A score is NaN if no rows were tested.
+    JSON has no NaN. A score is NaN if no rows were tested.
 
     scores: scores by name.
     """

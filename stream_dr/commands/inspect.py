@@ -1,4 +1,4 @@
-"""Command `stream-dr inspect`, which shows a directory's log, schema and models."""
+"""Command `stream-dr inspect`, which shows log, schema and models."""
 
 import json
 from pathlib import Path

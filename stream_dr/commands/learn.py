@@ -1,4 +1,4 @@
-"""Command `stream-dr learn`, which lets models learn files of any format."""
+"""Command `stream-dr learn`, which lets models learn files."""
 
 import json
 import shlex
@@ -65,7 +65,7 @@ def learn(
     ] = 1,
     as_classes: AsClasses = False,
 ) -> None:
-    """Learn the rows of files with the models of a directory.
+    """Learn rows of files with the models of a directory.
 
     The command prints how it reads each column, stores the rows as shards in the directory, and
     lets the models learn them. If it was interrupted, the same command continues where it stopped.
@@ -112,7 +112,7 @@ def learn(
 
 
 def _check_dir_and_out(dir: Path | None, check_only: bool, out: Path | None) -> None:
-    """Raise an error if the directory or the output file cannot be used.
+    """Raise an error if directory or output file are unusable.
 
     dir: path of the directory whose models will learn. None is allowed only if `check_only` is
         True.
@@ -133,7 +133,7 @@ def _check_stored_name(name: str | None, sources: list[Path], read_as: ReadOptio
 
 
 def _fractional_label_as_target(read_as: ReadOptions, sources: list[Path]) -> ReadOptions:
-    """Return options that read a label column with fractions as numeric targets.
+    """Return options that read fractional labels as numeric targets.
 
     If the label column has fractions, a message is printed. Otherwise `read_as` is returned.
     """
@@ -152,7 +152,9 @@ def _print_id_column_hint(read_as: ReadOptions, files: dict[Path, "FileSource"])
 
 
 def _choose_default_model(sources: list[Path], files: dict[Path, "FileSource"], map_spec: JsonDict) -> NamedSpec:
-    """Choose a model that suits the first rows, and print the choice on stderr.
+    """Choose and print a model that suits the first rows.
+
+    The choice is printed on stderr.
 
     sources: files and shards to learn.
     files: the opened files among `sources`.
@@ -169,8 +171,7 @@ def _choose_default_model(sources: list[Path], files: dict[Path, "FileSource"], 
     map_spec = suggest_map_spec(first.X, map_spec) if from_shards else map_spec
     key, params = default_estimator_spec(first, map_spec)
     if from_shards:
-        # `store_and_learn_files` adds a feature map only if there are files, so add the feature
-        # map for shards here.
+        # Add the map for shards here, because `store_and_learn_files` adds maps for files only.
         params = {**params, "feature_map": map_spec}
 
     why = "`stream-dr suggest` compares it with others."
@@ -191,7 +192,9 @@ def store_and_learn_files(
     out: Path | None = None,
     refine: bool = False,
 ) -> None:
-    """Store files as shards in a directory, and let the directory's models learn all sources.
+    """Store files as shards, and let models learn all sources.
+
+    The shards are stored in the directory of the models.
 
     Parameters
     ----------
@@ -226,7 +229,9 @@ def store_and_learn_files(
 
 
 def print_column_kinds(files: dict[Path, "FileSource"], map_spec: JsonDict, with_hints: bool = True) -> None:
-    """Print the inferred kind of each column of the files, such as number or date.
+    """Print the inferred kind of each column of the files.
+
+    A kind is, for example, number or date.
 
     files: opened files by path.
     map_spec: parameters of the feature map that encodes the columns of tables.
@@ -242,8 +247,7 @@ def print_column_kinds(files: dict[Path, "FileSource"], map_spec: JsonDict, with
 def _print_columns_of_file(path: Path, source: "FileSource", map_spec: JsonDict, with_hints: bool) -> None:
     from stream_dr.feature_maps.column_report import describe
 
-    # `source.first` is None if the file has no rows. Then `source.blocks` raises the error that
-    # says so.
+    # If the file has no rows, `source.first` is None and `source.blocks` raises an error.
     first = source.first or next(source.blocks())
 
     if source.raw:
@@ -266,7 +270,7 @@ def _print_columns_of_file(path: Path, source: "FileSource", map_spec: JsonDict,
 
 
 def _to_command_option(map_option: str) -> str:
-    """Convert an option of a feature map to an option of the command line.
+    """Convert a feature map's option to a command-line option.
 
     For example, as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes
     --drop age.
@@ -280,7 +284,7 @@ def _to_command_option(map_option: str) -> str:
 
 
 def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
-    """Store files as shards in a directory, unless their shards are stored already.
+    """Store files as shards in a directory, unless stored already.
 
     dir: path of the directory.
     files: opened files by path.
@@ -300,9 +304,10 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 
 @contextmanager
 def _create_folder_or_undo(dir: Path) -> Iterator[None]:
-    """Create the folder `dir`, and remove it if the with-block fails.
+    """Create the folder `dir`, and remove it on failure.
 
-    The folder stays if it existed before, or if it has a log when the with-block fails.
+    The failure is an error in the with-block. The folder stays if it existed before, or if it has
+    a log when the with-block fails.
     """
     existed = dir.exists()
     dir.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""Output: functions that print results on stdout, and messages and progress on stderr."""
+"""Output: functions that print results, messages and progress.
+
+Results go to stdout, messages and progress to stderr.
+"""
 
 import sys
 import time
@@ -115,7 +118,7 @@ class ProgressBar:
 
 
 def _progress_line(title: str, unit: str, n_done: int, total: int, per_second: float, note: str) -> str:
-    """Return a line of text that shows the progress of work.
+    """Return a text line with the progress of work.
 
     Example: "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
 

@@ -1,4 +1,4 @@
-"""Reading: the options of commands that say how files are read."""
+"""Reading: command options that say how files are read."""
 
 import inspect
 import shlex
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class _ChainedSources:
-    """Source that yields the batches of several sources, one source after the other."""
+    """Source that yields the batches of several sources in turn."""
 
     def __init__(self, parts: Sequence[Source]) -> None:
         self._parts = parts
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, "Block"]]:
-        """Yield (number, Block) for each batch with after < number ≤ until.
+        """Yield (number, Block) for after < number ≤ until.
 
         Batches are numbered from 0. The numbers go on from one source to the next.
         """
@@ -41,7 +41,7 @@ AsClasses = Annotated[
 
 
 class ReadOptions(NamedTuple):
-    """Options that say how the files of a command are read.
+    """Options that say how a command reads its files.
 
     Attributes
     ----------
@@ -62,12 +62,15 @@ class ReadOptions(NamedTuple):
         return self._replace(options=self.options._replace(**options))
 
     def table(self) -> JsonDict:
-        """Return the parameters of the feature map `table`, from the command's options."""
+        """Return the parameters of the feature map `table`.
+
+        The parameters come from the command's options.
+        """
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
     def default_map_spec(self, files: dict[Path, "FileSource"]) -> JsonDict:
-        """Return the parameters of a feature map that suits these files.
+        """Return parameters of a feature map that suits these files.
 
         The feature map is `text` if all columns are prose, and `table` otherwise.
 
@@ -79,7 +82,9 @@ class ReadOptions(NamedTuple):
         return self.table() if rows is None else suggest_map_spec(rows.X, self.table())
 
     def reads_as_shards(self, path: Path) -> bool:
-        """Return True if a path is to be read as shards, not as a file of another format.
+        """True if a path is read as shards.
+
+        Other paths are read as files of another format.
 
         - A folder or a manifest of shards, and the URI of shards, are always read as shards.
         - A single shard is read as a shard only if the user gave no option that says how to read
@@ -95,18 +100,18 @@ class ReadOptions(NamedTuple):
         return are_shards(path) and (plain or not path.is_file() or path.suffix == ".json")
 
     def check(self, sources: Sequence[Path]) -> None:
-        """Raise an error if the user gave an option that a file's format lacks.
+        """Raise an error for options that a file's format lacks.
 
         No row is read.
         """
         for path in sources:
             if not self.reads_as_shards(path):
-                # Opening a file reads its first rows only to decide the option `raw` (read columns
-                # as a table or as numbers). So set `raw` here.
+                # Set `raw`, because otherwise opening a file reads its first rows to decide `raw`.
+                # The option `raw` says whether columns are read as a table or as numbers.
                 self.with_options(raw=True).open_files_as_one([path])
 
     def files(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:
-        """Open the sources that are not shards, and return the opened files by path.
+        """Open and return sources that are not shards, by path.
 
         All files are read as tables if one file has columns that are not numbers, or if the
         command has options of a feature map. Otherwise all files are read as rows of numbers.
@@ -118,13 +123,16 @@ class ReadOptions(NamedTuple):
         return opened
 
     def open_files_as_one(self, sources: Sequence[Path]) -> "FileSource":
-        """Open several files as one source, which yields the rows of one file after the other."""
+        """Open several files as one source.
+
+        The source yields the rows of one file after the other.
+        """
         from stream_dr.datasets.sources import open_source
 
         return open_source(list(sources), self.format, self.options)
 
     def with_fractional_label_as_target(self, sources: Sequence[Path]) -> Self:
-        """Return options that read a label column with fractions as numeric targets.
+        """Return options that read fractional labels as numeric targets.
 
         If the labels in the first rows of the files have no fraction, `self` is returned.
         """
@@ -133,10 +141,9 @@ class ReadOptions(NamedTuple):
         return numbers if label is not None and any(map(numbers.has_fractional_targets, sources)) else self
 
     def has_fractional_targets(self, path: Path) -> bool:
-        """Return True if the first targets of a file are numbers and some have a fraction."""
-        # Read the first targets. If they are words and not numbers, reading them raises an error,
-        # and the answer is False. Any other error of the file is raised again when its rows are
-        # learned.
+        """True if some of a file's first targets have fractions."""
+        # Targets that are words raise an error here, so the answer is False.
+        # Any other error of the file is raised again when its rows are learned.
         try:
             first = None if self.reads_as_shards(path) else self.open_files_as_one([path]).first
         except StreamDRError:
@@ -145,9 +152,10 @@ class ReadOptions(NamedTuple):
         return values is not None and any(not value.is_integer() for value in values.ravel().tolist())
 
     def likely_id_column(self, files: dict[Path, "FileSource"]) -> str | None:
-        """Return the name of a column of the first file that looks like ids.
+        """Return the name of a column that looks like ids.
 
-        None if no column looks like ids, or if the options already name the column of ids.
+        Only columns of the first file are examined. None if no column looks like ids, or if the
+        options already name the column of ids.
 
         files: opened files by path.
         """
@@ -178,7 +186,10 @@ class ReadOptions(NamedTuple):
         return self.open_files_as_one(sources)
 
     def refuse_other_than_shards(self, sources: Sequence[Path]) -> None:
-        """Raise typer.BadParameter if one of the sources is not a shard or a folder of shards."""
+        """Raise typer.BadParameter unless all sources are shards.
+
+        Folders of shards are allowed, too.
+        """
         if files := [str(path) for path in sources if not self.reads_as_shards(path)]:
             raise typer.BadParameter(
                 f"workers read shards alone, and {', '.join(files)} hold none; make some with convert.",
@@ -202,7 +213,7 @@ class ReadOptions(NamedTuple):
 
 
 def refuse_ids_as_labels(files: dict[Path, "FileSource"], command_words: list[str]) -> None:
-    """Raise typer.BadParameter if the labels of a file look like numbers or ids.
+    """Raise typer.BadParameter if labels look like numbers or ids.
 
     The error proposes other commands.
 
@@ -230,9 +241,9 @@ def refuse_ids_as_labels(files: dict[Path, "FileSource"], command_words: list[st
 
 
 def first_table_block(files: dict[Path, "FileSource"]) -> "Block | None":
-    """Return the first rows of the first file that is read as a table.
+    """Return the first rows of the first table file.
 
-    None if all files are read as numbers.
+    A table file is a file that is read as a table. None if all files are read as numbers.
 
     files: opened files by path.
     """
@@ -327,7 +338,7 @@ def _declare_table_options(
 
 
 def add_file_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options that say how files are read.
+    """Return a command with options for reading files.
 
     `command` receives these options as the argument `read_as`.
     """
@@ -335,7 +346,7 @@ def add_file_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def add_table_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with options for reading files and for feature maps.
+    """Return a command with options for files and feature maps.
 
     `command` receives these options as the argument `read_as`.
     """
@@ -363,13 +374,11 @@ def _add_options(command: Callable[..., None], *options: Callable[..., None]) ->
         options["delimiter"] = options["delimiter"].replace("\\t", "\t")
         read_as = ReadOptions(options.pop("format"), Options(**options), map_options)
 
-        # Make a feature map now, so that an invalid option raises its error before the command
-        # runs.
+        # Make a feature map now, because an invalid option must fail before the command runs.
         feature_map(read_as.table())
         command(**arguments, read_as=read_as)
 
-    # typer takes the options of a command from the command's signature and annotations, so set the
-    # signature and the annotations of `run`.
+    # Set the signature and annotations of `run`, from which typer takes a command's options.
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "read_as"]
     run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
     run.__doc__ = command.__doc__
@@ -380,7 +389,7 @@ def _add_options(command: Callable[..., None], *options: Callable[..., None]) ->
 
 
 def _pop_map_options(options: JsonDict) -> JsonDict:
-    """Remove the options of the feature map from `options`, and return these options.
+    """Remove and return the feature map's options in `options`.
 
     Raises typer.BadParameter if `impute` is neither "mean" nor a number.
     """
@@ -393,7 +402,7 @@ def _pop_map_options(options: JsonDict) -> JsonDict:
 
 
 def _parse_column_kind(option: str) -> tuple[str, str]:
-    """Split an option COLUMN=KIND, and return the column and the kind.
+    """Split an option COLUMN=KIND into the column and the kind.
 
     Kinds are "number", "date" and others. Raises typer.BadParameter if the kind is unknown.
     """

@@ -1,4 +1,4 @@
-"""Command `stream-dr refine`, which computes a model's exact projection by passes over the log."""
+"""Command `stream-dr refine`, which computes a model's exact projection."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,7 +29,7 @@ def refine(
         ),
     ] = None,
 ) -> None:
-    """Compute a model's exact projection by passes over the rows in the log.
+    """Compute a model's exact projection by passes over the log.
 
     A model that is behind the log first learns the missing events. The exact projection stays
     published until the next refine. After an interruption, the same command continues with the
@@ -51,7 +51,7 @@ def refine_and_print(
     workers: int = 1,
     scheduler: str | None = None,
 ) -> None:
-    """Refine a model with a progress bar, and print the result.
+    """Refine a model with a progress bar, and print results.
 
     directory: opened directory of the model.
     tol: relative residual, and angle between passes in radians, at which the passes end.
@@ -67,8 +67,7 @@ def refine_and_print(
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up
 
-    # Compile the model's numba functions first. Otherwise the progress bar would count the time of
-    # the compilation.
+    # Compile numba functions first, so that the progress bar does not count the compilation.
     warm_up([model.estimator], say, json=False)
     last: JsonDict = {}
     with ProgressBar("refine", None) as bar:

@@ -49,7 +49,7 @@ def replay(
         typer.Option(metavar="tcp://HOST:PORT", help="Learn on a Dask cluster. Needs the extra `distributed`."),
     ] = None,
 ) -> None:
-    """Append shards to a directory's log, and let its models learn them.
+    """Append shards to a directory's log, and let models learn.
 
     In the first pass, models are tested on some rows before they learn these rows. With --workers
     or --scheduler, models are not tested. The learned models then do not depend on the number of

@@ -1,4 +1,4 @@
-"""Replay shards into a directory, and print the progress and a report.
+"""Replay shards into a directory, with progress and a report.
 
 The commands `replay` and `learn` share this module.
 """
@@ -119,7 +119,7 @@ def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None
 
 
 def _print_test_scores(directory: "Directory") -> None:
-    """Print each model's score on rows that the model had not learned yet."""
+    """Print each model's score on rows not learned yet."""
     tested = directory.records.last_scores_by_model_id()
     for name, model in directory.models.items():
         scores = tested.get(model.id)
@@ -174,7 +174,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
 
 
 def _refining_helps(directory: "Directory", model: "Model") -> bool:
-    """Return True if refining a model raises its score on held-out rows.
+    """True if refining a model raises its held-out score.
 
     The scores before and after refining are printed. The model is not changed.
     """
@@ -190,7 +190,7 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
 
 def _learning_rates_text(directory: "Directory") -> str:
-    """Return a text for the progress bar: rows per second that each model learns."""
+    """Return each model's rows per second, for the progress bar."""
     rates = [
         (m.name, m.learning_time.rows / m.learning_time.seconds)
         for m in directory.models.values()
@@ -219,7 +219,7 @@ def _labels_from_environment() -> list[Any] | None:
 
 @contextmanager
 def _add_models_or_undo(directory: "Directory", specs: ModelSpecs) -> Iterator[None]:
-    """Add models to a directory, and remove them if the with-block fails.
+    """Add models, and remove them if the with-block fails.
 
     The with-block fails if it raises a StreamDRError. Even then, a model stays in these cases:
 

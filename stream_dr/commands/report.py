@@ -1,4 +1,4 @@
-"""Command `stream-dr report`, which writes all plots of a directory on one page."""
+"""Command `stream-dr report`, which writes all plots on one page."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Specs: parse the models that a command line names, such as lda=lda:n_components=9.
+"""Specs: parse models of a command line, such as lda=lda:n_components=9.
 
 A model is written as `NAME=KEY[:param=value,…]` or `NAME=FILE.safetensors`. KEY is the key of an
 estimator in ESTIMATORS, and FILE.safetensors is a saved estimator. A value in braces or brackets
@@ -39,9 +39,10 @@ Models = Annotated[
 
 
 def path_or_uri(text: str) -> Path:
-    """Return a Path, or a RemotePath if the text is the URI of an object store.
+    """Return a Path, or a RemotePath for a URI.
 
-    A RemotePath has the methods of Path that the readers of shards need. Raises InvalidParameter.
+    A URI names shards in an object store. A RemotePath has the methods of Path that the readers of
+    shards need. Raises InvalidParameter.
     """
     if "://" not in text:
         return Path(text)
@@ -105,8 +106,7 @@ def parse_model_spec(text: str) -> NamedSpec:
     if not (name and equals and key) or ":" in name:
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
 
-    # Split at commas. A comma within braces or brackets belongs to a JSON value, so do not split
-    # there.
+    # Split at commas, but not within braces or brackets, which belong to a JSON value.
     params: dict[str, Value] = {}
     for part in filter(None, re.split(r",(?![^{]*\}|[^\[]*\])", assignments)):
         param, sign, value = part.partition("=")
@@ -121,7 +121,7 @@ def parse_model_spec(text: str) -> NamedSpec:
 
 
 def parse_param_value(text: str) -> Value:
-    """Convert the text of a parameter's value to a Python value.
+    """Convert a parameter's text to a Python value.
 
     The text may be a number, true, false, none, or JSON in braces or brackets. Any other text is
     returned as a string. Raises typer.BadParameter for invalid JSON.
@@ -145,7 +145,9 @@ def parse_param_value(text: str) -> Value:
 
 
 def format_spec(name: str, key: str, params: JsonDict) -> str:
-    """Return a model as a value of the option --model, which `parse_model_spec` can parse.
+    """Return a model as a value of --model.
+
+    `parse_model_spec` can parse the value.
 
     name: name of the model.
     key: key of the model's estimator.
@@ -167,9 +169,10 @@ def parse_model_specs(texts: list[str] | None) -> ModelSpecs:
 
 
 def check_model_specs(specs: ModelSpecs) -> None:
-    """Raise an error if a model's name, estimator key or parameter is invalid.
+    """Raise an error if a model's spec is invalid.
 
-    Two models must not have the same name, and files of saved estimators must be readable.
+    Names, estimator keys and parameters are checked. Two models must not have the same name, and
+    files of saved estimators must be readable.
     """
     from stream_dr.directory.model_table import check_model_name
     from stream_dr.estimators import make
@@ -186,7 +189,7 @@ def check_model_specs(specs: ModelSpecs) -> None:
 
 
 def add_feature_maps(specs: ModelSpecs, first_block: "Block", default_map: JsonDict, table_map: JsonDict) -> ModelSpecs:
-    """Add a feature map to the parameters of models that learn a table.
+    """Add a feature map to models that learn a table.
 
     A feature map encodes the table's columns as numbers. If the table has words, LDA also gets a
     ridge (a regularisation), and a message is printed. Saved estimators are not changed.
@@ -241,7 +244,7 @@ def _ridge_params(
 
 
 def has_models(dir: Path) -> bool:
-    """Return True if the directory exists and has at least one model."""
+    """True if the directory exists and has a model."""
     from stream_dr.directory.directory import Directory
 
     if not (dir / "log").exists():
@@ -251,7 +254,7 @@ def has_models(dir: Path) -> bool:
 
 
 def add_model(directory: "Directory", name: str, key_or_file: str, params: JsonDict) -> tuple["Model", bool]:
-    """Add a model to a directory, unless the directory already has the same model.
+    """Add a model, unless the directory has the same model.
 
     key_or_file: key of an estimator, or path of the file of a saved estimator.
 

@@ -1,4 +1,4 @@
-"""Command `stream-dr suggest`, which compares methods on a file and proposes a command."""
+"""Command `stream-dr suggest`, which compares methods on a file."""
 
 import shlex
 from typing import Annotated
@@ -20,11 +20,11 @@ def suggest(
         bool, typer.Option("--time", help="Hold out the last rows of the file instead of random rows.")
     ] = False,
 ) -> None:
-    """Compare the methods that suit a file, and print the command for the best one.
+    """Compare methods on a file, and print the best command.
 
-    The methods are fitted on a random sample of the file and scored by cross-validation. The score
-    is the accuracy if the targets are labels, and R2 if the targets are numbers. The number after
-    +- is the standard deviation over the folds.
+    The printed command uses the best method. The methods are fitted on a random sample of the file
+    and scored by cross-validation. The score is the accuracy if the targets are labels, and R2 if
+    the targets are numbers. The number after +- is the standard deviation over the folds.
 
     Three baselines are scored too:
 

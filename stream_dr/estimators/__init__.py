@@ -73,7 +73,7 @@ class Registry(Mapping[str, type]):
         return len(self.places)
 
     def key_of(self, estimator: Any) -> str:
-        """Return the key under which an estimator or its class is registered.
+        """Return the registered key of an estimator or its class.
 
         Raises UnknownEstimator if the class is not registered.
         """
@@ -114,7 +114,7 @@ def make(key: str, params: JsonDict | None = None, registry: Registry = ESTIMATO
 
 
 def parameters(estimator_class: type) -> dict[str, inspect.Parameter]:
-    """Return the constructor parameters of an estimator class, by parameter name.
+    """Return the constructor parameters of an estimator class by name.
 
     Each parameter has its annotation and its default value.
     """

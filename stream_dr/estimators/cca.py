@@ -1,4 +1,4 @@
-"""CCA: canonical correlation analysis, from the scatters of rows and targets."""
+"""CCA (canonical correlation analysis), from scatters of rows and targets."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,7 +16,7 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 @dataclass(eq=False, repr=False)
 class CCA(TargetRegression, TwoStage):
-    """Find the directions of the rows that correlate most with the targets.
+    """Find directions of rows that correlate most with the targets.
 
     Canonical correlation analysis in one pass. Each component has the largest possible correlation
     with a linear combination of the targets. `predict` regresses the targets on the components.
@@ -75,18 +75,18 @@ class CCA(TargetRegression, TwoStage):
         return super().transform(X)
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
-        """Return the right-hand side Cxy (Cyy)^(−1/2) and the whitened targets' norm.
+        """Return the right-hand side and the whitened targets' norm.
 
-        Cxy (features, targets) is the cross-scatter of rows and targets. Cyy (targets, targets) is
-        the scatter of the targets. The right-hand side (features, r) is the product of the centred
-        rows and the whitened targets. The norm of the whitened targets is √r. It decides which
-        part of the product is only rounding error.
+        The right-hand side is Cxy (Cyy)^(−1/2). Cxy (features, targets) is the cross-scatter of
+        rows and targets. Cyy (targets, targets) is the scatter of the targets. The right-hand side
+        (features, r) is the product of the centred rows and the whitened targets. The norm of the
+        whitened targets is √r. It decides which part of the product is only rounding error.
         """
         root = self._target_whitening_root(moments)
         return RightHandSide(moments.cross @ root, root.shape[1] ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (targets, r) of the residuals in the loss.
+        """Return the factors (targets, r) of residuals in the loss.
 
         In cross-validation, the residuals of the targets are multiplied by these factors. The
         factors whiten the targets (make them uncorrelated, with equal variance).
@@ -120,8 +120,8 @@ class CCA(TargetRegression, TwoStage):
         m = self.moments(self.state_)
         root = self._target_whitening_root(m)
 
-        # Compute the cross-scatter of the whitened targets and the components. `root` whitens the
-        # targets, that is, makes them uncorrelated with equal variance.
+        # Compute the cross-scatter of the whitened targets and the components.
+        # The matrix `root` whitens targets (makes them uncorrelated, with equal variance).
         turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
         lengths = np.linalg.norm(turned, axis=0)
         rotations = root @ (turned / np.where(lengths > 0, lengths, 1.0))
@@ -140,8 +140,8 @@ class CCA(TargetRegression, TwoStage):
         moments: moments (sums of the rows), from which the targets' scatter is taken.
         """
         diagonal = np.diagonal(moments.target_scatter)
-        # Find the targets that vary. For example, if all rows have a label, the scatter of the
-        # label's indicator is only rounding error, so this target is dropped.
+        # Find the targets that vary, because a scatter of only rounding error is useless.
+        # If all rows have a label, the label's scatter is only rounding error, so drop the label.
         if moments.labelled:
             varying_columns = diagonal > 8 * EPS * moments.weight * moments.target_mean**2
         else:

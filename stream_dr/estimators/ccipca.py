@@ -1,4 +1,4 @@
-"""CCIPCA: principal components updated row by row, for very wide streams.
+"""CCIPCA: principal components of very wide streams, updated by row.
 
 The energy of components is the sum of the squares of the projected rows. The following list has
 the energy of 10 components of CCIPCA, divided by the largest energy that 10 components can have.
@@ -37,7 +37,7 @@ from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCI
 
 @dataclass(eq=False, repr=False)
 class CCIPCA(LinearGaussian):
-    """Find principal components of streams too wide for a scatter matrix.
+    """Find principal components of very wide streams, row by row.
 
     Candid covariance-free incremental PCA [CCIPCA]. Each row updates the components. Rows may be
     sparse or dense. The method is unsupervised, so y is ignored.
@@ -114,7 +114,7 @@ class CCIPCA(LinearGaussian):
         return make_accumulator(self.feature_map, self._make_basis_accumulator, state)
 
     def _make_basis_accumulator(self, state: CCIPCAState | None) -> CCIPCAAccumulator:
-        """Return an accumulator of rows that the feature map has already mapped."""
+        """Return an accumulator of rows after the feature map."""
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
     def solve(self, state: State) -> Projection:
@@ -126,7 +126,7 @@ class CCIPCA(LinearGaussian):
         return solve_inner_and_add_map(state, self._unit_vector_projection)
 
     def _unit_vector_projection(self, state: CCIPCAState) -> Linear:
-        """Return the projection to the components that a state has learned.
+        """Return the projection to a state's components.
 
         The state has one vector for each component, which is scaled to length 1. If there is a
         feature map, the state and the projection are of mapped rows.
@@ -138,11 +138,17 @@ class CCIPCA(LinearGaussian):
 
     @property
     def singular_values_(self) -> np.ndarray:
-        """Singular values (components,) of the centred rows, √(n · eigenvalues_) for n rows."""
+        """Singular values (components,) of the centred rows.
+
+        For n rows, the values are √(n · eigenvalues_).
+        """
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
     def _learned_gaussian(self) -> ComponentGaussian:
-        """Return the Gaussian distribution of the rows that the components describe."""
+        """Return a Gaussian model of the rows, from the components.
+
+        The axes of the Gaussian are the components.
+        """
         projection = self.linear_projection()
         state = whole_inner_state(self.state_)
         d, n = len(projection.mean), state.rows
@@ -157,7 +163,9 @@ class CCIPCA(LinearGaussian):
         )
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size of the state in bytes, 8 · k · (d + 2 k).
+        """Return the size of the state in bytes.
+
+        The size is 8 · k · (d + 2 k).
 
         k is the number of components, plus 1 if the rows are centred, rounded up to a multiple of
         8. d is the number of features, after the feature map if there is one.
@@ -165,5 +173,8 @@ class CCIPCA(LinearGaussian):
         return max_bytes_with_map(self.feature_map, self._basis_state_bytes, n_features, n_targets)
 
     def _basis_state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size of the state in bytes, for features after the feature map."""
+        """Return the state's size in bytes, without a feature map.
+
+        `n_features` is the number of features after the feature map.
+        """
         return basis_bytes(n_features, self.n_components, int(self.center))

@@ -1,4 +1,4 @@
-"""ClassMeans: projection to the span of the class means, and nearest-mean classifier."""
+"""ClassMeans, a projection from class means and a nearest-mean classifier."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 @dataclass(eq=False, repr=False)
 class ClassMeans(LinearClassifier):
-    """Project rows onto the directions in which the class means differ most.
+    """Project rows onto directions in which class means differ most.
 
     This is the cheapest supervised projection, because it needs only the class means. It works at
     any number of features, inverts no matrix, and is exact after every row. It is also a
@@ -76,8 +76,8 @@ class ClassMeans(LinearClassifier):
         offsets = moments.offsets
         centres = offsets.T @ (loadings / moments.scale[:, None])
 
-        # Compute the within-class variance, averaged over features. If it is only rounding error,
-        # use 1. `within` is the sum of squares within classes.
+        # Compute the mean within-class variance of a feature, or use 1 if only rounding error.
+        # `within` is the sum of squares within classes.
         within = float(moments.diagonal.sum()) - float((offsets**2).sum(axis=0) @ moments.label_weights)
         smallest = EPS * float(moments.diagonal.sum())
         variance = within / (moments.weight * len(offsets)) if within > smallest else 1.0

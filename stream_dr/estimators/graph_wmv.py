@@ -1,4 +1,4 @@
-"""GraphWMV: directions along which rows differ most, by the weights of pairs of rows.
+"""GraphWMV: directions in which weighted pairs of rows differ most.
 
 WMV stands for weighted maximum variance. The weights of pairs of rows come from a neighbourhood
 graph, from labels, or from a graph and labels. The graph joins rows of a sample of the stream.
@@ -31,7 +31,7 @@ class _TargetKindsByWeights:
 
 @dataclass(eq=False, repr=False)
 class GraphWMV(NeighbourhoodMethod):
-    """Find directions along which pairs of rows of large weight differ most.
+    """Find directions in which weighted pairs of rows differ most.
 
     Weighted maximum variance. The weight of a pair of rows comes from a neighbourhood graph, from
     the rows' labels, or from the graph and the labels. The projection is computed from a uniform
@@ -105,7 +105,10 @@ class GraphWMV(NeighbourhoodMethod):
         check_choice("unlabelled", self.unlabelled, ("skip", "use"))
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the projection along which weighted pairs of sampled rows differ most."""
+        """Return the projection in which weighted pairs differ most.
+
+        The pairs are pairs of sampled rows.
+        """
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
         graph = self.sample_graph(state)
@@ -113,11 +116,15 @@ class GraphWMV(NeighbourhoodMethod):
         labels = _class_indicators(state.codes)
 
         def multiply_by_laplacian(columns: np.ndarray) -> np.ndarray:
-            """Return L @ columns (sampled rows, m), where L is the Laplacian of all weights."""
+            """Multiply columns by the Laplacian L of all weights.
+
+            The result is (sampled rows, m).
+            """
             out = self.graph * (laplacian @ columns)
             if labels.shape[1]:
-                # Add the product of `columns` and the Laplacian of the weights from labels. The
-                # Laplacian is not formed. n has the number of rows of each class.
+                # Add the product of `columns` and the Laplacian of the weights from labels.
+                # The Laplacian itself is not formed.
+                # n has the number of rows of each class.
                 n = np.asarray(labels.sum(axis=0)).ravel()
                 C = self.beta + (self.alpha - self.beta) * np.eye(len(n))
                 out += (labels @ (C @ n))[:, None] * columns - labels @ (C @ (labels.T @ columns))
@@ -129,7 +136,9 @@ class GraphWMV(NeighbourhoodMethod):
 
 
 def _class_indicators(class_codes: np.ndarray) -> sp.csr_array:
-    """Return class indicators (rows, classes), with a 1 in the column of each row's class.
+    """Return class indicators, a sparse matrix of 0 and 1.
+
+    The matrix is (rows, classes), with a 1 in the column of each row's class.
 
     class_codes: (rows,), index of each row's class, or −1 for rows without a label. The indicators
         of a row without a label are all 0.

@@ -98,8 +98,8 @@ def _exact_hsic(
 
     block, _ = spca.parse(new_fitted_state(spca), split_target_column(as_block(X, y, weights)), raise_if_empty=True)
     block, _ = drop_rows_without_target(block)
-    # Choose the kernel of the targets. For labels, "rbf" means the linear kernel of the labels'
-    # indicators (columns of 0 and 1), which has no width.
+    # Choose the kernel of the targets.
+    # For labels, "rbf" means the linear kernel of the indicators (0 and 1), without a width.
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
     row_sigma = x_sigma if x_kernel == "rbf" else None
     return _hsic_in_blocks(
@@ -132,8 +132,8 @@ def _hsic_in_blocks(
     """
     n, total = len(weights), float(weights.sum())
     check_weight_above_one(total)
-    # Subtract the first row from all rows. The criterion does not change, but values far from 0
-    # would lose digits.
+    # Subtract the first row from all rows, because values far from 0 would lose digits.
+    # The subtraction does not change the criterion.
     X = X if is_sparse(X) else X - X[0]
     target_columns = target_columns - target_columns[0]
 
@@ -153,7 +153,9 @@ def _hsic_in_blocks(
 
 
 def _kernel_matrix(A: Rows, B: Rows, sigma: float | None) -> np.ndarray:
-    """Return the kernel values (rows of A, rows of B) of two arrays of rows.
+    """Return the kernel values of two arrays of rows.
+
+    The result is (rows of A, rows of B).
 
     sigma: width of the RBF kernel, or None for the linear kernel.
     """

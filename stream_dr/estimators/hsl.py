@@ -106,7 +106,7 @@ class HSL(TwoStage):
         check_choice("laplacian", self.laplacian, ("zhou", "clique", "star"))
 
     def target_encoding(self) -> Encoding:
-        """Return the encoding of labels as numeric columns, "zhou" or "indicator".
+        """Return the encoding of labels as numeric columns.
 
         "indicator" is one column of 0 and 1 for each label. "zhou" also divides each row's
         indicators by the square root of the row's number of labels.
@@ -114,11 +114,14 @@ class HSL(TwoStage):
         return "zhou" if self.laplacian == "zhou" else "indicator"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state stores one sum of rows for each distinct set of labels."""
+        """True if the state has one sum per label set.
+
+        Each sum is of the rows that have exactly this set of labels.
+        """
         return self.laplacian != "zhou"
 
     def held_out_error(self, other: Self) -> HeldOutError:
-        """Return the error of this model on the rows that another model has learned.
+        """Return this model's error on rows that another model learned.
 
         `LDA.held_out_error` describes the error and the result. HSL computes the error only with
         laplacian="zhou". With another Laplacian, InvalidParameter is raised.
@@ -132,7 +135,7 @@ class HSL(TwoStage):
         return super().held_out_error(other)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (labels, labels) of the residuals in the loss.
+        """Return the factors (labels, labels) of residuals in the loss.
 
         In cross-validation, the residuals of the predicted label indicators are multiplied by this
         diagonal matrix. The factor of each label is 1 / √n for the weight n of its rows.
@@ -147,13 +150,13 @@ class HSL(TwoStage):
         The norm decides which part of XH is only rounding error.
         """
         k = len(moments.label_weights)
-        # Return without sets of labels for the Laplacian "zhou". If each row has one label, the
-        # other Laplacians are equal to it.
+        # Return without label sets for the Laplacian "zhou".
+        # If each row has one label, the other Laplacians are equal to "zhou".
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
             return RightHandSide(moments.cross / np.sqrt(moments.label_weights), k**0.5)
 
-        # Multiply the stored sums of rows by the factors of their label sets. The factors follow
-        # from the weight n_e of the rows with each label.
+        # Multiply the stored sums of rows by the factors of their label sets.
+        # The factors follow from the weight n_e of the rows with each label.
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
         assert isinstance(state.label_sets, LabelSets)
@@ -164,7 +167,9 @@ class HSL(TwoStage):
 def label_set_factors(
     label_sets: tuple[tuple[int, ...], ...], label_weights: np.ndarray, laplacian: Literal["clique", "star"]
 ) -> sp.csr_matrix:
-    """Return the factors (sets, labels) by which the sums of rows are multiplied.
+    """Return the factors by which sums of rows are multiplied.
+
+    The factors are (sets, labels).
 
     Each set is a distinct set of labels that some rows have. The state stores the sum of these
     rows. The product of the sums and the factors is the right-hand side of HSL. A set's factor is
@@ -183,8 +188,8 @@ def label_set_factors(
     part, edge = (label_weights, (label_weights > 0).astype(float)) if laplacian == "clique" else (share, share)
     sizes = np.array([len(s) for s in label_sets], dtype=np.int64)
 
-    # Compute the sum g of each set, called `degree` here. `codes` has the codes of all sets, and
-    # `owner` has the index of each code's set.
+    # Compute the sum g of each set, called `degree` here.
+    # `codes` has the codes of all sets, and `owner` has the index of each code's set.
     codes = np.array([code for s in label_sets for code in s], dtype=np.int64)
     owner = np.repeat(np.arange(len(label_sets)), sizes)
     degree = np.bincount(owner, weights=part[codes], minlength=len(label_sets))

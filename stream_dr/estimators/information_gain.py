@@ -1,4 +1,4 @@
-"""InformationGain, a selection of the features that give most information about the label."""
+"""InformationGain, which selects the features most informative of the label."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -31,7 +31,7 @@ Each feature has one count for each label.
 
 @dataclass(eq=False, repr=False)
 class InformationGain(AdditiveEstimator):
-    """Select the features whose presence gives most information about the label.
+    """Select the features whose presence says most about the label.
 
     A feature is present in a row if its value is not 0. So the method is suited to word counts and
     other sparse rows. The projection selects columns and does not combine them.
@@ -101,23 +101,27 @@ class InformationGain(AdditiveEstimator):
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator of counts that is empty or continues from `state`."""
+        """Return an accumulator of counts.
+
+        The accumulator is empty, or continues from `state`.
+        """
         return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection that selects the features of largest information gain."""
+        """Return the projection to the features of largest information gain."""
         return solve_inner_and_add_map(state, self._most_informative_columns)
 
     def _most_informative_columns(self, state: FeatureCounts) -> Columns:
-        """Return the selection of the features of largest information gain, best first."""
+        """Return the features of largest information gain, best first."""
         scores = information_gain(state)
         best = np.argsort(-scores, kind="stable")[: self.n_components].astype(np.int64)
         return Columns(best, scores[best], state.n_features)
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size of the state, 8 · (features · (labels + 1) + 2 · labels) bytes.
+        """Return the size of the state in bytes.
 
-        If there is a feature map, the size is computed for the columns that the map returns.
+        The size is 8 · (features · (labels + 1) + 2 · labels). If there is a feature map, the size
+        is computed for the columns that the map returns.
         """
         return max_bytes_with_map(self.feature_map, _count_state_bytes, n_features, n_targets)
 
@@ -132,9 +136,10 @@ class InformationGain(AdditiveEstimator):
         return self._linear_projection_array("scores")
 
     def get_support(self, indices: bool = False) -> np.ndarray:
-        """Return a mask (features,) that is True for the selected features.
+        """Return a mask (features,) of the selected features.
 
-        If there is a feature map, the mask is for the columns that the map returns.
+        The mask is True for the selected features. If there is a feature map, the mask is for the
+        columns that the map returns.
 
         indices: if true, return the indices (components,) of the selected features in ascending
             order, and not a mask. `columns_` has the same indices in the order of `transform`,
@@ -148,10 +153,11 @@ class InformationGain(AdditiveEstimator):
 
     @property
     def components_(self) -> np.ndarray:
-        """Rows (components, features) of the identity matrix for the selected features.
+        """Rows of the identity matrix for the selected features.
 
-        The product X · components_ᵀ has the selected columns of X. Each access creates a new array
-        of 8 · components · features bytes. `columns_` has the same information in less memory.
+        The array is (components, features). The product X · components_ᵀ has the selected columns
+        of X. Each access creates a new array of 8 · components · features bytes. `columns_` has
+        the same information in less memory.
         """
         columns = self.columns_
         chosen = np.zeros((len(columns), self._n_mapped_features()))
@@ -216,9 +222,10 @@ def information_gain(state: FeatureCounts) -> np.ndarray:
 def _class_information_gain(
     joint_weights: np.ndarray, present_weights: np.ndarray, class_weights: np.ndarray, total_weight: float
 ) -> np.ndarray:
-    """Return the mutual information (features,) of each feature's presence and the class.
+    """Return each feature's mutual information with the class.
 
-    The information is in nats.
+    The result is (features,). The information is about the feature's presence. The information is
+    in nats.
 
     joint_weights: (features, classes), weight of the rows of each class in which the feature is
         present.
@@ -258,20 +265,24 @@ def _multilabel_information_gain(
 
 
 def _count_state_bytes(n_features: int, n_targets: int) -> int:
-    """Return the size of the counts in bytes, for features after the feature map."""
+    """Return the size of the counts in bytes.
+
+    `n_features` is the number of features after the feature map.
+    """
     return 8 * (n_features * (n_targets + 1) + 2 * n_targets)
 
 
 def _mutual_information_terms(
     joint_weights: np.ndarray, feature_weights: np.ndarray, class_weights: np.ndarray, total_weight: float
 ) -> np.ndarray:
-    """Return each feature's part (features,) of a mutual information times `total_weight`.
+    """Return each feature's part of a mutual information.
 
-    The part is about the rows that are counted for the feature, which are either the rows with the
-    feature or the rows without it. Let b be the weight of the counted rows of a class, m the
-    weight of the counted rows of all classes, n the weight of all rows of the class, and N
-    `total_weight`. The part is the sum over classes of b log(b N / (m n)), where 0 log 0 = 0. The
-    part is exactly 0 if all rows are counted.
+    The result (features,) has parts of the mutual information times `total_weight`. A part is
+    about the rows that are counted for the feature, which are either the rows with the feature or
+    the rows without it. Let b be the weight of the counted rows of a class, m the weight of the
+    counted rows of all classes, n the weight of all rows of the class, and N `total_weight`. The
+    part is the sum over classes of b log(b N / (m n)), where 0 log 0 = 0. The part is exactly 0 if
+    all rows are counted.
 
     joint_weights: (features, classes), weight of the rows of each class that are counted for the
         feature.
@@ -280,8 +291,8 @@ def _mutual_information_terms(
     class_weights: (classes,), weight of the rows of each class.
     total_weight: weight of all rows.
     """
-    # If all rows are counted for a feature, use the class weights themselves. The ratio below is
-    # then exactly 1, without a rounding error.
+    # If all rows are counted for a feature, use the class weights themselves.
+    # The ratio below is then exactly 1, without a rounding error.
     always = (feature_weights == total_weight)[:, None]
     expected = np.where(always, class_weights, feature_weights[:, None] * (class_weights / total_weight))
 

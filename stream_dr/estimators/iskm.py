@@ -119,7 +119,7 @@ class IncrementalSKM(Estimator):
         return make_accumulator(self.feature_map, self._make_basis_accumulator, state)
 
     def _make_basis_accumulator(self, state: SKMState | None) -> SKMAccumulator:
-        """Return an accumulator of rows that the feature map has already mapped."""
+        """Return an accumulator of rows after the feature map."""
         return SKMAccumulator(self.n_components, self.a, state)
 
     def solve(self, state: State) -> Projection:
@@ -131,7 +131,7 @@ class IncrementalSKM(Estimator):
         return solve_inner_and_add_map(state, self._unit_vector_projection)
 
     def _unit_vector_projection(self, state: SKMState) -> Linear:
-        """Return the projection to the components that a state has learned.
+        """Return the projection to a state's components.
 
         The state has one vector for each component, which is scaled to length 1. If there is a
         feature map, the state and the projection are of mapped rows.
@@ -147,20 +147,24 @@ class IncrementalSKM(Estimator):
                 mean, *drop_short_columns_and_normalise(vectors[:, :positive], min_relative_length=1e-2), "recurrence"
             )
 
-        # Return every component whose vector is not zero. Lengths of components past the first
-        # `positive` ones become negative.
+        # Return every component whose vector is not zero.
+        # Lengths of components past the first `positive` ones become negative.
         there = np.flatnonzero(np.any(vectors, axis=0))
         loadings, lengths = drop_short_columns_and_normalise(vectors[:, there], min_relative_length=0.0)
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size of the state in bytes, 8 · k · (d + 2 k).
+        """Return the size of the state in bytes.
 
-        k is the number of components plus the number of classes, rounded up to a multiple of 8. d
-        is the number of features, after the feature map if there is one.
+        The size is 8 · k · (d + 2 k). k is the number of components plus the number of classes,
+        rounded up to a multiple of 8. d is the number of features, after the feature map if there
+        is one.
         """
         return max_bytes_with_map(self.feature_map, self._basis_state_bytes, n_features, n_targets)
 
     def _basis_state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size of the state in bytes, for features after the feature map."""
+        """Return the state's size in bytes, without a feature map.
+
+        `n_features` is the number of features after the feature map.
+        """
         return basis_bytes(n_features, self.n_components, n_targets)

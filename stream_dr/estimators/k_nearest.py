@@ -1,4 +1,4 @@
-"""KNearest, a k-nearest-neighbours classifier on a uniform sample of the rows."""
+"""KNearest, a nearest-neighbours classifier on a sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, cast
@@ -29,7 +29,7 @@ from stream_dr.targets.parsing import parse_targets
 
 @dataclass(eq=False, repr=False)
 class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
-    """Classify rows by their nearest neighbours in a sample of the stream.
+    """Classify rows by their nearest neighbours in a sample.
 
     The papers use this classifier for projected rows, as in `KNearest().fit(lda.transform(X), y)`.
     Rows that are not projected may be classified, too. The classifier does not project rows, so it
@@ -116,7 +116,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return self.reservoir * 8 * (n_features + 3)
 
     def fit(self, X: RowsLike, y: TargetsLike) -> Self:
-        """Forget all learned rows, then learn rows X with one label a row.
+        """Forget all learned rows, then learn rows and labels.
 
         X: (rows, features).
         y: (rows,), labels.
@@ -150,9 +150,9 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return self.classes_[self._fitted_neighbour_classifier().predict(rows)]
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
-        """Return the share (rows, classes) float64 of each class among a row's neighbours.
+        """Return each class's share of a row's neighbours.
 
-        Columns are in the order of `classes_`.
+        The result is (rows, classes) float64. Columns are in the order of `classes_`.
         """
         rows, search = self._rows_in_learned_order(X), self._fitted_neighbour_classifier()
         shares = np.zeros((rows.shape[0], len(self.classes_)))
@@ -160,9 +160,10 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return shares
 
     def kneighbors(self, X: RowsLike = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
-        """Return distances (rows, k) and indices (rows, k) of the nearest sampled rows.
+        """Return distances and indices of the nearest sampled rows.
 
-        The nearest row comes first. Indices refer to the rows of `state_.kept`.
+        The arrays are (rows, k). The nearest row comes first. Indices refer to the rows of
+        `state_.kept`.
 
         Parameters
         ----------
@@ -228,7 +229,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Names (features,) of the features, from a table of named columns.
+        """Names (features,) of the features.
 
         Raises AttributeError if the rows learned had no named columns.
         """
@@ -246,7 +247,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return tags
 
     def fitted(self) -> FittedState:
-        """Return the fitted state, which has the sample and the feature names.
+        """Return the fitted state (sample and feature names).
 
         Raises NotFitted if no row was learned so far.
         """
@@ -256,7 +257,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return self.fitted_
 
     def _rows_in_learned_order(self, X: RowsLike) -> Any:
-        """Return the rows to classify, in the learned order of columns.
+        """Return rows to classify, in the learned order of columns.
 
         Raises WidthMismatch if the columns differ from the learned rows' columns, and EmptyInput
         if there is no row.
@@ -267,7 +268,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return rows
 
     def _with_learned_column_order(self, fitted: FittedState, X: RowsLike) -> RowsAndNames:
-        """Return rows in the learned order of columns, and the columns' names.
+        """Return rows and names in the learned order of columns.
 
         If no row was learned so far, the order does not change. The names are None for rows
         without named columns. Raises WidthMismatch if the names or the number of the columns
@@ -300,7 +301,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return fitted.neighbour_search
 
     def _learn_batch(self, fitted: FittedState, X: RowsLike, y: TargetsLike, refuse_empty: bool = False) -> Self:
-        """Learn one batch, and store `fitted` as the state of this estimator.
+        """Learn one batch, and set the estimator's state to `fitted`.
 
         refuse_empty: if true, raise EmptyInput for a batch without rows or features, and
             TargetsRequired for a batch without labels.
@@ -323,8 +324,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
                 f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
             )
 
-        # Store the batch's names and drop the cached classifier, which was fitted on the sample
-        # before this batch.
+        # Store the names, and drop the cached classifier, which was fitted before this batch.
         fitted.names = names
         fitted.neighbour_search = None
         self.fitted_ = fitted

@@ -73,7 +73,7 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
         check_choice("drop_first", self.drop_first, (False, True))
 
     def solve_sample(self, state: Reservoir) -> Eigenmap:
-        """Return the embedding (coordinates of the sampled rows) as a projection.
+        """Return the sampled rows' coordinates (embedding) as a projection.
 
         Other rows are projected by their neighbours among the sampled rows.
         """

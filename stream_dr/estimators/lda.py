@@ -141,16 +141,17 @@ class LDA(LinearClassifier, TwoStage):
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
-        """Return the right-hand side (features, classes) and the class indicators' norm.
+        """Return the right-hand side and the class indicators' norm.
 
-        The right-hand side is the product of the centred rows and the class indicators. The
-        indicators of each class are divided by the square root of the class's weight. The norm of
-        the divided indicators decides which part of the product is only rounding error.
+        The right-hand side has the shape (features, classes). The right-hand side is the product
+        of the centred rows and the class indicators. The indicators of each class are divided by
+        the square root of the class's weight. The norm of the divided indicators decides which
+        part of the product is only rounding error.
         """
         return RightHandSide(_between_scatter_factor(moments), len(moments.label_weights) ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the factors (classes, classes) of the residuals in the loss.
+        """Return the factors (classes, classes) of residuals in the loss.
 
         In cross-validation, the residuals of the predicted class indicators are multiplied by this
         diagonal matrix. The factor of each class is 1 / √n for the weight n of its rows.
@@ -171,22 +172,21 @@ class LDA(LinearClassifier, TwoStage):
         )
 
     def _rotate_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
-        """Return the directions in which the class means, weighted by the priors, differ most.
+        """Return the directions in which weighted class means differ most.
 
-        Returns also their eigenvalues. The returned directions are linear combinations of the q
-        directions `loadings`, because priors change neither the within-class scatter nor the
-        ridge. The eigenproblem is of order q.
+        The class means are weighted by the priors. The eigenvalues are returned, too. The returned
+        directions are linear combinations of the q directions `loadings`, because priors change
+        neither the within-class scatter nor the ridge. The eigenproblem is of order q.
 
         loadings: (features, q), directions without priors.
         eigenvalues: (q,), eigenvalues of these directions.
         """
-        # Scale the directions to within-class variance 1. A rotation of scaled directions does not
-        # change their within-class scatter.
+        # Scale the directions to within-class variance 1.
+        # A rotation of scaled directions does not change their within-class scatter.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE))
 
-        # Find the rotation to the axes along which the class means, weighted by the priors, differ
-        # most.
+        # Rotate to the axes along which class means, weighted by the priors, differ most.
         priors = self._class_priors(moments)
         centres = moments.offsets.T @ unit
         apart = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
@@ -223,14 +223,17 @@ class LDA(LinearClassifier, TwoStage):
         apart = centres - priors @ centres
         between = priors @ apart**2
 
-        # Compute the within-class variances. Along a component, the total variance is between /
-        # eigenvalue. The variance within classes is the total variance minus share · between,
-        # where share is 1 without shrinkage.
+        # Along a component, the total variance is between / eigenvalue.
+        # The variance within classes is the total variance minus share · between.
+        # The number `share` is 1 without shrinkage.
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
         return gaussian_class_readout(moments, apart, variances, priors)
 
     def shrunk_trace(self, moments: Moments) -> float:
-        """Return the trace of the within-class scatter, which is summed over rows."""
+        """Return the trace of the within-class scatter.
+
+        The scatter is summed over rows.
+        """
         return max(super().shrunk_trace(moments) - float((_between_scatter_factor(moments) ** 2).sum()), 0.0)
 
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
@@ -262,11 +265,12 @@ class LDA(LinearClassifier, TwoStage):
         return moments.weight * priors @ (centres - priors @ centres) ** 2
 
     def _class_priors(self, moments: Moments) -> np.ndarray:
-        """Return the probability (classes,) of each class, in the order of `moments.labels`.
+        """Return the probability of each class.
 
-        The parameter `priors` has one probability for each learned label. The probabilities of
-        labels with fewer than `min_class_rows` rows are divided among the classes. Raises
-        InvalidParameter if `priors` has another number of entries.
+        The result is (classes,), in the order of `moments.labels`. The parameter `priors` has one
+        probability for each learned label. The probabilities of labels with fewer than
+        `min_class_rows` rows are divided among the classes. Raises InvalidParameter if `priors`
+        has another number of entries.
         """
         if self.priors is None:
             return moments.label_weights / moments.label_weights.sum() if len(moments.labels) else np.zeros(0)
@@ -279,8 +283,8 @@ class LDA(LinearClassifier, TwoStage):
                 "order of the sorted labels, or leave priors out until all of them have been learned."
             )
 
-        # Select the probabilities of the labels that are classes. They are divided by their sum
-        # below, so the probabilities of the other labels are distributed among the classes.
+        # Select the probabilities of the labels that are classes.
+        # Dividing by the sum below distributes the other labels' probabilities among the classes.
         by_label = dict(zip(known, self.priors, strict=True))
         priors = np.array([by_label[label] for label in moments.labels], dtype=float)
         if moments.labels and not priors.any():
@@ -292,7 +296,10 @@ class LDA(LinearClassifier, TwoStage):
 
     @property
     def priors_(self) -> np.ndarray:
-        """Probability of each class, in the order of `classes_`, float64 (classes,)."""
+        """Probability of each class, in the order of `classes_`.
+
+        The array is (classes,) float64.
+        """
         return self._class_means_and_priors().priors
 
     @property
@@ -307,9 +314,10 @@ class LDA(LinearClassifier, TwoStage):
 
     @property
     def scalings_(self) -> np.ndarray:
-        """Directions (features, q) float64 of all q components, not only of n_components.
+        """Directions of all q components, not only of n_components.
 
-        `transform` returns the first n_components columns of (X − xbar_) · scalings_.
+        The array is (features, q) float64. `transform` returns the first n_components columns of
+        (X − xbar_) · scalings_.
         """
         return loadings_used_to_predict(self.linear_projection())
 
@@ -322,13 +330,16 @@ class LDA(LinearClassifier, TwoStage):
         rank = self.rank_
         means, priors = self._class_means_and_priors()
         centres = (means - priors @ means) @ self.scalings_
-        # For each component, compute the variance between classes divided by the variance within
-        # classes. The classifier's weights are class means that are already divided by it.
+        # For each component, divide the variance between classes by the variance within classes.
+        # The classifier's weights are class means already divided by the variance within classes.
         shares = priors @ (centres * self._readout_or_raise().weights.T)
         return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
     def _class_means_and_priors(self) -> _MeansAndPriors:
-        """Return class means (classes, features) and priors (classes,), sorted by label."""
+        """Return class means and priors, sorted by label.
+
+        The means are (classes, features) and the priors (classes,).
+        """
         moments = self.moments(self.state_)
         order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
         means = moments.mean + (moments.offsets / moments.scale[:, None]).T

@@ -10,7 +10,7 @@ from stream_dr.statistics.reservoir import Reservoir
 
 @dataclass(eq=False, repr=False)
 class LLE(Embedding):
-    """Find coordinates that preserve each row's weighted mean of its neighbours.
+    """Find coordinates that preserve weighted means of neighbours.
 
     Locally linear embedding of a uniform sample of the rows. The coordinates of a row outside the
     sample are a weighted mean of the coordinates of the row's nearest sampled rows. The method is
@@ -69,7 +69,7 @@ class LLE(Embedding):
         check_number_in_range("reg", self.reg, 0.0)
 
     def solve_sample(self, state: Reservoir) -> BarycentricProjection:
-        """Return the embedding (coordinates of the sampled rows) as a projection.
+        """Return the sampled rows' coordinates (embedding) as a projection.
 
         Other rows are projected by their nearest sampled rows.
         """

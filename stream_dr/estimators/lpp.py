@@ -1,4 +1,4 @@
-"""LPP (locality preserving projections), computed from a sample of the rows."""
+"""LPP (locality preserving projections), from a sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -74,7 +74,7 @@ class LPP(NeighbourhoodMethod):
         check_number_in_range("gamma", self.gamma, 0.0)
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the projection that keeps neighbours among the sampled rows together."""
+        """Return the projection that keeps neighbouring sampled rows together."""
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
         graph = self.sample_graph(state, state.codes if self.label_aware else None)

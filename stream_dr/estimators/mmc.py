@@ -1,4 +1,4 @@
-"""MMC (maximum margin criterion), with a weight of the scatter within classes."""
+"""MMC (maximum margin criterion), with weighted scatter within classes."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -12,7 +12,7 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 @dataclass(eq=False, repr=False)
 class MMC(ClosedForm):
-    """Find directions of large scatter between classes and small scatter within classes.
+    """Find directions of large between-class and small within-class scatter.
 
     Maximum margin criterion. The directions maximise the scatter between classes minus the scatter
     within classes, so no matrix is inverted.
@@ -59,7 +59,10 @@ class MMC(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """True if alpha is not 0. The method then needs the rows' scatter matrix."""
+        """True if alpha is not 0.
+
+        The method then needs the rows' scatter matrix.
+        """
         return float(self.alpha) != 0.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:

@@ -1,4 +1,4 @@
-"""NPE (neighbourhood preserving embedding), computed from a sample of the rows."""
+"""NPE (neighbourhood preserving embedding), from a sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -16,7 +16,7 @@ from stream_dr.statistics.reservoir import Reservoir
 
 @dataclass(eq=False, repr=False)
 class NPE(ReservoirMethod):
-    """Find linear directions that preserve each row's mean of its neighbours.
+    """Find linear directions that preserve weighted means of neighbours.
 
     Neighbourhood preserving embedding, the linear form of LLE (locally linear embedding). The
     projection is computed from a uniform sample of the rows.

@@ -13,10 +13,10 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 @dataclass(eq=False, repr=False)
 class OPLS(TargetRegression, TwoStage):
-    """Find the directions that predict all targets best, in one pass.
+    """Find the directions that predict all targets best.
 
-    Orthonormalised partial least squares. With all components, `predict` is ridge regression with
-    the ridge `gamma`.
+    Orthonormalised partial least squares in one pass. With all components, `predict` is ridge
+    regression with the ridge `gamma`.
 
     >>> from stream_dr import OPLS
     >>> opls = OPLS(gamma=1.0).fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0]], [["a"], ["a", "b"], ["b"]])
@@ -46,9 +46,10 @@ class OPLS(TargetRegression, TwoStage):
     eigenvalue_growth: ClassVar[int] = 1
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
-        """Return the cross-scatter (features, k) of rows and targets, and the targets' norm.
+        """Return the cross-scatter and the norm of the targets.
 
-        The norm decides which part of the cross-scatter is only rounding error.
+        The cross-scatter (features, k) is of rows and targets. The norm decides which part of the
+        cross-scatter is only rounding error.
         """
         return RightHandSide(moments.cross, moments.target_size)
 

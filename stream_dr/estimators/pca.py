@@ -20,7 +20,7 @@ from stream_dr.statistics.protocol import State
 
 @dataclass(eq=False, repr=False)
 class PCA(LinearGaussian, ClosedForm):
-    """Find the directions of largest variance, exactly and in one pass.
+    """Find directions of largest variance, exactly and in one pass.
 
     Principal component analysis. The method is unsupervised, so y is ignored. Fitted attributes
     and scores have the same names and values as in scikit-learn's PCA. A row of weight 2 counts as
@@ -96,18 +96,19 @@ class PCA(LinearGaussian, ClosedForm):
             )
 
     def moments(self, state: State) -> Moments:
-        """Return the moments (sums of the rows) from which the components are computed.
+        """Return the moments (sums of the rows) of a state.
 
-        If `standardize` is None and the rows are a table, the columns of the moments are scaled as
-        in factor analysis of mixed data.
+        The components are computed from the moments. If `standardize` is None and the rows are a
+        table, the columns of the moments are scaled as in factor analysis of mixed data.
         """
         m = super().moments(state)
         columns = mapped_columns_of_state(state) if self.standardize is None else None
         if columns is None:
             return m
 
-        # Scale columns of numbers to variance 1. Divide the column of a category by the root of
-        # the category's share of rows. Multiply columns that mark missing values by 0.
+        # Scale columns of numbers to variance 1.
+        # Divide the column of a category by the root of the category's share of rows.
+        # Multiply columns that mark missing values by 0.
         numbers, categories, gaps = columns
         varying_columns, present = (
             numbers[m.rounding.varying_columns(m.diagonal)[numbers]],
@@ -122,7 +123,7 @@ class PCA(LinearGaussian, ClosedForm):
         return scale_moments(m, factor)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
-        """Return the number of components that the parameter n_components asks for.
+        """Return the number of components that n_components asks for.
 
         If n_components is a share of the variance, the result is the smallest number of components
         that explain more than this share.
@@ -175,11 +176,17 @@ class PCA(LinearGaussian, ClosedForm):
         return np.sqrt(self.eigenvalues_)
 
     def _undo_whitening(self, projected_rows: np.ndarray) -> np.ndarray:
-        """Return projected rows (rows, components) with the scaling by `whiten` undone."""
+        """Return projected rows without the scaling by `whiten`.
+
+        The rows are (rows, components).
+        """
         return projected_rows * np.sqrt(self.explained_variance_) if self.whiten else projected_rows
 
     def _learned_gaussian(self) -> ComponentGaussian:
-        """Return the Gaussian distribution of the rows that the components describe."""
+        """Return a Gaussian model of the rows, from the components.
+
+        The axes of the Gaussian are the components, with respect to scaled columns.
+        """
         projection = self.linear_projection()
         m = self.moments(self.state_)
         variances = projection.eigenvalues / variance_divisor(m)
@@ -205,9 +212,9 @@ class PCA(LinearGaussian, ClosedForm):
 
 
 def variance_divisor(moments: Moments) -> float:
-    """Return the number by which a sum of squares is divided to get a variance.
+    """Return the divisor by which sums of squares become variances.
 
-    The number is the sum of weights minus 1. If the sum of weights is at most 1, the number is the
-    sum itself.
+    The divisor is the sum of weights minus 1. If the sum of weights is at most 1, the divisor is
+    the sum itself.
     """
     return moments.weight - 1.0 if moments.weight > 1.0 else moments.weight

@@ -18,11 +18,12 @@ from stream_dr.uncertainty import CrossValidation
 
 @dataclass(eq=False, repr=False)
 class PLSDA(TargetRegression, PredictsHeldOut):
-    """Find directions of largest covariance with the targets, one by one.
+    """Find directions of largest covariance with the targets.
 
-    Partial least squares discriminant analysis in one pass. The components are the same as by the
-    NIPALS algorithm, which reads the rows several times. If the targets are numbers, this is PLS
-    regression. `predict` regresses the targets on the components.
+    Partial least squares discriminant analysis in one pass. The directions are found one by one.
+    The components are the same as by the NIPALS algorithm, which reads the rows several times. If
+    the targets are numbers, this is PLS regression. `predict` regresses the targets on the
+    components.
 
     >>> from stream_dr import PLSDA
     >>> pls = PLSDA(n_components=1).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.5], [4.0, 1.5]], ["a", "a", "b", "b"])
@@ -87,10 +88,10 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     n_components: int | Literal["cv"] | None = 2  # type: ignore[assignment]
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the components as columns, and their covariances with the targets.
+        """Return the components and their covariances with the targets.
 
-        The covariances are squared. There are at most n_components components. There are fewer if
-        the remaining covariance is only rounding error.
+        The components are columns. The covariances are squared. There are at most n_components
+        components. There are fewer if the remaining covariance is only rounding error.
         """
         most = self.n_components
         return self.rotations(moments, most if isinstance(most, int) else len(moments.cross))
@@ -107,16 +108,19 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         return pls_rotations(moments.scatter_or_diagonal, moments.cross, most, cross_sum_noise)
 
     def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
-        """Return the cross-validated error for each number of components, at most 25.
+        """Return the cross-validated error for each number of components.
+
+        Numbers up to 25 are compared.
 
         parts: the learned state of each fold. A fold is a part of the rows that is left out once.
         """
         return cross_validate_components(self, parts)
 
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
-        """Return the product (features, m) of the rows' scatter and columns.
+        """Return the product of the rows' scatter and columns.
 
-        Other methods add a ridge to the scatter. PLS-DA has no ridge.
+        The product is (features, m). Other methods add a ridge to the scatter. PLS-DA has no
+        ridge.
 
         columns: (features, m).
         """

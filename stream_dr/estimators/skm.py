@@ -1,4 +1,4 @@
-"""SKM (supervised Kampong measure), computed from the class means and the scatter."""
+"""SKM (supervised Kampong measure), from class means and the scatter."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
@@ -15,7 +15,7 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 @dataclass(eq=False, repr=False)
 class SKM(ClosedForm):
-    """Find directions that separate the classes and keep each class together.
+    """Find directions that separate classes and keep each class together.
 
     Supervised Kampong measure (Yan et al.) in closed form. The larger the parameter `a`, the
     closer together are the projected rows of one class. With a = 1 only the class means matter.
@@ -83,7 +83,10 @@ class SKM(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """True if a is not 1. The method then needs the rows' scatter matrix."""
+        """True if a is not 1.
+
+        The method then needs the rows' scatter matrix.
+        """
         return float(self.a) != 1.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:

@@ -1,4 +1,4 @@
-"""SPCA (supervised principal component analysis), with a kernel of the targets."""
+"""SPCA (supervised principal component analysis), with a target kernel."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
@@ -14,7 +14,7 @@ from stream_dr.statistics.moments.encoding import Encoding, Fourier
 
 
 class KernelTargetKinds:
-    """Descriptor that returns the kinds of targets for which SPCA's kernel is defined.
+    """Descriptor that returns the kinds of targets for SPCA's kernel.
 
     If the attribute is read from the class and not from an estimator, all kinds are returned.
     """
@@ -124,8 +124,8 @@ class SPCA(DependenceMethod):
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
         vectors, values = vectors[:, :most], values[:most] ** 2
 
-        # Count the directions that are missing to `n_components`. If `null_space` is true, add as
-        # many random directions.
+        # Count the directions that are missing to `n_components`.
+        # With `null_space`, as many random directions are added below.
         more = min(self.n_components or 0, len(vectors)) - len(values)
         if not self.null_space or more <= 0:
             return vectors, values
@@ -140,8 +140,7 @@ class SPCA(DependenceMethod):
         count: number of directions.
         """
         drawn = np.random.default_rng(self.random_state or 0).normal(size=(len(vectors), count))
-        # Subtract the part in the span of `vectors` twice, because rounding errors in the span
-        # remain after the first subtraction.
+        # Subtract the part in the span of `vectors` twice, because once leaves rounding errors.
         for _ in range(2):
             drawn = np.linalg.qr(drawn - vectors @ (vectors.T @ drawn))[0]
         return drawn

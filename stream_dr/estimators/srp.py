@@ -18,7 +18,7 @@ from stream_dr.targets.targets import Label
 
 @dataclass(eq=False, repr=False)
 class SRP(DependenceMethod):
-    """Project rows onto random combinations of directions that depend on the targets.
+    """Project rows onto random combinations of target-dependent directions.
 
     Supervised random projections approximate SPCA without solving an eigenproblem. Each label
     gives one direction. Each component is the sum of the labels' directions with random signs. The
@@ -170,7 +170,7 @@ def random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw_number
 
 
 def _hash_bits(key: str, n_bits: int) -> np.ndarray:
-    """Return the first bits of the SHAKE-256 hash of a text.
+    """Return the first bits of a text's SHAKE-256 hash.
 
     The result is (n_bits,). The bits are the same on every machine and in every version of numpy.
 

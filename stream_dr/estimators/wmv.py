@@ -1,4 +1,4 @@
-"""WMV (weighted maximum variance), with a weight for every pair of classes."""
+"""WMV (weighted maximum variance), with weights of class pairs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -21,7 +21,7 @@ from stream_dr.targets.label_codes import Label
 
 @dataclass(eq=False, repr=False)
 class WMV(ClosedForm):
-    """Find directions that draw some classes together and drive other classes apart.
+    """Find directions that draw classes together or drive them apart.
 
     Weighted maximum variance. Every pair of classes has a weight. If the weight is negative, the
     projected rows of the two classes are drawn together. If the weight is positive, they are
@@ -92,11 +92,12 @@ class WMV(ClosedForm):
 
     @property
     def eigenvalue_growth(self) -> int:  # type: ignore[override]
-        """Exponent g if the eigenvalues grow as N^g with the number N of rows.
+        """Exponent of the eigenvalues' growth with the number of rows.
 
-        g is 2 with pairs="equal". g is 1 with pairs="share", because the weights of pairs are then
-        divided by numbers of rows. With pairs="share" and `pair_weights`, a part of an eigenvalue
-        grows as N and another part as N². The property is 1 in this case, too.
+        The eigenvalues grow as N^g for N rows. g is 2 with pairs="equal". g is 1 with
+        pairs="share", because the weights of pairs are then divided by numbers of rows. With
+        pairs="share" and `pair_weights`, a part of an eigenvalue grows as N and another part as
+        N². The property is 1 in this case, too.
         """
         return 1 if self.pairs == "share" else 2
 
@@ -116,7 +117,7 @@ class WMV(ClosedForm):
             raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
     def keeps_class_scatter(self) -> bool:
-        """True if the state stores a scatter matrix for each class.
+        """True if the state stores each class's scatter matrix.
 
         The components are eigenvectors of a weighted sum of the classes' scatter matrices. The
         state stores each matrix if the matrices may have different weights in this sum, or if
@@ -125,7 +126,7 @@ class WMV(ClosedForm):
         return not self._has_equal_class_factors() or self.unlabelled == "use"
 
     def _has_equal_class_factors(self) -> bool:
-        """True if the scatter matrices of all classes have the same factor.
+        """True if all classes' scatter matrices have the same factor.
 
         The components are eigenvectors of a sum. In this sum, the scatter matrix of each class is
         multiplied by a factor.
@@ -133,9 +134,9 @@ class WMV(ClosedForm):
         return self.pairs == "share" and not self.pair_weights
 
     def class_pairs(self, moments: Moments) -> np.ndarray:
-        """Return the weights (classes, classes) of pairs of rows, by the rows' classes.
+        """Return the weights of pairs of rows, by class.
 
-        The matrix is symmetric.
+        The weights are a matrix (classes, classes). The matrix is symmetric.
 
         moments: centred sums of the rows, with the weight of each class. If rows without a label
             were learned, they are the last class.
@@ -184,18 +185,16 @@ class WMV(ClosedForm):
         if not isinstance(state.class_scatter, ClassScatter):
             return self.directions_on(moments._replace(scatter=factors[0] * m.scatter), state)
 
-        # Rows without a label have no scatter matrix of their own. Their scatter is the scatter of
-        # all rows minus the scatters of the labels.
+        # Unlabelled rows' scatter is the scatter of all rows minus the labels' scatters.
         classes = len(m.labels)
         unlabelled = factors[-1] if len(factors) > classes else 0.0
         total = unlabelled * m.scatter
 
-        # Add a rank-1 term for each class. The scatter of a class about the mean of all rows is
-        # its scatter about its own mean plus this term.
+        # Add a rank-1 term for each class, because its scatter must be about the mean of all rows.
         total += (m.cross * ((factors - unlabelled) / m.label_weights)) @ m.cross.T
 
-        # Make an array of the factor of each learned label. A label with too few rows to be a
-        # class has the factor 0, or the factor of all classes if they have the same.
+        # Make an array of the factors of all learned labels, also of labels with too few rows.
+        # A label with too few rows has the factor 0, unless all classes have the same factor.
         by_label = np.full(len(m.present), factors[0] if self._has_equal_class_factors() and classes else 0.0)
         by_label[m.present] = factors[:classes]
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
@@ -222,7 +221,7 @@ class WMV(ClosedForm):
         return vectors[:, :p], values[:p]
 
     def _with_unlabelled_class(self, m: Moments) -> Moments:
-        """Return moments in which the rows without a label are one more class.
+        """Return moments in which unlabelled rows are one more class.
 
         If no rows without a label were learned, the moments are returned unchanged.
         """
@@ -233,15 +232,15 @@ class WMV(ClosedForm):
         return m._replace(label_weights=np.append(m.label_weights, weight), cross=cross)
 
     def _directions_from_diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
-        """Return components and eigenvalues from the diagonal of the rows' scatter.
+        """Return components and eigenvalues from the diagonal of the scatter.
 
         Raises NeedsRefine if each component would be a single feature.
 
         factors: (classes,), number by which the scatter of each class is multiplied in the matrix
             whose eigenvectors are the components.
         """
-        # Assume that all classes have the same diagonal scatter. Its factor `share` is the mean of
-        # the classes' factors, weighted by the weights n of their rows.
+        # Assume that all classes have the same diagonal scatter.
+        # `share` is the mean factor of the classes, weighted by the weights n of their rows.
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
@@ -260,10 +259,11 @@ class WMV(ClosedForm):
 
 
 def _between_eigenpairs(moments: Moments, class_pair_matrix: np.ndarray) -> Eigenpairs:
-    """Return eigenvalues (r,) and eigenvectors (features, r) of a product of three matrices.
+    """Return eigenvalues and eigenvectors of a product of three matrices.
 
-    Let Cxy (features, classes) be the cross-scatter of rows and class indicators in `moments`. The
-    product is Cxy, times `class_pair_matrix`, times the transpose of Cxy.
+    The shapes are (r,) and (features, r). Let Cxy (features, classes) be the cross-scatter of rows
+    and class indicators in `moments`. The product is Cxy, times `class_pair_matrix`, times the
+    transpose of Cxy.
 
     class_pair_matrix: (classes, classes), symmetric.
     """
@@ -274,5 +274,8 @@ def _between_eigenpairs(moments: Moments, class_pair_matrix: np.ndarray) -> Eige
 
 
 def _is_weighted_label_pair(pair: Any) -> bool:
-    """Return True if `pair` is a list or tuple of two labels and a finite number."""
+    """True if `pair` has two labels and a finite number.
+
+    `pair` must be a list or a tuple.
+    """
     return isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2])

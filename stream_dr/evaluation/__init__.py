@@ -1,1 +1,1 @@
-"""Evaluation of methods and projections on rows that they have not learned."""
+"""Evaluation of methods and projections on rows not learned."""

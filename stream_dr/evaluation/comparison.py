@@ -86,13 +86,12 @@ _ALL_FEATURES = "all features"
 _MOST_FREQUENT = "most frequent class"
 _MEAN = "mean"
 
-# `gamma` and `shrinkage` are two parameters for a ridge (regularisation). Tables with columns of
-# texts and of numbers ("words beside columns") use `gamma`, because the effect of `shrinkage`
-# depends on the units of the columns. On an example table with one column in cents, shrinkage=.1
-# lowers LDA's accuracy from .70 to .54.
-#
-# Rows of at least RIDGE_MIN_COLUMNS numbers ("many numbers") use shrinkage=.1. This value was
-# chosen on embeddings of 384 numbers.
+# `gamma` and `shrinkage` are two parameters for a ridge (regularisation).
+# Tables with columns of texts and of numbers ("words beside columns") use `gamma`.
+# Mixed columns do not use `shrinkage`, because its effect depends on the columns' units.
+# On an example table with a column in cents, shrinkage=.1 lowers LDA's accuracy from .70 to .54.
+# Rows of at least RIDGE_MIN_COLUMNS numbers ("many numbers") use shrinkage=.1.
+# The value .1 was chosen on embeddings of 384 numbers.
 # After 1,600 learned rows, the accuracy is .860 without a ridge and .950 with shrinkage=.1.
 # After 16,000 learned rows, the accuracy is .940 without a ridge and .944 with shrinkage=.1.
 RIDGES: dict[str, dict[str, Any]] = {
@@ -139,7 +138,7 @@ class _ProbabilityPredictor(Protocol):
 
 
 class _Fold(NamedTuple):
-    """Split of the sampled rows into rows to learn and held-out rows.
+    """Split of the sampled rows into learned and held-out rows.
 
     train: (rows to learn,) indices of the rows to learn.
     test: (held-out rows,) indices of the held-out rows.
@@ -234,11 +233,14 @@ class Comparison(NamedTuple):
 
     @property
     def best(self) -> MethodResult:
-        """Result of the method with the highest score. Baselines do not count."""
+        """Result of the method with the highest score.
+
+        Baselines do not count.
+        """
         return self.lines[0]
 
     def __str__(self) -> str:
-        """Return the comparison as a text table with one line for each method."""
+        """Return a text table with one line for each method."""
         lines = [f"{'method':<44} {self.measure:>8}      +-  components  seconds    memory  cannot"]
         lines += [
             f"{c.method:<44} {c.score:8.4f}  {c.spread:6.4f}  {c.components:>10}  {c.seconds:7.2f} {c.bytes / 1e6:6.1f} MB  "
@@ -317,7 +319,9 @@ def _score_all_folds(
     folds: Sequence[_Fold],
     progress: StageProgress,
 ) -> _FoldScores:
-    """Score every method on every fold, until the time limit SECONDS is over.
+    """Score every method on every fold within the time limit.
+
+    The time limit is SECONDS.
 
     extra_params: parameters that every method gets in addition to its own. They set the feature
         map of a table. Empty if the rows are not a table.
@@ -346,7 +350,7 @@ def _score_all_folds(
 
 
 def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str, JsonDict]:
-    """Return the key and parameters of the default estimator for a data set.
+    """Return key and parameters of a data set's default estimator.
 
     The estimator is "lda" if each row has one label, "opls" for other targets, and "pca" if rows
     have no targets.
@@ -366,7 +370,7 @@ def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str,
 
 
 def ridge_key_for_rows(batch: Block, map_spec: JsonDict | None) -> str:
-    """Return the kind of a batch's rows, such as "words" or "numbers".
+    """Return the kind of a batch's rows, such as "words".
 
     The kinds are the keys of RIDGES. Sparse rows count as "words".
 
@@ -382,7 +386,7 @@ def ridge_key_for_rows(batch: Block, map_spec: JsonDict | None) -> str:
 
 
 def _refuse_labels_like_numbers(sample: Block) -> None:
-    """Raise InvalidTargets if the labels of the sample look like numbers or ids."""
+    """Raise InvalidTargets if labels look like numbers or ids."""
     if look_like_numbers(sample.y):
         raise InvalidTargets(
             f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
@@ -391,7 +395,7 @@ def _refuse_labels_like_numbers(sample: Block) -> None:
 
 
 def _compile_kernels(sample: Block, methods: Iterable[_Method], extra_params: JsonDict) -> None:
-    """Fit every method on a few rows, to compile numba functions.
+    """Compile numba functions by fitting every method on few rows.
 
     The times that are measured later then do not include compilation.
 
@@ -403,15 +407,14 @@ def _compile_kernels(sample: Block, methods: Iterable[_Method], extra_params: Js
 
 
 def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
-    """Return the methods to compare on a sample, without the baselines.
+    """Return the methods to compare on a sample, without baselines.
 
     map_spec: parameters of the feature map that encodes a table's columns. Empty if the rows are
         not a table.
     """
     kind = sample.y.kind
     key, params = default_estimator_spec(sample, map_spec)
-    # Texts and sparse rows are not standardised. Their features are words, and the weights of all
-    # words in a row have a common scale.
+    # Do not standardise texts and sparse rows, because a row's word weights have a common scale.
     words = "words" in ridge_key_for_rows(sample, map_spec)
     scaling: JsonDict = {} if words else {"standardize": True}
 
@@ -426,8 +429,8 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     if sample.sparse and kind == "class":
         choices.append(("information_gain", {"n_components": 500}))
 
-    # Compare also the default method on random Fourier features, a nonlinear feature map. The
-    # map's gamma is 1 / (sum of the columns' variances).
+    # Compare also the default method on random Fourier features, a nonlinear feature map.
+    # The map's gamma is 1 / (sum of the columns' variances).
     if not sample.sparse and not sample.table:
         variance = float(sample.X.var(axis=0).sum())
         fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance if variance else 1:.2g}")}
@@ -437,7 +440,7 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
 
 
 def _method_text(key: str, params: JsonDict) -> str:
-    """Return a text such as "lda gamma=1.0" from an estimator's key and parameters."""
+    """Return a method as text, such as "lda gamma=1.0"."""
     return " ".join([key, *(f"{k}={v['map'] if isinstance(v, dict) else v}" for k, v in params.items())])
 
 
@@ -451,7 +454,7 @@ def _baselines(target_kind: str) -> list[_Method]:
 
 
 def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> MethodResult:
-    """Return a method's mean score and time over the folds, as one result.
+    """Return a method's mean score and time over the folds.
 
     fold_results: the method's result on each fold. If the list is empty, the returned result says
         that there was no time for the method.
@@ -474,7 +477,7 @@ def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> Me
 
 
 def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block, test: Block) -> MethodResult:
-    """Fit a method or baseline and score it on held-out rows.
+    """Fit a method or baseline, and score held-out rows.
 
     extra_params: parameters that the method gets in addition to its own. They set the feature map
         of a table.
@@ -516,7 +519,7 @@ def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block,
 
 
 def _score_constant_baseline(baseline: str, train: Block, test: Block) -> MethodResult:
-    """Score the baseline that predicts the same value for every row.
+    """Score the baseline that predicts one value for all rows.
 
     baseline: name of the baseline. It decides whether the value is the most frequent label of
         `train` or the mean of the targets of `train`.
@@ -559,7 +562,7 @@ def _score_linear_baseline(fitted_estimator: Estimator, train: Block, test: Bloc
 
 
 def _missing_abilities(estimator: Estimator, target_kind: str) -> str:
-    """Return the abilities that an estimator lacks, such as "predict, merge".
+    """Return an estimator's missing abilities, such as "predict, merge".
 
     target_kind: "class" if the targets are labels, "continuous" if the targets are numbers.
         Probabilities are an ability for labels only.
@@ -626,8 +629,8 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
     from sklearn.model_selection import KFold, StratifiedKFold, TimeSeriesSplit
 
     labelled = sample.y.kind == "class"
-    # Find the number of folds. A comparison needs at least two labels, and there may not be more
-    # folds than rows of the most frequent label.
+    # A comparison needs at least two labels.
+    # There may not be more folds than rows of the most frequent label.
     limit = sample.rows
     if labelled:
         limit = int(np.bincount(sample.y.codes).max()) if len(sample.y.labels) > 1 else 0
@@ -642,8 +645,7 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
         return [_Fold(*split) for split in TimeSeriesSplit(n_folds).split(np.zeros(sample.rows))]
     splitter = StratifiedKFold if labelled else KFold
     with warnings.catch_warnings():
-        # scikit-learn warns if a label has fewer rows than there are folds. These labels are
-        # valid.
+        # Ignore scikit-learn's warning that a label has fewer rows than folds, which is valid.
         warnings.simplefilter("ignore")
         splits = splitter(n_folds, shuffle=True, random_state=0).split(
             np.zeros(sample.rows), _targets_for_sklearn(sample)
@@ -652,7 +654,7 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
 
 
 def _sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress: StageProgress) -> _DrawnSample:
-    """Draw a uniform random sample of the rows that have a target.
+    """Draw a uniform random sample of rows with a target.
 
     target_kind: kind of the targets, "class" or "continuous". "auto": decide by the values.
 

@@ -57,14 +57,13 @@ class _HeldOutSplit:
         self._held_out = held_out
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield pairs (position, Block) of events with after < position ≤ until.
+        """Yield (position, Block) for after < position ≤ until.
 
         The Block has only the held-out rows, or only the rows to learn, as `held_out` says. Events
         without any of these rows are skipped.
         """
         rows = 0
-        # To find the held-out rows, rows are counted from the start of the source. So events up to
-        # `after` are also read.
+        # Read also events up to `after`, because rows are counted from the start of the source.
         for position, block in self._source.events(until=until):
             block = drop_rows_without_target(block)[0]
             numbers = np.arange(rows, rows + block.rows)

@@ -1,4 +1,4 @@
-"""Probes: small classifiers of projected rows, which are used to evaluate a projection.
+"""Probes: small classifiers of projected rows, to evaluate projections.
 
 There are three kinds of probes:
 
@@ -104,8 +104,8 @@ class NearestMean:
         if not self._multilabel or self._others is None:
             return nearest_mean(Z, self._means)
 
-        # Each label has two means, the mean of the rows with the label and the mean of the rows
-        # without it. If one of these sets is empty, its mean is NaN and the label's score is −1.
+        # Each label has two means, of the rows with the label and of the rows without the label.
+        # A mean over no rows is NaN, and the label's score is then −1.
         with np.errstate(invalid="ignore"):
             distance_with = np.sqrt(squared_distances(Z, self._means))
             distance_without = np.sqrt(squared_distances(Z, self._others))
@@ -114,10 +114,11 @@ class NearestMean:
 
 
 class NearestNeighbours:
-    """Classifier that predicts from the k nearest sampled rows (the neighbours).
+    """Classifier that predicts from the k nearest sampled rows.
 
-    If rows have one label, the most frequent label of the neighbours is predicted. If two labels
-    are equally frequent, the label of the nearer neighbours is predicted.
+    The k nearest sampled rows are the neighbours. If rows have one label, the most frequent label
+    of the neighbours is predicted. If two labels are equally frequent, the label of the nearer
+    neighbours is predicted.
 
     If rows have several labels, the score of a label is the share of the neighbours that have the
     label, scaled to [−1, 1].
@@ -139,8 +140,7 @@ class NearestNeighbours:
 
         votes = np.zeros((len(neighbour_targets), self._sample.labels))
         for rank in range(self._k):
-            # A nearer neighbour's vote counts slightly more. So if two labels have the same number
-            # of votes, the label of the nearer neighbours is chosen.
+            # Count a nearer neighbour's vote slightly more, to decide between equal votes.
             votes[np.arange(len(votes)), neighbour_targets[:, rank]] += 1.0 - rank * 1e-6
         return np.argmax(votes, axis=1)
 
@@ -198,7 +198,7 @@ def fit_probe(probe_kind: str, sample: ProbeSample, n_neighbours: int) -> Probe:
 
 
 def label_means_of_sample(sample: ProbeSample) -> LabelMeans:
-    """Return the means of the sampled rows with and without each label."""
+    """Return means of sampled rows with and without each label."""
     if sample.y.ndim == 1:
         return LabelMeans(means_by_class(sample.Z, sample.y, sample.labels), None)
 

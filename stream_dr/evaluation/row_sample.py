@@ -16,7 +16,7 @@ class RowProjector(Protocol):
     """Object that projects rows, such as a Projection."""
 
     def apply(self, X: Rows) -> Rows:
-        """Project rows X (rows, features), and return projected rows (rows, components)."""
+        """Project rows X (rows, features) to (rows, components)."""
         ...
 
 
@@ -42,11 +42,14 @@ class RowSample:
 
     @property
     def n_features(self) -> int:
-        """Number of columns of the rows added so far. Invalid for rows of a table."""
+        """Number of columns of the rows added so far.
+
+        The number is invalid for rows of a table.
+        """
         return self._reservoir.n_features
 
     def add(self, block: Block) -> None:
-        """Add a random part of a batch's rows to the sample.
+        """Add random rows of a batch to the sample.
 
         If the sample is full, the rows replace earlier rows. Raises the errors of
         ReservoirAccumulator.add.
@@ -55,9 +58,9 @@ class RowSample:
             self._reservoir.add(block._replace(weights=None))
             return
 
-        # The reservoir cannot store rows of a table. So add as many rows of zeros, and let the
-        # reservoir choose row numbers. The table's rows with these numbers are stored in
-        # `_tables`.
+        # The reservoir cannot store rows of a table, so add as many rows of zeros.
+        # The reservoir then chooses row numbers.
+        # `_tables` stores the table's rows with the chosen numbers.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
         numbers = self.numbers()
@@ -72,7 +75,7 @@ class RowSample:
         return self._reservoir.freeze().numbers
 
     def projected(self, projection: RowProjector) -> Rows:
-        """Project the sampled rows, and return them as (sampled rows, components).
+        """Return the projected sampled rows (sampled rows, components).
 
         The rows have the same order as in the stream.
         """

@@ -63,7 +63,7 @@ class ClassScores:
         }
 
     def _grow_to_labels(self, n_labels: int) -> None:
-        """Enlarge the confusion matrix for new labels, up to `n_labels` labels."""
+        """Enlarge the confusion matrix to at least `n_labels` labels."""
         known = len(self._confusion)
         if n_labels > known:
             grown = np.zeros((n_labels, n_labels), np.int64)
@@ -72,14 +72,14 @@ class ClassScores:
 
 
 class LabelScores:
-    """Accuracy, F1 and AUC of predictions for rows with several labels."""
+    """Accuracy, F1 and AUC for rows with several labels."""
 
     def __init__(self) -> None:
         # For each label, the numbers of true positives, false positives and false negatives.
         self._counts = np.zeros((0, 3), np.int64)
 
-        # Array (2, labels, bins) of histograms of each label's predicted scores. Entry 0 is for
-        # the rows that have the label, and entry 1 for the rows that do not.
+        # Array (2, labels, bins) of histograms of each label's predicted scores.
+        # Entry 0 is for the rows that have the label, and entry 1 for the other rows.
         self._histograms = np.zeros((2, 0, BINS), np.int64)
         self._exact_matches = 0
         self._rows = 0
@@ -162,5 +162,5 @@ class LabelScores:
 
 
 def _mean_or_nan(values: np.ndarray) -> float:
-    """Return the mean of the values, or NaN if there are none."""
+    """Return the mean of the values, or NaN without values."""
     return float(values.mean()) if len(values) else float("nan")

@@ -93,7 +93,9 @@ class EvaluateSettings(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Accuracy of one model and classifier on one batch, for a learning curve.
+    """Accuracy of a model and classifier on one batch.
+
+    A learning curve consists of such points.
 
     Attributes
     ----------
@@ -208,7 +210,7 @@ def _labelled_batches(source: Source) -> Iterator[Block]:
 
 
 class ShuffledSource:
-    """Source that yields the rows of another source in random order.
+    """Source that yields another source's rows in random order.
 
     Each yielded batch has rows from only one batch of the other source. All rows are held in
     memory. Rows without a target are skipped.
@@ -293,7 +295,7 @@ class _Evaluation:
             self._count_no_change_baseline(truth)
 
     def solve(self) -> None:
-        """Solve every model and fit the classifiers of its projected rows.
+        """Solve every model, and fit classifiers of its projected rows.
 
         Also sets the number of learned rows at which the models are solved next.
         """
@@ -316,7 +318,7 @@ class _Evaluation:
         self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), codes_by_row, predicted)
 
     def learn_and_sample(self, block: Block) -> None:
-        """Let every model learn a batch, and sample the batch's rows."""
+        """Let models learn a batch, and sample the batch's rows."""
         truth = self._label_codes_by_row(block)
         self._sample_truth.update(enumerate(truth, self.rows))
         if self._kind == "class" and self._settings.baseline:
@@ -330,7 +332,7 @@ class _Evaluation:
         self.rows += block.rows
 
     def scores(self) -> list[Score]:
-        """Return a Score for each pair of a model and a classifier."""
+        """Return a Score for each pair of model and classifier."""
         scores = [
             Score(name, probe, self._last_n_components(name), self._scores_of_pair((name, probe)))
             for name in self._models
@@ -342,7 +344,7 @@ class _Evaluation:
         return scores
 
     def _scores_of_pair(self, model_and_probe: tuple[str, str]) -> dict[str, float]:
-        """Return the scores so far of one model with one classifier.
+        """Return the scores of one model with one classifier.
 
         model_and_probe: pair (name of the model, name of the classifier).
 
@@ -353,7 +355,7 @@ class _Evaluation:
         return self._class_scores.get(model_and_probe, ClassScores()).figures()
 
     def _label_repeat_shares(self) -> dict[str, float]:
-        """Return how often a learned row has the same label as the previous row.
+        """Return how often labels repeat from row to row.
 
         The dict has two entries, and is empty if rows have several labels:
 
@@ -367,7 +369,7 @@ class _Evaluation:
         return {"unchanged": float((codes[1:] == codes[:-1]).mean()), "by_chance": float(shares @ shares)}
 
     def check_and_code_labels(self, block: Block) -> None:
-        """Check the targets of a batch and assign codes to new labels.
+        """Check a batch's targets, and assign codes to new labels.
 
         Raises TargetKindMismatch in these cases:
 
@@ -405,7 +407,7 @@ class _Evaluation:
         return [flat[offsets[i] : offsets[i + 1]] for i in range(block.rows)]
 
     def _solve_and_fit_probes(self) -> None:
-        """Solve every model and fit its classifiers on the projected sample."""
+        """Solve every model, and fit classifiers on its projected sample."""
         # Forget the label codes of rows that are no longer in the sample.
         self._sample_truth = {number: self._sample_truth[number] for number in self._sample.numbers().tolist()}
         y = self._labels_as_array(list(self._sample_truth.values()))
@@ -419,9 +421,8 @@ class _Evaluation:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
 
-            # A linear projection maps the class means of all rows to the class means of the
-            # projected rows. A nonlinear projection does not. So no means are passed for a
-            # nonlinear projection, and the probes use the class means of the projected sample.
+            # A linear projection maps class means of rows to class means of projected rows.
+            # For other projections pass no means, and probes use the projected sample's means.
             linear = projection.kind in ("linear", "columns")
             sample = ProbeSample(
                 self._sample.projected(projection),
@@ -469,7 +470,7 @@ class _Evaluation:
     def _count_predictions(
         self, model_and_probe: tuple[str, str], codes_by_row: list[list[int]], predicted: np.ndarray
     ) -> None:
-        """Count the predictions for a batch and add a point to the learning curve.
+        """Count a batch's predictions, and extend the learning curve.
 
         model_and_probe: pair (name of the model, name of the classifier).
         codes_by_row: list of label codes for each row.
@@ -516,7 +517,10 @@ class _FirstColumnsProjection(NamedTuple):
         return self.n_features
 
     def apply(self, X: Rows) -> Rows:
-        """Return the rows X (rows, features) unchanged, or cut to `n_features` columns."""
+        """Return rows X unchanged, or cut to `n_features` columns.
+
+        X is (rows, features).
+        """
         if not sp.issparse(X) or X.shape[1] == self.n_features:
             return X
         X = X[:, : self.n_features]

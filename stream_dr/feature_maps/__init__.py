@@ -1,4 +1,4 @@
-"""Feature maps transform rows before an estimator learns or projects the rows.
+"""Feature maps, which transform rows before an estimator uses them.
 
 An estimator has a parameter `feature_map`, whose value is a spec of a map. A spec is a dict that
 can be sent as JSON and stored in files. For example, `random_fourier(500, gamma=0.1)` returns a

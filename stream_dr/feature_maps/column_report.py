@@ -1,4 +1,4 @@
-"""Report on the columns of a table before anything is learned.
+"""Report on a table's columns before anything is learned.
 
 For each column, the report states the kind, the encoding, and the options that would change the
 kind or the encoding.
@@ -239,7 +239,7 @@ class _ReportedColumn(NamedTuple):
 def _report_column(
     name: str, batches: list[RawColumn | None], inferred: InferredKind, table_map: Table, n_hashed_words: int
 ) -> _ReportedColumn:
-    """Return the report on a column, its statistics and an error.
+    """Return a column's report, its statistics and an error.
 
     name: name of the column.
     batches: values of the column in each batch. None for a batch without the column.
@@ -319,5 +319,5 @@ def _arguments_changing_encoding(column: TableColumn) -> tuple[str, ...]:
 
 
 def _as_json(value: object) -> str:
-    """Return a value as JSON, for an argument in the report."""
+    """Return a value as JSON, for the report's arguments."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Random numbers keyed by (seed, purpose, index), independent of earlier draws.
+"""Random numbers by (seed, purpose, index), independent of earlier draws.
 
 The index is, for example, the number of a row or feature. The random numbers of an index do not
 depend on which other indices are drawn, or in which order. So a state depends only on its rows and

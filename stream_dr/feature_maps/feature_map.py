@@ -37,7 +37,7 @@ class FeatureMap(ABC):
 
     @property
     def has_final_parameters(self) -> bool:
-        """True if all parameters of the map have their final values.
+        """True if all parameters of the map are final.
 
         False if a parameter is computed from the first batch.
         """
@@ -53,7 +53,7 @@ class FeatureMap(ABC):
         return self
 
     def warn_if_unsuitable(self, X: Rows) -> None:  # noqa: B027
-        """Issue a warning if the map does not suit the data.
+        """Warn if the map does not suit the data.
 
         X: (rows, features), the first rows of the stream.
         """

@@ -292,7 +292,7 @@ def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int)
 
 
 def _power_of_2_at_least(n_features: int) -> int:
-    """Return the smallest power of 2 that is at least `n_features`.
+    """Return the smallest power of 2 ≥ `n_features`.
 
     Frequencies are drawn for this number of features. So they are seldom drawn again if the number
     of features of a stream grows.

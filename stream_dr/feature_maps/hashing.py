@@ -29,7 +29,9 @@ from stream_dr.rows.block import Rows
 
 @dataclass(frozen=True)
 class Hashing(FeatureMap):
-    """Map that hashes named features to a fixed number of columns.
+    """Map of named features to a fixed number of columns.
+
+    Each name is hashed to a column.
 
     Attributes
     ----------
@@ -93,10 +95,10 @@ class Hashing(FeatureMap):
 
 
 def _name_hashing_matrix(hashing: Hashing, names: Iterable[str]) -> sp.csr_matrix:
-    """Return the matrix by which rows are multiplied to hash them.
+    """Return the matrix by which rows are hashed.
 
-    The matrix is CSR (names, hashing.n_features). The row of a name has 1 or −1 in the column to
-    which the name is hashed.
+    Rows are multiplied by the matrix. The matrix is CSR (names, hashing.n_features). The row of a
+    name has 1 or −1 in the column to which the name is hashed.
 
     hashing: the map.
     names: names of the features.
@@ -113,7 +115,7 @@ cached_name_hashing_matrix = lru_cache(maxsize=64)(_name_hashing_matrix)
 
 
 def dicts_to_sparse_rows(dicts: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
-    """Return dicts as sparse rows, and the names of their columns.
+    """Return dicts as sparse rows, and their columns' names.
 
     The rows are CSR (rows, names) float64. The names are in order of first appearance. A bool
     becomes 0 or 1. A string value v of feature f becomes the feature "f=v" with value 1. Raises

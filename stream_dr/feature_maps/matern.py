@@ -1,4 +1,6 @@
-"""Matérn kernel of pairs of rows, with the parameters γ and ν (smoothness).
+"""Matérn kernel of two rows, with parameters γ and ν.
+
+The parameter ν is the smoothness of the kernel.
 
 For two rows x and x', let s = √(4νγ)·|x − x'|. The kernel is
 

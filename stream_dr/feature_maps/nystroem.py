@@ -61,15 +61,15 @@ _LANDMARK_DRAW: number that identifies this use of random numbers (`purpose_id` 
 _AT_ONCE: largest number of rows that are added to the landmarks at a time.
 """
 
-# A row does not become a landmark if at most this share of its squared length is outside the span
-# of the earlier landmarks.
+# Largest share of a row's squared length outside the earlier landmarks' span that counts as 0.
+# A row with at most this share does not become a landmark.
 _DEPENDENT = 1e-8
 _EPS = float(np.finfo(np.float64).eps)
 _WIDEST_DENSE = 4096
 
 
 class Landmarks(NamedTuple):
-    """Landmark rows so far, with the Cholesky factor of their kernel matrix.
+    """Landmark rows, with the Cholesky factor of their kernel matrix.
 
     Landmarks are rows of the stream with which all rows are compared by the kernel.
 
@@ -297,8 +297,8 @@ class Nystroem(FeatureMap):
             values = self.values(X, landmarks.rows)
             out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
 
-            # Set coordinates that are only rounding errors to 0. For example, a landmark's
-            # coordinates on later landmarks would be exactly 0 without rounding.
+            # Set coordinates that are only rounding errors to 0.
+            # Without rounding, a landmark's coordinates on later landmarks would be exactly 0.
             out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0
         return out
 
@@ -391,7 +391,7 @@ def parse_landmark_rows(landmarks: Any) -> Rows:
 
 
 def landmarks_to_json(landmarks: Any) -> int | list[Any]:
-    """Return landmarks as JSON types, in the form of a spec.
+    """Return landmarks as JSON types, as in a spec.
 
     landmarks: number of landmarks, or the landmarks as an ndarray, sparse matrix, table or lists.
 
@@ -427,8 +427,8 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
     K = nystroem_map.values(candidate_rows, candidate_rows)
     remainder = K - known @ known.T
 
-    # Factorise the remainder (Cholesky) one column at a time. A row with a small pivot lies in the
-    # span of the landmarks and of the new rows before it.
+    # Factorise the remainder (Cholesky) one column at a time.
+    # A row with a small pivot lies in the span of the landmarks and of the new rows before it.
     columns = np.zeros(remainder.shape)
     new: list[int] = []
     for i in range(len(remainder)):
@@ -461,7 +461,7 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
 
 
 def _rows_to_csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return the values, indices and indptr of rows in CSR form.
+    """Return values, indices and indptr of rows in CSR form.
 
     If the rows are dense, the values are the rows themselves, and indices and indptr are None.
     """
@@ -471,7 +471,7 @@ def _rows_to_csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.n
 
 
 def _widen_dense_landmarks(landmarks: Landmarks, n_features: int) -> dict[str, np.ndarray]:
-    """Return the landmarks' arrays that a new number of features changes.
+    """Return the landmarks' arrays that new features change.
 
     For dense landmarks, the result is the array `values` with columns of zeros added. For sparse
     landmarks, no array changes, and the result is empty.

@@ -34,7 +34,9 @@ SKETCH = 24
 
 @dataclass(frozen=True)
 class Polynomial(FeatureMap):
-    """Products of features, for the polynomial kernel (γ xᵀx' + c)^degree of rows x and x'.
+    """Products of features, for the polynomial kernel.
+
+    The kernel of two rows x and x' is (γ xᵀx' + c)^degree.
 
     Attributes
     ----------
@@ -180,11 +182,12 @@ def _product_factors_and_weights(n_features: int, degree: int) -> tuple[np.ndarr
 def _draw_count_sketch(
     polynomial_map: Polynomial, sketch_number: int, n_features: int
 ) -> tuple[sp.csr_matrix, np.ndarray]:
-    """Return a count sketch, and the sketch of the constant √coef0.
+    """Return a count sketch, and the sketch of √coef0.
 
-    A count sketch adds each feature, with a random sign, to a random column of the mapped rows.
-    The count sketch is a CSR matrix (n_features, mapped columns) with one 1 or −1 in the row of
-    each feature. The sketch of √coef0 is (mapped columns,).
+    √coef0 is the constant of the kernel. A count sketch adds each feature, with a random sign, to
+    a random column of the mapped rows. The count sketch is a CSR matrix (n_features, mapped
+    columns) with one 1 or −1 in the row of each feature. The sketch of √coef0 is (mapped
+    columns,).
 
     polynomial_map: the map.
     sketch_number: number of the count sketch, below the degree. Each number gives another random

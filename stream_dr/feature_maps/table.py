@@ -1,4 +1,4 @@
-"""Feature maps for tables: `table` for mixed columns, and `text` for one column of texts.
+"""Feature maps `table` for mixed columns and `text` for texts.
 
 The kind of a column (number, date, category, text and so on) is inferred from the first batch that
 has a value in this column. The kind does not change afterwards. `describe` reports the kinds
@@ -211,7 +211,7 @@ class Table(FeatureMap):
 
 @dataclass(frozen=True)
 class Text(FeatureMap):
-    """Map of a column of texts to hashed words or n-grams.
+    """Map of texts to hashed words or n-grams.
 
     The attributes except `idf` and `column` are parameters of scikit-learn's HashingVectorizer or
     TfidfVectorizer, under the names that scikit-learn uses.
@@ -540,8 +540,8 @@ def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) ->
         extra = min(set(theirs) ^ set(a.names))
         raise CannotMerge(f"only one of the states has a column {extra!r}: learn both with the same columns.")
 
-    # Merge the columns by name. Categories may have been encoded in different ways if one of the
-    # states has hashed categories.
+    # Merge the columns by name.
+    # Two states may encode categories differently, if one state has hashed categories.
     new_index = np.zeros(b.width, dtype=np.int64)
     columns = []
     mixed = a.mixed or b.mixed

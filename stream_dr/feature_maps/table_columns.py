@@ -1,4 +1,4 @@
-"""Statistics of each column of a table, and the encoding of the column's values.
+"""Statistics of a table's columns, and encoding of their values.
 
 A map of tables encodes a column by its kind:
 
@@ -74,7 +74,7 @@ Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class EncodingSpec(NamedTuple):
-    """Settings of a map that apply to all columns of a table.
+    """Settings of a map for all columns of a table.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class TableColumn(NamedTuple):
 
 
 class ColumnAndWidth(NamedTuple):
-    """Statistics of a column, and the width of the mapped rows.
+    """Statistics of a column, and the mapped rows' width.
 
     width: number of columns of the mapped rows of the whole table.
     """
@@ -358,7 +358,7 @@ def convert_values_to_kind(column: TableColumn, values: RawColumn | None, n_rows
 
 
 class MergedColumn(NamedTuple):
-    """Merged statistics of a column from two states a and b.
+    """Merged statistics of a column from states a and b.
 
     Numeric columns are the columns of mapped rows. The merge does not change the indices of a's
     numeric columns.
@@ -417,8 +417,7 @@ def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSp
             table_width += encoding.n_hashed
         new_index |= {b.hashed + i: a.hashed + i for i in range(encoding.n_hashed)}
 
-    # Columns of mapped rows are matched between the states. For a column of categories they are
-    # matched by category. For any other kind of column, they are matched by their order.
+    # Match columns of mapped rows by category for columns of categories, otherwise by order.
     known = dict(zip(a.categories, a.places.tolist(), strict=False)) if a.kind == "category" else {}
     new = [c for c in b.categories if c not in known]
     counts = a.counts

@@ -1,4 +1,4 @@
-"""Inference of the kind of a table's column from its first values.
+"""Inference of a table column's kind from its first values.
 
 The kinds are number, date, time, category and text. A column that looks like an id or is constant
 is not encoded. At least 20 values are needed to recognise ids and constants. A column of distinct
@@ -164,7 +164,7 @@ def _is_id_if_all_distinct(name: str, column: RawColumn, n_distinct: int) -> boo
 
 
 def _mean_words_per_text(column: RawColumn) -> float:
-    """Return the mean number of words of a column's distinct texts."""
+    """Return the mean word count of a column's distinct texts."""
     return sum(len(text.split()) for text in column.labels) / len(column.labels)
 
 

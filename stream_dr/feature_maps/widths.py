@@ -1,4 +1,4 @@
-"""Upper bounds on the number of numeric columns that encode a table.
+"""Upper bounds on the number of a table's numeric columns.
 
 Encoding turns each column of a table into one or more numeric columns. Cost: O(columns).
 """
@@ -84,7 +84,7 @@ def reason_for_diagonal_scatter(encoding: EncodingSpec, columns: Sequence[TableC
 
 
 def table_too_wide_message(max_total: int, max_by_column: dict[str, int], allowed_width: int) -> str:
-    """Return the message that a table may get too many columns.
+    """Return the message that a table may be too wide.
 
     The columns are the numeric columns that encode the table. The message names the column of the
     table with the most numeric columns.

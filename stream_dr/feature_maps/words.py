@@ -1,4 +1,4 @@
-"""Hashed and weighted counts of words or n-grams, by scikit-learn's HashingVectorizer.
+"""Hashed, weighted counts of words or n-grams, by scikit-learn's HashingVectorizer.
 
 Weights are equal to the weights of scikit-learn's TfidfVectorizer. The inverse document frequency
 of a hashed column is ln((1 + n) / (1 + df)) + 1. Here n is the number of documents so far, and df
@@ -51,7 +51,7 @@ class Words(NamedTuple):
 
 
 def count_hashed_words(settings: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
-    """Count the words of each text by the hash of the word.
+    """Count each text's words by the hash of the word.
 
     The result is CSR (texts, settings.n_features) float64. The hash of a word is its column.
     """

@@ -1,1 +1,1 @@
-"""Models: their specs and states, their snapshots, and the projections they publish."""
+"""Models: specs, states, snapshots and published projections."""

@@ -51,7 +51,7 @@ class ModelFailure(NamedTuple):
 
 
 class PublishPolicy(NamedTuple):
-    """Rule that says when a model's projection is computed and published.
+    """Rule that says when a model's projection is published.
 
     rows: publish after this number of rows. None for no such rule.
     seconds: publish after this number of seconds. None for no such rule.
@@ -70,12 +70,12 @@ class PublishPolicy(NamedTuple):
 
     @property
     def auto_publishes(self) -> bool:
-        """True if learned rows are published within a minute without a request."""
+        """True if rows are published within a minute, without request."""
         return self.idle or (self.seconds is not None and self.seconds <= 60)
 
     @property
     def described(self) -> str:
-        """End of a sentence that says when the model is published."""
+        """End of a sentence on when the model is published."""
         ways = [f"after {self.rows} rows"] if self.rows is not None else []
         ways += [f"after {self.seconds:g} seconds"] if self.seconds is not None else []
         return f"it is {' or '.join(ways) or 'on demand only'}"

@@ -1,4 +1,4 @@
-"""Model: an estimator that learns the events of the log, and its published projections.
+"""Model: an estimator that learns the log and publishes projections.
 
 Only the methods of a model change its attributes. Other threads read the attributes.
 
@@ -80,7 +80,9 @@ class FrozenState(NamedTuple):
 
 @dataclass
 class SolveAttempt:
-    """Most recent attempt to compute a model's projection from its state.
+    """Most recent attempt to compute a model's projection.
+
+    The projection is computed from the model's state.
 
     attempted_position: log position of the last event that the state includes.
     error: error that the solver raised, or None.
@@ -97,7 +99,9 @@ class SolveAttempt:
 
 
 class SnapshotContents(NamedTuple):
-    """Contents of a model's newest snapshot (file with the model's state).
+    """Contents of a model's newest snapshot.
+
+    A snapshot is a file with the model's state.
 
     position: log position of the last event that the state includes.
     version: version number of the projection in the file, 0 if the file has no projection.
@@ -120,7 +124,10 @@ class LearningTime:
 
     @property
     def rows_per_second(self) -> float:
-        """Number of rows learned per second, 0 before the first row."""
+        """Number of rows learned per second.
+
+        The number is 0 before the first row.
+        """
         return self.rows / self.seconds if self.rows else 0.0
 
 
@@ -133,7 +140,7 @@ class Learner(Protocol):
 
     @property
     def initial_state(self) -> State | None:
-        """State from which learning continues. None if the learner starts empty."""
+        """State from which learning continues, or None to start empty."""
 
 
 class Model:
@@ -207,8 +214,8 @@ class Model:
             self.spec = fill_spec_defaults(entry.spec)
             self.estimator: Estimator = estimator_from_spec(self.spec)
         except InvalidParameter as e:
-            # The parameters were valid in another release. Only this model fails, and the process
-            # goes on.
+            # The parameters were valid in another release.
+            # Only this model fails, and the process goes on.
             refused = e
             self.spec = entry.spec
             self.estimator = make(entry.spec.estimator)
@@ -331,7 +338,7 @@ class Model:
         return failure
 
     def set_log_end(self, log_end: int, column_names: tuple[str, ...] | None) -> None:
-        """Set the log's last position and the names of its columns.
+        """Set the log's last position and its column names.
 
         column_names: names of the columns. None does not change the present names.
         """
@@ -347,7 +354,7 @@ class Model:
         self.refine_policy = refine or self.refine_policy
 
     def note_refine_start(self, refined_rows: int | None = None) -> None:
-        """Store in `last_refine` that a refine of the model starts now.
+        """Store in `last_refine` that a refine starts now.
 
         refined_rows: number of rows that the refine includes. None stands for all rows learned.
         """
@@ -398,7 +405,7 @@ class Model:
 
     @property
     def auto_publishes(self) -> bool:
-        """True if learned rows are published within a minute without a request."""
+        """True if rows are published within a minute, without request."""
         return self.policy is None or self.policy.auto_publishes
 
     @property
@@ -425,14 +432,14 @@ class Model:
 
     @property
     def stale_rows(self) -> int:
-        """Number of rows learned that the published projection does not include."""
+        """Number of learned rows that the published projection lacks."""
         return max(0, self.rows - (self.published.rows if self.published else 0))
 
     @property
     def refine_due_at(self) -> MonotonicTime:
-        """Time (time.monotonic) at which the refine policy asks for a refine.
+        """Time (time.monotonic) at which the next refine is due.
 
-        Infinity if the policy asks for none before the model learns more rows.
+        Infinity if no refine is due before the model learns more rows.
         """
         # Without a policy, or with a solution that is exact without a refine, nothing is due.
         refined_rows, refined_at = self.last_refine
@@ -468,7 +475,7 @@ class Model:
         return self.needs_publishing and not self.solving.is_running and self.solving.attempted_position < self.position
 
     def is_up_to_date_to(self, position: int) -> bool:
-        """Return True if the event at `position` is learned and published.
+        """True if the event at `position` is learned and published.
 
         It is enough that the event is learned in two cases:
 
@@ -486,7 +493,7 @@ class Model:
         return self.published is not None and self.published.position >= position
 
     def blocking_reason(self, position: int) -> str | None:
-        """Return the reason why the event at `position` cannot be published.
+        """Return why the event at `position` cannot be published.
 
         The result is a sentence. There are two possible reasons:
 
@@ -617,7 +624,7 @@ class Model:
     def _orient_and_publish(
         self, projection: Projection, frozen: FrozenState, residual: float | None = None
     ) -> Published:
-        """Orient a projection, give it a version number, and publish it.
+        """Orient a projection, give it a version, and publish it.
 
         The components get the order and signs of the last published components.
 
@@ -626,16 +633,15 @@ class Model:
         """
         last = self.published
 
-        # Components are unique only up to their signs and order. Give the components the signs and
-        # order of the last published components.
+        # Take the last published components' signs and order, because a solution fixes neither.
         covariance_product = partial(self.estimator.scatter_product, frozen.state)
         projection = orient_components(projection, last.projection if last else None, covariance_product)
         if isinstance(projection, Linear):
             # Compute mean · loadings now. A sparse row is then projected in O(its entries).
             projection = projection.prepared()
 
-        # The spread of the components is computed from solutions that each leave out one fold of
-        # the rows. If such a solution fails, the projection is published without the spread.
+        # The spread of the components comes from solutions that each leave out one fold of rows.
+        # If such a solution fails, the projection is published without the spread.
         with suppress(StreamDRError):
             projection = self.estimator.with_spread(projection, frozen.state)
 
@@ -669,7 +675,7 @@ class Model:
         return ModelFailed(f"model {self.name!r} failed at position {failure.position} ({failure.code}): {why}.")
 
     def unpublished_error(self) -> StreamDRError:
-        """Return the error for a request to a model without a projection.
+        """Return the error for requests without a published projection.
 
         * ModelFailed if the model has failed.
         * CatchingUp if the model will soon publish a projection.
@@ -698,8 +704,8 @@ class Model:
                 return kind, f"has no projection of its {self.rows} rows: {error}"
             return kind, f"could not be solved ({type(error).__name__}); the log has the details."
 
-        # The state was not solved yet. The policy says whether it will be solved without a
-        # request.
+        # The state was not solved yet.
+        # The policy says whether a projection is computed without a request.
         if self.policy is not None and not self.auto_publishes:
             return NotFitted, (
                 f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
@@ -720,7 +726,7 @@ class Model:
         return published
 
     def describe(self, log_end: int) -> JsonDict:
-        """Return a description of the model as a dict for JSON.
+        """Return a description of the model, for JSON.
 
         log_end: last position of the log. The key "lag" is the number of events up to this
             position that the model has not learned.

@@ -1,8 +1,9 @@
-"""Saved estimators: `save` writes a file, and `load` reads this file or a model's snapshot.
+"""Saved estimators: `save` writes a file, and `load` reads it.
 
-A file holds the spec (estimator and parameters), the state, the names of the columns, and the
-projections that were last returned to the user. The next projection gets the signs and order of
-their components. A loaded estimator gives exactly the results of the saved estimator.
+`load` also reads a model's snapshot. A file holds the spec (estimator and parameters), the state,
+the names of the columns, and the projections that were last returned to the user. The next
+projection gets the signs and order of their components. A loaded estimator gives exactly the
+results of the saved estimator.
 
 Cost: all bytes of the state are read and hashed once.
 """
@@ -38,7 +39,9 @@ from stream_dr.statistics.protocol import unpack
 
 
 def save(estimator: Any, path: FileName) -> None:
-    """Write an estimator or KNearest, fitted or not, to a file.
+    """Write an estimator, fitted or not, to a file.
+
+    A KNearest can be written, too.
 
     Raises
 
@@ -89,11 +92,11 @@ def _pack_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
 
 
 def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_bytes) -> Estimator | KNearest:
-    """Load an estimator or KNearest from a saved file or a snapshot.
+    """Load an estimator from a saved file or a snapshot.
 
-    The loaded estimator gives exactly the results of the saved estimator. Files from unknown
-    sources may be loaded, because a file is rejected if its arrays do not match each other or do
-    not match the parameters.
+    A KNearest can be loaded, too. The loaded estimator gives exactly the results of the saved
+    estimator. Files from unknown sources may be loaded, because a file is rejected if its arrays
+    do not match each other or do not match the parameters.
 
     source: path of the file, or its content.
     max_bytes: maximum number of bytes of the estimator's state in memory. None means no limit.
@@ -131,7 +134,7 @@ def spec_of_estimator(estimator: Any) -> Spec:
 
 
 def spec_to_json(spec: Spec) -> JsonDict:
-    """Return a spec as a dict that can be written as JSON.
+    """Return a spec as a dict for JSON.
 
     Raises InvalidParameter if a parameter is no plain value (str, int, float, bool, dict, list or
     None).
@@ -182,7 +185,7 @@ def spec_from_json(fields: JsonDict) -> Spec:
 
 
 def fill_spec_defaults(spec: Spec) -> Spec:
-    """Return the spec with default values for all parameters not set.
+    """Return the spec with defaults for parameters not set.
 
     Parameters in `spec.params` are set. The default value of any other parameter is
 
@@ -236,16 +239,16 @@ def _unfitted_estimator(file_label: object, metadata: JsonDict) -> Any:
 
 
 def _check_state_size(file_label: object, estimator: Any, metadata: JsonDict, max_bytes: int | None) -> None:
-    """Raise LimitExceeded if the state may take more than `max_bytes` bytes.
+    """Check that the state takes at most `max_bytes` bytes.
 
-    The bound is computed from the numbers of features and labels in the metadata.
+    Raises LimitExceeded if the state may take more. The bound is computed from the numbers of
+    features and labels in the metadata.
 
     file_label: path or description of the file, for the message.
     """
     with errors_as_damaged_file(file_label):
         state = metadata["state"]
-        # If the rows are in folds, each fold has its own state. All states of folds have the same
-        # features and labels, so the size is computed from the first state.
+        # Take the first of the folds' states, because all have the same features and labels.
         state = state["parts"]["states"][0] if "parts" in state else state
         targets = max(1, len(state["labels"]["tuple"]), state.get("target_width", 0))
         needed = estimator.state_bytes(state["n_features"], targets)
@@ -261,7 +264,7 @@ def _check_state_size(file_label: object, estimator: Any, metadata: JsonDict, ma
 
 
 def _unpack_fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedState:
-    """Return the state and the last projections of a saved estimator.
+    """Return a saved estimator's state and last projections.
 
     Raises DamagedFile, and any error that invalid metadata causes.
     """

@@ -1,4 +1,4 @@
-"""Schema: the properties that all batches of a stream share, and their limits.
+"""Schema: the properties and limits that a stream's batches share.
 
 A stream has one layout:
 
@@ -109,7 +109,7 @@ class Schema(NamedTuple):
 
 
 def schema_delta(old: Schema, new: Schema) -> str | None:
-    """Return the fields in which `new` differs from `old`, as JSON text.
+    """Return fields in which `new` differs from `old`, as JSON.
 
     If labels were added, only the new labels are included. Returns None if the schemas are equal.
     """
@@ -143,7 +143,7 @@ If the feature map has another kind, the next batch decides the kind in the sche
 
 
 def extend_by_learned(schema: Schema, learned: Accumulator, column_names: tuple[str, ...] | None) -> Schema:
-    """Return the schema, extended by the schema of a saved estimator.
+    """Return the schema, extended by a saved estimator's schema.
 
     The kind of targets and the labels of the estimator are added. If the stream has no batch yet,
     the names of the estimator's columns are also added.
@@ -277,7 +277,7 @@ def all_missing_table_row(schema: Schema) -> Rows | None:
 
 
 def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
-    """Return the names of the table's columns that a batch lacks.
+    """Return names of the table's columns that a batch lacks.
 
     The values of these columns count as missing. Returns an empty tuple if the stream is no table.
     """
@@ -299,7 +299,7 @@ def _arrange_as_table(block: Block, schema: Schema) -> Block:
 
 
 def drop_unneeded_targets(estimator: Estimator, block: Block) -> Block:
-    """Return the block with only the targets that the estimator needs.
+    """Return the block with only the targets the estimator needs.
 
     The targets are removed if the estimator is unsupervised, or if no row has a target. If the
     estimator assigns rows to cross-validation folds by id, the returned block also has the hashes

@@ -1,9 +1,10 @@
-"""Snapshots: files with a model's state, position, spec and published projection.
+"""Snapshots: files with a model's state, spec and published projection.
 
-The path of a snapshot in a directory is `snapshots/NAME.ID/POSITION.safetensors`. The two newest
-snapshots of a model are stored. A restart restores the newest valid snapshot. A snapshot is made
-from an immutable copy of the state, so the model can learn while the file is written. A restored
-model gives exactly the results of a model that never stopped.
+A snapshot also has the state's log position. The path of a snapshot in a directory is
+`snapshots/NAME.ID/POSITION.safetensors`. The two newest snapshots of a model are stored. A restart
+restores the newest valid snapshot. A snapshot is made from an immutable copy of the state, so the
+model can learn while the file is written. A restored model gives exactly the results of a model
+that never stopped.
 
 If a model started from a saved estimator, this estimator is stored in the same folder, because the
 log does not contain the rows that the estimator had learned.
@@ -59,7 +60,7 @@ log = logging.getLogger("stream_dr.snapshot")
 
 
 def snapshot(model: Model, frozen: FrozenState, directory_path: Path) -> Path:
-    """Write a snapshot of a model's frozen state, and return its path.
+    """Write a frozen state's snapshot, and return its path.
 
     The newest two snapshots of the model remain, and older snapshots are removed. No snapshot is
     written in two cases:
@@ -90,7 +91,7 @@ def snapshot(model: Model, frozen: FrozenState, directory_path: Path) -> Path:
 
 
 def _pack_snapshot(model: Model, frozen: FrozenState, published: Published | None) -> tuple[Arrays, JsonDict]:
-    """Return the arrays and metadata of a snapshot of a model."""
+    """Return the arrays and metadata of a model's snapshot."""
     arrays, metadata = pack_under_prefix("state", frozen.state)
     if published is not None:
         more, metadata["published"] = _pack_published(published)
@@ -112,7 +113,7 @@ def _pack_snapshot(model: Model, frozen: FrozenState, published: Published | Non
 
 
 def export_model(model: Model) -> bytes:
-    """Return the bytes of a snapshot of the model as it is now.
+    """Return a snapshot of the model's present state as bytes.
 
     `load` reads these bytes, and a service accepts them as a saved estimator. Raises ModelFailed.
 
@@ -126,7 +127,7 @@ def export_model(model: Model) -> bytes:
 
 
 def write_published(model: Model, directory_path: Path) -> None:
-    """Write the published projection of a failed model to a file.
+    """Write a failed model's published projection to a file.
 
     After a restart, the projection can be published again from this file. The model's state is not
     written, because it may contain only a part of the event at which the model failed.
@@ -147,7 +148,7 @@ def write_published(model: Model, directory_path: Path) -> None:
 
 
 def restore_published(failed_model: Model, directory_path: Path) -> None:
-    """Publish the projection of a failed model again after a restart.
+    """Publish a failed model's projection again after a restart.
 
     The projection is read from the file that `write_published` writes. If the file does not exist
     or cannot be read, nothing is published and a warning is logged.
@@ -182,8 +183,8 @@ def restore_model_from_snapshot(
 
     restored = restore_newest_snapshot(model, directory_path, log_last, may_rename_damaged)
     if not restored and not model.can_subtract_rows:
-        # The model learns the log from the start and cannot subtract rows. So skip the rows that
-        # unlearn events remove.
+        # The model learns the log from the start and cannot subtract rows.
+        # So skip the rows that unlearn events remove.
         model.set_unlearn_horizon(log_last)
     if model.published is not None and model.published.refined_at is not None:
         model.note_refine_start(model.published.rows)
@@ -202,7 +203,7 @@ def restore_model_from_snapshot(
 
 
 def restore_newest_snapshot(model: Model, directory_path: Path, log_last: int, may_rename_damaged: bool) -> bool:
-    """Restore a model's newest valid snapshot at or before position `log_last`.
+    """Restore a model's newest valid snapshot up to `log_last`.
 
     If there is no valid snapshot, the saved estimator that the model started from is restored.
     Returns False if there is neither a valid snapshot nor a saved estimator.
@@ -253,8 +254,8 @@ def adopt_saved_estimator(model: Model, estimator: Any) -> None:
 
     if isinstance(projection, Linear):
         projection = projection.prepared()
-    # The version number is not reserved on disk. After a restart, the same projection gets the
-    # same number, because it is computed again from the file of the saved estimator.
+    # A restart computes the same projection again from the saved estimator's file.
+    # So the version number stays the same, and need not be reserved on disk.
     refined_at = None if fitted.refined is None else model.position
     model.restore_published(
         Published(model.version_numbers.next, model.position, projection, model.rows, refined_at=refined_at)
@@ -282,7 +283,7 @@ def write_start_estimator(estimator: Estimator, directory_path: Path, model_name
 
 
 def accumulator_at_start(model: Model, directory_path: Path) -> Accumulator:
-    """Return an accumulator with the state before the model's first event.
+    """Return an accumulator in a model's state before any event.
 
     The accumulator is empty unless the model started from a saved estimator. Raises the errors of
     reading the saved estimator.
@@ -295,7 +296,7 @@ def accumulator_at_start(model: Model, directory_path: Path) -> Accumulator:
 
 
 def start_estimator_path(directory_path: Path, model_name: str, model_id: int) -> Path:
-    """Return the path of the file with a model's saved estimator.
+    """Return the path of a model's saved estimator.
 
     The file exists only if the model started from a saved estimator.
 
@@ -329,7 +330,7 @@ def oldest_snapshot_position(directory_path: Path, model: Model) -> int:
 
 
 def newest_snapshot_position(directory_path: Path) -> int:
-    """Return the largest log position of all snapshots of all models.
+    """Return the largest log position of all models' snapshots.
 
     If no model has a snapshot, the result is −1.
     """

@@ -1,4 +1,4 @@
-"""Named arrays and JSON metadata in one safetensors file, checked when read.
+"""Named arrays and JSON metadata in one checked safetensors file.
 
 Models' snapshots and saved estimators have this format. Any safetensors library can read it. The
 format adds what safetensors lacks:
@@ -57,14 +57,14 @@ def write_file(path: Path, arrays: Arrays, metadata: JsonDict) -> None:
 
 
 def safetensors_bytes(arrays: Arrays, metadata: JsonDict) -> bytes:
-    """Return the bytes of a file with these arrays and metadata."""
+    """Return arrays and metadata as the bytes of a file."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     contents = {"format": SNAPSHOT_FORMAT, "facts": metadata, "sha256": arrays_digest(arrays, canonical_json(metadata))}
     return save(arrays, {KEY: canonical_json(contents)})
 
 
 def read_file(path: Path) -> tuple[Arrays, JsonDict]:
-    """Read and check a file, and return its arrays and metadata.
+    """Read and check a file's arrays and metadata.
 
     Raises
 
@@ -96,8 +96,8 @@ def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
     except _UNREADABLE as e:
         raise _unreadable_error(what, content[: 1 << 20], str(e)) from e
 
-    # `load` does not return the header with the metadata. The first 8 bytes of the content are the
-    # length of the header, which follows.
+    # Parse the header with the metadata, which `load` does not return.
+    # The length of the header is in the first 8 bytes, before the header.
     length = int.from_bytes(content[:8], "little")
     return arrays, _check_and_parse_metadata(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
 
@@ -135,7 +135,7 @@ def unpack_projection(prefix: str, arrays: Arrays, metadata: JsonDict) -> Projec
 
 @contextmanager
 def errors_as_damaged_file(file_label: object) -> Iterator[None]:
-    """Raise DamagedFile in place of an unexpected error in the with-block.
+    """Turn unexpected errors of the with-block into DamagedFile.
 
     Errors that say why a file cannot be used (DamagedFile, ForeignFile, SourceMissing and
     UnknownFormat), MemoryError and OSError are raised unchanged.

@@ -1,4 +1,4 @@
-"""Versions: the projections that a model published last, by version number."""
+"""Versions: a model's last published projections, by version number."""
 
 from collections import deque
 from collections.abc import Callable

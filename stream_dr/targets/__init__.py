@@ -1,1 +1,1 @@
-"""Targets of rows, and their conversion from the y that a caller passes."""
+"""Targets of rows, and their conversion from callers' y."""

@@ -1,4 +1,4 @@
-"""Construction of Targets from a list or an array of labels or numbers."""
+"""Construction of Targets from a list or an array."""
 
 import numpy as np
 

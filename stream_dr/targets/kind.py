@@ -1,4 +1,6 @@
-"""Decision whether targets y are of kind "class", "multilabel" or "continuous".
+"""Decision on the kind of targets y.
+
+The kinds are "class", "multilabel" and "continuous".
 
 The kind is the kind of earlier batches, or else the parameter `target`. If there are no earlier
 batches and `target` is "auto", the form of y decides:
@@ -23,7 +25,7 @@ from stream_dr.targets.targets import KINDS, Targets, TargetsKind, raise_unsuppo
 
 
 def reconcile_target_kind(requested_kind: str, earlier_kind: str | None) -> str | None:
-    """Return the kind decided by the caller or by earlier batches.
+    """Return the kind that the caller or earlier batches decided.
 
     Returns None if neither the caller nor earlier batches have decided. Raises TargetKindMismatch
     if the two decisions differ.
@@ -40,10 +42,10 @@ def reconcile_target_kind(requested_kind: str, earlier_kind: str | None) -> str 
 
 
 def infer_targets_kind(y: Form, allowed_kinds: Sequence[str], settled_kind: str | None) -> TargetsKind:
-    """Return the kind of the targets y ("class", "multilabel" or "continuous").
+    """Return the kind of the targets y.
 
-    Raises InvalidTargets if y has a form that no kind has. Raises TargetKindMismatch if y cannot
-    be read as `settled_kind`.
+    The kind is "class", "multilabel" or "continuous". Raises InvalidTargets if y has a form that
+    no kind has. Raises TargetKindMismatch if y cannot be read as `settled_kind`.
 
     y: a list of label collections, or an array (rows, k) or (rows,), as `normalise_targets`
         returns it.
@@ -119,7 +121,7 @@ def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -
 
 
 def _infer_kind_of_matrix(y: np.ndarray, settled_kind: str | None) -> TargetsKind:
-    """Return the kind of an array of targets y (rows, k).
+    """Return the kind of targets in an array (rows, k).
 
     settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
@@ -155,7 +157,7 @@ def _infer_kind_of_vector(y: np.ndarray, allowed_kinds: Sequence[str], settled_k
 
 
 def _floats_are_measurements(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind: str | None) -> bool:
-    """Return True if floats are measurements, False if they are labels.
+    """True if floats are measurements, False if they are labels.
 
     Floats can be labels only if all are whole. Raises InvalidTargets or TargetKindMismatch.
 

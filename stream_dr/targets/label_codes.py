@@ -97,7 +97,7 @@ def encode_labels(labels: Any) -> EncodedLabels:
 
 
 def encode_label_sets_fast(label_sets: Sequence[Any]) -> EncodedSets | None:
-    """Encode one collection of labels per row, if this is fast.
+    """Encode one label collection per row, if this is fast.
 
     Returns None unless every row is a list or tuple, and all labels are of one type (str, int or
     bool). Other collections need a slower function.

@@ -1,4 +1,4 @@
-"""Conversion of the targets y that a caller passes to one of three forms.
+"""Conversion of a caller's targets y to three forms.
 
 - A list with one collection of labels per row. A row without a target is None.
 - An array (rows, k) of numbers.
@@ -38,7 +38,7 @@ _PLAIN = {str, int, bool, type(None)}
 
 
 def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool) -> Form:
-    """Convert the targets y to a list of collections or an array.
+    """Convert targets to a list of collections or an array.
 
     A list has a collection of labels for each row. An array is (rows, k) for numbers, and (rows,)
     for one label or number per row. Raises InvalidTargets if y is not one target per row. Raises
@@ -99,8 +99,8 @@ def _unwrap_container(y: Any) -> Any:
     """
     if np.ma.isMaskedArray(y):
         y = y.tolist()
-    # Convert missing values of pandas to objects first. Otherwise they would become NaN in an
-    # array of floats, in which large integers lose digits.
+    # Convert missing values of pandas to objects first.
+    # In an array of floats with NaN, large integers would lose digits.
     if _has_missing_of_pandas(y):
         y = y.astype(object)
 
@@ -114,7 +114,7 @@ def _unwrap_container(y: Any) -> Any:
 
 
 def _has_missing_of_pandas(y: object) -> bool:
-    """Return True if y has missing values of a pandas data type."""
+    """True if y has missing values of a pandas type."""
     # Containers of pandas are recognised by their methods, since pandas is optional.
     if not isinstance(y, MissingAware):
         return False
@@ -124,7 +124,7 @@ def _has_missing_of_pandas(y: object) -> bool:
 
 
 def _from_array(y: np.ndarray, column_is_one_label: bool) -> Form:
-    """Return an array of targets in one of the three forms.
+    """Return an array of targets in one of three forms.
 
     Label collections are returned as a list, and other targets as an array. A single column (rows,
     1) of labels is returned as an array (rows,).
@@ -200,7 +200,7 @@ def _any_type_is_collection(types: set[type]) -> bool:
 
 
 def _is_numeric_table(rows: list[Any]) -> bool:
-    """Return True if all targets are float vectors of equal length.
+    """True if all targets are float vectors of equal length.
 
     Returns False if a target is no vector, if lengths differ, or if the vectors are empty.
 

@@ -1,4 +1,4 @@
-"""Targets: the parsed labels or numbers of the rows of a batch.
+"""Targets: the parsed labels or numbers of a batch's rows.
 
 There are three kinds: `class` (one label per row), `multilabel` (a set of labels per row, which
 may be empty) and `continuous` (k numbers per row).
@@ -126,7 +126,7 @@ def class_targets(labels: Any) -> Targets:
 
 
 def targets_without_labels(n_rows: int) -> Targets:
-    """Return targets of kind "class" in which no row has a label."""
+    """Return targets of kind "class" without any label."""
     return Targets("class", (), np.full(n_rows, -1, dtype=np.int32), present=np.zeros(n_rows, dtype=bool))
 
 
@@ -251,7 +251,9 @@ def no_row_has_target(targets: Targets) -> bool:
 
 
 def check_label_type(known_labels: Sequence[Label], new_labels: Sequence[Label]) -> None:
-    """Raise InvalidTargets if new labels have another type than known labels.
+    """Check that new labels have the type of known labels.
+
+    Raises InvalidTargets if the types differ.
 
     known_labels: labels of earlier batches, all of one type.
     new_labels: labels of a batch, all of one type.

@@ -1,4 +1,4 @@
-"""Base class of estimators whose state is a sum over rows.
+"""Base class of estimators whose states are sums over rows.
 
 Rows may have weights, states can be merged and rows can be unlearned. Estimators that are updated
 row by row (CCIPCA, IncrementalSKM) do not have this base class, and their methods have no argument
@@ -23,7 +23,7 @@ from stream_dr.statistics.row_hashes import group_hashes
 
 
 class AdditiveEstimator(Estimator):
-    """Base class of estimators whose state is a sum over rows.
+    """Base class of estimators whose states are sums over rows.
 
     Rows may have weights, states can be merged and rows can be unlearned.
     """
@@ -58,7 +58,7 @@ class AdditiveEstimator(Estimator):
         return self._partial_fit(X if groups is None else self.with_groups(X, groups), y, sample_weight)
 
     def with_groups(self, X: RowsLike, groups: Iterable[object]) -> Block:
-        """Return rows as a Block with the hash of each row's group.
+        """Return rows as a Block with hashes of their groups.
 
         X: rows (rows, features).
         groups: group (rows,) of each row.
@@ -83,7 +83,7 @@ class AdditiveEstimator(Estimator):
         return block._replace(hashes=group_hashes(names.tolist()))
 
     def merge(self, other: Estimator) -> Self:
-        """Add the rows that another estimator has learned to this estimator.
+        """Add another estimator's learned rows to this estimator.
 
         `other` is unchanged. After the merge, components have the signs that this estimator's
         components had before. Columns are matched by position. If both estimators have column

@@ -1,4 +1,4 @@
-"""Base class of the estimators that are solved from centred sums [mathematics §1-3].
+"""Base class of estimators solved from centred sums [mathematics §1-3].
 
 A subclass provides:
 
@@ -217,8 +217,8 @@ class ClosedForm(AdditiveEstimator):
         return make_accumulator(self.feature_map, cast(Callable[[State | None], Accumulator], make_inner), state)
 
     def _make_folded_accumulator(self, state: FoldedState | None) -> FoldedAccumulator:
-        # FoldedAccumulator applies the decay, because a row's weight depends on the number of
-        # later rows in all folds. So the accumulators of single folds have no decay (1.0).
+        # FoldedAccumulator applies the decay, which depends on the later rows of all folds.
+        # The accumulators of single folds therefore have no decay (1.0).
         make_inner = partial(self._make_moment_accumulator, decay=1.0)
         return FoldedAccumulator(self.fold_count, make_inner, self.decay, state)
 
@@ -234,12 +234,12 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def fold_count(self) -> int:
-        """Number of cross-validation folds of the learned rows, or 0 without folds."""
+        """Number of cross-validation folds, or 0 without folds."""
         return self.folds or (DEFAULT_CV_FOLDS if self.is_cross_validated else 0)
 
     @property
     def is_cross_validated(self) -> bool:
-        """True if the value of a parameter is chosen by cross-validation.
+        """True if cross-validation chooses the value of a parameter.
 
         The parameter has the value "cv".
         """
@@ -268,22 +268,25 @@ class ClosedForm(AdditiveEstimator):
         return np.array(count_rows_in_folds(self.state_), dtype=np.int64)
 
     def stored_scatter(self) -> Literal["exact", "diagonal", "auto", ""]:
-        """Return the part of the rows' scatter matrix that is stored.
+        """Return the part of the rows' scatter that is stored.
 
         The result is "auto", "exact" or "diagonal", as in the parameter `scatter`.
         """
         return self.scatter if self.reads_scatter() else "diagonal"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state stores a sum of rows for each distinct set of labels."""
+        """True if the state has one sum per label set.
+
+        Each sum is of the rows that have exactly this set of labels.
+        """
         return False
 
     def keeps_class_scatter(self) -> bool:
-        """True if the state stores a scatter matrix for each class."""
+        """True if the state stores each class's scatter matrix."""
         return False
 
     def reads_scatter(self) -> bool:
-        """True if the current parameters need the scatter of the rows."""
+        """True if the current parameters need the rows' scatter."""
         return self.needs_scatter
 
     def target_encoding(self) -> Encoding:
@@ -298,8 +301,8 @@ class ClosedForm(AdditiveEstimator):
 
         If the sums in the state are only rounding error, the projection has no component.
         """
-        # With a feature map, `inner` is the state of the mapped rows. With folds, it is the sum of
-        # all folds.
+        # With a feature map, `inner` is the state of the mapped rows.
+        # With folds, `inner` is the sum of all folds.
         inner = cast(MomentState, whole_inner_state(state))
 
         # Put the sum back, so that `moments` does not add up the folds again.
@@ -307,14 +310,13 @@ class ClosedForm(AdditiveEstimator):
         check_stored_optional_sums(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
 
-        # The solution is "diagonal" if the method needs the whole scatter matrix, but only the
-        # diagonal of the matrix is stored.
+        # The solution is "diagonal" if the whole scatter is needed but only its diagonal is known.
         exact = not self.reads_scatter() or moments.scatter is not None
         directions = self.directions(moments, inner)
         return prepend_feature_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))
 
     def moments(self, state: State) -> Moments:
-        """Return the moments (centred sums of rows and targets) of a state.
+        """Return a state's moments (centred sums of rows and targets).
 
         The components are computed from the moments.
         """
@@ -334,11 +336,11 @@ class ClosedForm(AdditiveEstimator):
         return label_array(self.classes_waiting(self.fitted().accumulator))
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return the product (features, m) of the rows' scatter and given columns.
+        """Return the product of the rows' scatter and given columns.
 
-        If only the diagonal of the scatter is stored, columns are multiplied by the diagonal.
-        Costs O(d k) for d features and k targets. If the whole scatter is stored, costs O(d² m)
-        more.
+        The product has the shape (features, m). If only the diagonal of the scatter is stored,
+        columns are multiplied by the diagonal. Costs O(d k) for d features and k targets. If the
+        whole scatter is stored, costs O(d² m) more.
 
         columns: (features, m), m columns.
         """
@@ -376,7 +378,7 @@ class ClosedForm(AdditiveEstimator):
         return Linear(self.centre(moments), loadings, eigenvalues[:p].copy(), solution_kind, readout=readout)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
-        """Return the number of components of the projection, at most n_components.
+        """Return the number of components, at most n_components.
 
         eigenvalues: eigenvalues of all components, largest first.
         """
@@ -413,11 +415,11 @@ class ClosedForm(AdditiveEstimator):
         return self.directions(moments, state)
 
     def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
-        """Return a factor for the rows of each class, by label.
+        """Return a factor for the rows of each class.
 
-        `refine`, which reads the rows again, multiplies the rows' weights by these factors when it
-        sums the rows' scatter. If the result is None, all rows have the factor 1. The key None is
-        for rows without a label.
+        The factors are stored by label. `refine`, which reads the rows again, multiplies the rows'
+        weights by these factors when it sums the rows' scatter. If the result is None, all rows
+        have the factor 1. The key None is for rows without a label.
         """
         return None
 
@@ -460,7 +462,7 @@ class ClosedForm(AdditiveEstimator):
         return self._cached_component_spread().plane_angles
 
     def _cached_component_spread(self) -> ComponentSpread:
-        """Return the uncertainty of the components, computed once for each projection.
+        """Return the uncertainty of the components, computed once per projection.
 
         Raises AttributeError if rows are not in folds, or if the projection was refined.
         """
@@ -498,7 +500,7 @@ class ClosedForm(AdditiveEstimator):
         return replace_inner_fields(projection, spread=spread)
 
     def with_choice(self, cross_validation: CrossValidation | None) -> Self:
-        """Return a copy with the parameter value that cross-validation has chosen.
+        """Return a copy with the parameter value that cross-validation chose.
 
         cross_validation: result of the cross-validation, with the parameter's name and the chosen
             value. If None, the estimator itself is returned.
@@ -510,7 +512,7 @@ class ClosedForm(AdditiveEstimator):
         return chosen
 
     def centre(self, moments: Moments) -> np.ndarray:
-        """Return the point (features,) that is subtracted from rows before projecting."""
+        """Return the point (features,) subtracted from rows before projecting."""
         return moments.mean
 
     def refine(
@@ -571,7 +573,7 @@ class ClosedForm(AdditiveEstimator):
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the largest size in bytes that the state can have.
+        """Return the largest possible size of the state in bytes.
 
         The size is 8·(d·(k + 5) + k² + 4·k) for d features and k targets, and 8·d² more if the
         whole scatter matrix is stored. If there are folds, each of them has this size. If there is
@@ -581,7 +583,7 @@ class ClosedForm(AdditiveEstimator):
         return max_bytes_with_map(self.feature_map, self.moment_bytes, n_features, n_targets)
 
     def max_width(self, sparse: bool, declared_width: int) -> int | None:
-        """Return the largest number of features, or None if there is no limit.
+        """Return the largest number of features, or None without limit.
 
         A batch of more features raises an error.
 
@@ -594,10 +596,12 @@ class ClosedForm(AdditiveEstimator):
         return MAX_EXACT_WIDTH if exact else None
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size in bytes of the centred sums, without a feature map."""
+        """Return the size of the centred sums in bytes.
+
+        `n_features` is the number of features after the feature map, if there is one.
+        """
         scatter = self.stored_scatter()
-        # If scatter is "exact", count at most MAX_EXACT_WIDTH features, because rows of more
-        # features raise an error.
+        # Count at most MAX_EXACT_WIDTH features for "exact", because more features raise an error.
         width = min(n_features, MAX_EXACT_WIDTH) if scatter == "exact" else n_features
         exact = scatter != "diagonal" and width <= MAX_EXACT_WIDTH
         size = moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_class_scatter())

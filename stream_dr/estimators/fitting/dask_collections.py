@@ -1,9 +1,9 @@
-"""Dask arrays and dataframes, learned block by block and projected lazily.
+"""Dask collections, learned block by block and projected lazily.
 
-A collection consists of blocks of rows. A block is a dense array, a CSR matrix or a part of a
-dataframe. Each block is learned by its own new estimator, in the Dask worker that has the block.
-The states of neighbouring blocks are then merged in pairs, until one state remains. Only this
-state is returned to the caller.
+Collections are Dask arrays and dataframes. A collection consists of blocks of rows. A block is a
+dense array, a CSR matrix or a part of a dataframe. Each block is learned by its own new estimator,
+in the Dask worker that has the block. The states of neighbouring blocks are then merged in pairs,
+until one state remains. Only this state is returned to the caller.
 
 Each block costs a merge in addition to learning. If a block is smaller than a state, merging costs
 more than learning.
@@ -103,7 +103,7 @@ def project_dask_collection(estimator: "Estimator", collection: Collection) -> C
 
 
 def _cannot_learn_blocks_error(estimator: "Estimator") -> CannotMerge:
-    """Return the error for an estimator that cannot learn a Dask collection.
+    """Return the error if an estimator cannot learn Dask collections.
 
     The blocks of a collection are learned separately, and the states of this estimator cannot be
     merged.
@@ -120,7 +120,7 @@ def _cannot_learn_blocks_error(estimator: "Estimator") -> CannotMerge:
 
 
 def _check_dask_has_workers() -> None:
-    """Raise ClusterError if Dask would run on a cluster without workers.
+    """Raise ClusterError if Dask's cluster has no workers.
 
     Without this error, Dask would wait for ever.
     """
@@ -155,7 +155,7 @@ def _delayed_row_blocks(argument_name: Literal["X", "y", "sample_weight"], colle
 def _delayed_blocks_matching(
     argument_name: Literal["y", "sample_weight"], collection: Collection, X_collection: Collection
 ) -> list[Delayed | None]:
-    """Return one block of targets or weights per block of rows.
+    """Return targets or weights, one block per block of rows.
 
     Each returned block belongs to the same rows as its block of `X_collection`. If `collection` is
     None, None is returned for each block. Raises InvalidTargets if the blocks of `X_collection`

@@ -1,4 +1,7 @@
-"""Base class of SPCA and SRP, which look for directions that depend on the targets."""
+"""Base class of SPCA and SRP.
+
+Both methods look for directions that depend on the targets.
+"""
 
 from typing import ClassVar
 
@@ -10,7 +13,9 @@ from stream_dr.estimators.fitting.moments import Moments
 
 
 class DependenceMethod(ClosedForm):
-    """Base class of methods that look for directions that depend on the targets.
+    """Base class of SPCA and SRP, with the attribute `hsic_`.
+
+    Both methods look for directions that depend on the targets.
 
     Attributes
     ----------
@@ -39,17 +44,18 @@ def hsic_from_moments(moments: Moments, projected_cross_scatter: np.ndarray) -> 
     moments: centred sums of the rows, with the weight of the rows.
     projected_cross_scatter: (components, targets), cross-scatter of projected rows and targets.
     """
-    # Compute the criterion tr(K H L H) / (N − 1)². K and L are the linear kernels of projected
-    # rows and of targets, H is the centring matrix and N the weight of the rows. The trace is the
-    # sum of the squared entries of the cross-scatter.
+    # Compute the criterion tr(K H L H) / (N − 1)², for the weight N of the rows.
+    # K and L are the linear kernels of projected rows and targets, and H is the centring matrix.
+    # The trace is the sum of the squared entries of the cross-scatter.
     check_weight_above_one(moments.weight)
     return float((projected_cross_scatter**2).sum() / (moments.weight - 1.0) ** 2)
 
 
 def check_weight_above_one(total_weight: float) -> None:
-    """Raise InvalidRows unless the sum of the rows' weights is above 1.
+    """Check that the rows' total weight is above 1.
 
-    The Hilbert-Schmidt independence criterion divides by this sum minus 1.
+    Raises InvalidRows if it is not. The Hilbert-Schmidt independence criterion divides by the
+    total weight minus 1.
     """
     if total_weight <= 1.0:
         raise InvalidRows(

@@ -14,7 +14,7 @@ NOTES = "Notes\n-----\n"
 
 
 def collect_documented_entries(cls: type) -> dict[str, dict[str, str]]:
-    """Return the descriptions of all parameters and attributes of a class.
+    """Return the descriptions of a class's parameters and attributes.
 
     The descriptions are read from the docstrings of the class and its base classes. The result has
     the text of each description, first by section ("Parameters" or "Attributes"), then by name.

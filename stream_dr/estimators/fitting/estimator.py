@@ -124,7 +124,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def fold_count(self) -> int:
-        """Number of cross-validation folds of the learned rows, or 0 without folds."""
+        """Number of cross-validation folds, or 0 without folds."""
         return 0
 
     def fold_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
@@ -166,14 +166,14 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
 
     def stored_scatter(self) -> Literal["exact", "diagonal", "auto", ""]:
-        """Return the part of the rows' scatter matrix that is stored.
+        """Return the part of the rows' scatter that is stored.
 
         The result is "exact", "diagonal" or "auto", or "" if the method stores no scatter matrix.
         """
         return ""
 
     def max_width(self, sparse: bool, declared_width: int) -> int | None:
-        """Return the largest number of features, or None if there is no limit.
+        """Return the largest number of features, or None without limit.
 
         A batch of more features raises an error.
 
@@ -183,12 +183,12 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return None
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return the product (features, m) of the rows' scatter and given columns.
+        """Return the product of the rows' scatter and given columns.
 
-        The product may have a constant factor. The product is used to compare components with the
-        components of the previous projection. The default implementation returns `columns`, as if
-        the scatter were the identity. If there is a feature map, the scatter of the mapped rows is
-        used.
+        The product has the shape (features, m). The product may have a constant factor. The
+        product is used to compare components with the components of the previous projection. The
+        default implementation returns `columns`, as if the scatter were the identity. If there is
+        a feature map, the scatter of the mapped rows is used.
 
         columns: (features, m), m columns.
         """
@@ -212,7 +212,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return projection
 
     def classes_waiting(self, state_or_accumulator: State | Accumulator) -> tuple[Label, ...]:
-        """Return the labels that have too few rows to be classes, sorted.
+        """Return labels with too few rows to be classes, sorted.
 
         The default implementation returns no labels.
 
@@ -221,7 +221,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return ()
 
     def fit(self, X: RowsLike, y: TargetsLike = None) -> Self:
-        """Forget all learned rows, then learn rows X with targets y.
+        """Forget learned rows, then learn rows X with targets y.
 
         Issues the warning FewerComponents if the rows cannot have n_components components.
 
@@ -396,7 +396,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def state_(self) -> State:
-        """Everything that was learned from the rows, as an immutable State."""
+        """Everything learned from the rows, as an immutable State."""
         return self.fitted().accumulator.freeze()
 
     @property
@@ -458,8 +458,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
             self.fitted_, parts.fitted_ = fitted, learn_dask_collections(self, split_target_column(rows, kind))
             return self.merge(parts)
 
-        # Learn a stream in a copy, so that the state is unchanged if a later batch raises an
-        # error.
+        # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
         fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
         for block in batches(rows, kind):
             self._parse_and_learn(fitted, block, kind if block.X is rows.X else None)
@@ -488,7 +487,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         raise_if_empty: bool = False,
         raise_if_no_targets: bool = True,
     ) -> tuple[Block, tuple[str, ...] | None]:
-        """Check rows, targets and weights, and return them as a Block.
+        """Check rows, targets and weights, and return a Block.
 
         The names of the features are returned, too, or None. The block's columns are in the order
         of the first learned rows.
@@ -522,14 +521,13 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
             if raise_if_no_targets or rows.y is not None
             else None
         )
-        # Do not call `fold_hashes` if it would return None, because learning one row at a time
-        # should take few calls.
+        # Call `fold_hashes` only if it returns hashes, to save a call when single rows come.
         hashes = self.fold_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
         block = Block(X, targets, weights, None, names, rows.width_stated, checked=True, hashes=hashes)
         return block, None if by_name else names
 
     def _may_have_new_columns(self, block: Block) -> bool:
-        """True if a block may have other columns than the learned rows.
+        """True if a block's columns may differ from learned columns.
 
         A block may have other columns if it has column names and the feature map identifies
         columns by name.
@@ -570,8 +568,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if not by_name:
             rows, _ = reorder_columns_by_name(self.fitted().names, names, rows, type(self).__name__)
 
-        # Check the block's number of features. Sparse rows and rows with named columns may have
-        # another number of features than the learned rows.
+        # Check the number of features, which may differ if rows are sparse or columns have names.
         block = Block(rows, names=names, width_stated=given.width_stated)
         grows = block.sparse and (by_name or not block.width_stated)
         if not self._may_have_new_columns(block) and not grows and block.features != learned:

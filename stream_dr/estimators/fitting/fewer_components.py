@@ -55,7 +55,7 @@ def warn_at_fit_if_few_components(estimator: "Estimator") -> None:
 
 
 def _user_asked_for_more(estimator: "Estimator", n_available: int) -> bool:
-    """True if the caller has set n_components to a number above `n_available`.
+    """True if the caller set n_components above `n_available`.
 
     The default value of n_components does not count as set by the caller.
     """

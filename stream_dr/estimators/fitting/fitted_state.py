@@ -1,4 +1,4 @@
-"""The part of an estimator that changes when rows are learned.
+"""Part of an estimator that changes when rows are learned.
 
 An estimator has one FittedState, which is replaced as a whole. Some parameters of an estimator may
 not change after rows were learned (`Estimator.fixed`). The FittedState stores the values that
@@ -76,8 +76,7 @@ class FittedState:
         # Store a single value itself and not a tuple of one value, as attrgetter returns it.
         self._fixed_values = values[0] if len(values) == 1 else values
 
-        # Python ids (`id`) of the estimator's attributes at the last check of parameters, and the
-        # attributes themselves.
+        # Ids (`id`) and values of the estimator's attributes at the last check of parameters.
         self._last_checked_attributes: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
 
         self.projection: Projection | None = None
@@ -89,11 +88,11 @@ class FittedState:
     def orient_and_cache_projection(
         self, new_projection: Projection, multiply_by_scatter: MultiplyByScatter
     ) -> Projection:
-        """Cache a new projection until more rows are learned, and return it.
+        """Orient and cache a new projection, and return it.
 
-        The components get the signs and order of the last projection that was returned to the
-        user. Components of solution "recurrence" are not changed, because these components change
-        only a little with each row.
+        The projection is cached until more rows are learned. The components get the signs and
+        order of the last projection that was returned to the user. Components of solution
+        "recurrence" are not changed, because these components change only a little with each row.
 
         new_projection: the new projection.
         multiply_by_scatter: function that multiplies columns by the rows' scatter. The components
@@ -105,7 +104,7 @@ class FittedState:
         return self.projection
 
     def copy(self, estimator: AccumulatingEstimator) -> "FittedState":
-        """Return a copy, which can learn more rows without changing this object."""
+        """Return a copy that learns without changing this object."""
         copied = FittedState(estimator.accumulator(self.accumulator.freeze()), self.names, self.fixed_parameters)
         copied.shown = self.shown
         copied.last_warned_n_components = self.last_warned_n_components
@@ -123,8 +122,7 @@ class FittedState:
         if identities != self._last_checked_attributes[0]:
             estimator.check_parameters()
             self.check_fixed_parameters(estimator)
-            # Store the attributes in addition to their ids. While an attribute exists, no other
-            # object can have its id.
+            # Store the attributes too, because the id of a deleted object may be used again.
             self._last_checked_attributes = (identities, attributes)
 
     def check_fixed_parameters(self, estimator: AccumulatingEstimator) -> None:
@@ -149,7 +147,7 @@ class FittedState:
 def new_fitted_state(
     estimator: AccumulatingEstimator, state: State | None = None, feature_names: tuple[str, ...] | None = None
 ) -> FittedState:
-    """Return a new FittedState for an estimator with its current parameters.
+    """Return a FittedState for an estimator with its current parameters.
 
     The accumulator is empty, or continues from `state`.
     """

@@ -1,4 +1,4 @@
-"""Types of the rows, targets and weights that callers may pass.
+"""Types of rows, targets and weights that callers may pass.
 
 `stream_dr/rows/kinds.py` decides which of these types a value has.
 """

@@ -1,4 +1,4 @@
-"""Uncertainty of components and eigenvalues, by leaving out one fold of rows at a time.
+"""Uncertainty of components and eigenvalues, by the jackknife over folds.
 
 The method is the delete-m_j jackknife (Busing, Meijer and van der Leeden, 1999). The rows are
 divided into K folds, and there is one state for each fold. The components are solved again from
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 class _FoldComparison(NamedTuple):
-    """Solution without one fold, compared with the solution of all rows.
+    """Solution without one fold, compared to the whole solution.
+
+    The whole solution is the solution of all rows.
 
     Attributes
     ----------
@@ -95,8 +97,8 @@ def jackknife_components(
         estimator.solve(whole_state) if all_rows_projection is None else all_rows_projection
     )
 
-    # Solve without each fold, with a ridge that is reduced in proportion to the rows. An unchanged
-    # ridge would shrink components more, because there are fewer rows.
+    # Solve without each fold, with a ridge that is reduced in proportion to the rows.
+    # An unchanged ridge would shrink components more, because there are fewer rows.
     left_out = []
     product = partial(estimator.scatter_product, whole_state)
     for weight, rest in zip(weights.tolist(), merge_all_folds_but_one(states), strict=True):
@@ -107,8 +109,8 @@ def jackknife_components(
         compared = _compare_with_whole(whole, solved, product)
         left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
 
-    # Stack the comparisons of all folds, and estimate the errors. Eigenvalues grow with the weight
-    # n of the rows, so they are divided by n^growth for the comparison.
+    # Stack the comparisons of all folds, and estimate the errors.
+    # Divide eigenvalues by n^growth, because eigenvalues grow with the weight n of the rows.
     folds = _FoldComparison(*map(np.array, zip(*left_out, strict=True)))
     eigenvalues, eigenvalues_std = _jackknife_estimate(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
     _, loadings_std = _jackknife_estimate(whole.loadings, folds.loadings, n / weights)
@@ -129,11 +131,12 @@ def _inner_moment_state(state: State) -> MomentState:
 def _compare_with_whole(
     all_rows_solution: Linear, reduced_solution: Linear, multiply_by_scatter: MultiplyByScatter
 ) -> _FoldComparison:
-    """Compare the solution without one fold with the solution of all rows.
+    """Compare a solution without one fold with the whole solution.
 
-    Components are matched by the absolute cosine of their angle. The cosine is the correlation
-    over all rows. Eigenvalues are matched by rank, because the i-th largest eigenvalue changes
-    less from fold to fold than the eigenvalue of a component that rotates.
+    The whole solution is the solution of all rows. Components are matched by the absolute cosine
+    of their angle. The cosine is the correlation over all rows. Eigenvalues are matched by rank,
+    because the i-th largest eigenvalue changes less from fold to fold than the eigenvalue of a
+    component that rotates.
 
     all_rows_solution: solution of all rows, with d features and p components.
     reduced_solution: solution without one fold.
@@ -144,8 +147,7 @@ def _compare_with_whole(
     from scipy.optimize import linear_sum_assignment
 
     d, p = all_rows_solution.loadings.shape
-    # Pad the loadings to the same number of features. Without the left-out fold, sparse rows may
-    # have fewer features.
+    # Pad loadings to equal length, because sparse rows without one fold may have fewer features.
     own, solved_loadings = pad_to_equal_rows(all_rows_solution.loadings, reduced_solution.loadings)
     cosines = correlations(np.hstack([own, solved_loadings]), multiply_by_scatter)
 
@@ -162,8 +164,8 @@ def _compare_with_whole(
     values = np.full(max(p, reduced_solution.n_components), np.nan)
     values[: reduced_solution.n_components] = np.sort(reduced_solution.eigenvalues)[::-1]
 
-    # Compare planes. `at` has the index of each component's match in `cosines`. A component
-    # without a match gets the index of the zeros that np.pad appends below.
+    # Set `at` to the index of each component's match in `cosines`.
+    # A component without a match gets the index of the zeros that np.pad appends below.
     at = np.full(p, len(cosines))
     at[of_whole] = p + of_other
     squared_plane_sines = _squared_plane_sines(
@@ -182,27 +184,28 @@ def _near_equal_pair_indices(eigenvalues: np.ndarray) -> np.ndarray:
 
 
 def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices: np.ndarray) -> np.ndarray:
-    """Return the squared sines (p − 1,) of angles between matching planes.
+    """Return the squared sines of angles between matching planes.
 
-    Two solutions are compared, the solution of all rows and a solution without one fold. Plane i
-    is spanned by the components i and i + 1 of the solution of all rows. The matching plane is
-    spanned by the two components of the other solution that match them. The angle is the largest
-    principal angle. The result is NaN for planes that are not compared.
+    There are p − 1 sines for p components. Two solutions are compared, the solution of all rows
+    and a solution without one fold. Plane i is spanned by the components i and i + 1 of the
+    solution of all rows. The matching plane is spanned by the two components of the other solution
+    that match them. The angle is the largest principal angle. The result is NaN for planes that
+    are not compared.
 
     cosines: (m, m), cosines of the angles between all m components of both solutions.
     matches: (p,), index in `cosines` of the component that matches each component of all rows.
     pair_indices: indices i of the planes that are compared.
     """
-    # Each plane is spanned by two components. Take the cosines of the angles between components
-    # within each plane (`own`), within its matching plane (`other`), and between both (`cross`).
+    # Take the cosines of the angles between the two components that span each plane (`own`).
+    # Take the cosines within the matching plane (`other`) and between both planes (`cross`).
     mine = pair_indices[:, None] + [0, 1]
     theirs = matches[mine]
     own = cosines[mine[:, :, None], mine[:, None, :]]
     other = cosines[theirs[:, :, None], theirs[:, None, :]]
     cross = cosines[mine[:, :, None], theirs[:, None, :]]
 
-    # Each plane has one matrix (2, 2). The eigenvalues of this matrix are the squared cosines of
-    # the two principal angles between the plane and its matching plane.
+    # The eigenvalues of each plane's matrix (2, 2) are squared cosines of principal angles.
+    # The angles are between the plane and its matching plane.
     matrices = np.linalg.pinv(own) @ cross @ np.linalg.pinv(other) @ cross.swapaxes(1, 2)
     squares = np.full(max(len(matches) - 1, 0), np.nan)
     squares[pair_indices] = np.clip(1.0 - np.linalg.eigvals(matrices).real.min(axis=1), 0.0, 1.0)
@@ -225,7 +228,9 @@ def _jackknife_estimate(
 
 
 def _jackknife_angles_in_degrees(squared_sines: np.ndarray) -> np.ndarray:
-    """Return the typical error (angles,) of each angle in degrees, by the jackknife.
+    """Return the jackknife's typical error of each angle, in degrees.
+
+    The result has the shape (angles,).
 
     squared_sines: (folds, angles), squared sine of each angle in the solution without each fold.
     """

@@ -1,4 +1,4 @@
-"""Base class of classifiers whose scores are linear in a row's components.
+"""Base class of classifiers with scores linear in the components.
 
 The score of a class is the logarithm of its posterior probability, up to a term that all classes
 share. The projection itself has the coefficients (`Readout`). So an estimator and the projection
@@ -24,7 +24,9 @@ from stream_dr.targets.targets import Targets
 
 
 class LinearScores(NamedTuple):
-    """Linear scores of all classes, X · coefficientsᵀ + intercepts for rows X.
+    """Coefficients and intercepts of the scores of all classes.
+
+    The scores of rows X are X · coefficientsᵀ + intercepts.
 
     Attributes
     ----------
@@ -145,10 +147,10 @@ class LinearClassifier(ClassifierMixin, Predictor):
 
 
 def loadings_used_to_predict(projection: LinearProjection) -> np.ndarray:
-    """Return the loadings (features, q) of the q components used for predictions.
+    """Return the loadings of the components used for predictions.
 
-    A prediction may use more components than the n_components components of `transform`. All
-    components used by the prediction are included.
+    The loadings are (features, q) for q components. A prediction may use more components than the
+    n_components components of `transform`. All components used by the prediction are included.
     """
     rest = None if projection.readout is None else projection.readout.rest
     return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
@@ -157,9 +159,9 @@ def loadings_used_to_predict(projection: LinearProjection) -> np.ndarray:
 def gaussian_class_readout(
     moments: Moments, class_means: np.ndarray, within_variances: np.ndarray, class_priors: np.ndarray
 ) -> Readout:
-    """Return the classifier of Gaussian classes with one covariance, a `Readout`.
+    """Return a `Readout` that classifies Gaussian classes.
 
-    The covariance is diagonal in the components.
+    All classes have the same covariance. The covariance is diagonal in the components.
 
     moments: centred sums of the rows and targets.
     class_means: (classes, q), class means along q components.

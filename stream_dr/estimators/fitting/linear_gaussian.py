@@ -167,8 +167,8 @@ class LinearGaussian(Estimator):
         The covariance is in the columns' own units. If the feature map `table` is used, columns
         that mark missing values have covariance 0. The matrix takes 8 · features² bytes.
         """
-        # Compute V diag(λ − σ²) Vᵀ + σ² I for the components V, the variances λ along them and the
-        # variance σ² along all other directions.
+        # Compute V diag(λ − σ²) Vᵀ + σ² I for the components V.
+        # λ are the variances along components, and σ² is the variance along other directions.
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise_variance, 0.0)) @ gaussian.axes.T
         covariance[np.diag_indices_from(covariance)] += gaussian.noise_variance
@@ -190,11 +190,11 @@ class LinearGaussian(Estimator):
         return float(self.score_samples(X).mean())
 
     def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
-        """Return the rows (rows, features) float64 that have the components Z.
+        """Return the rows that have the components Z.
 
-        The returned rows minus the mean lie in the span of the components. Raises WidthMismatch if
-        Z has another number of columns. Raises InvalidParameter if there is a feature map, because
-        a map cannot be inverted.
+        The result is (rows, features) float64. The returned rows minus the mean lie in the span of
+        the components. Raises WidthMismatch if Z has another number of columns. Raises
+        InvalidParameter if there is a feature map, because a map cannot be inverted.
 
         Z: (rows, components).
         """

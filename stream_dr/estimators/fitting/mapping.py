@@ -41,7 +41,9 @@ InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 
 
 class TableColumns(NamedTuple):
-    """Indices of the columns that the feature map `table` returns, by kind.
+    """Indices of the columns that `table` returns, by kind.
+
+    `table` is the feature map of tables.
 
     Attributes
     ----------
@@ -75,13 +77,16 @@ class StateType:
 
 
 def check_feature_map(spec: JsonDict | None) -> None:
-    """Raise InvalidParameter unless spec is None or a valid spec of a feature map."""
+    """Check that spec is None or a valid feature map.
+
+    Raises InvalidParameter if spec is neither.
+    """
     if spec is not None:
         feature_map(spec)
 
 
 def check_mapped_width(spec: JsonDict | None, max_columns: int) -> None:
-    """Raise InvalidParameter if a feature map always returns too many columns.
+    """Raise InvalidParameter if a map always returns too many columns.
 
     Maps whose number of columns depends on the rows are checked with the rows.
 
@@ -120,7 +125,7 @@ def make_accumulator(
 
 
 def inner_linear_projection(projection: Projection) -> Linear:
-    """Return the linear projection that follows the feature map, if any.
+    """Return the linear projection after the feature map, if any.
 
     projection: projection of an estimator whose components are linear.
     """
@@ -185,9 +190,10 @@ def replace_inner_state(state: State, new_inner: State) -> State:
 
 
 def prepend_feature_map(state: State, projection: Projection) -> Projection:
-    """Return a projection that first maps the rows and then applies `projection`.
+    """Return a projection that maps rows before it projects them.
 
-    If the state has no feature map, `projection` itself is returned.
+    `projection` is applied to the mapped rows. If the state has no feature map, `projection`
+    itself is returned.
     """
     if not isinstance(state, MappedState):
         return projection
@@ -205,7 +211,7 @@ def replace_inner_fields(projection: Projection, **fields: object) -> Projection
 
 
 def inner_projection(projection: Projection) -> Projection:
-    """Return the part of a projection that follows the feature map.
+    """Return the part of a projection after the feature map.
 
     If there is no feature map, `projection` itself is returned.
     """
@@ -213,7 +219,7 @@ def inner_projection(projection: Projection) -> Projection:
 
 
 def mapped_columns_of_state(state: State) -> TableColumns | None:
-    """Return the indices of the columns that the feature map `table` returns.
+    """Return the feature map `table`'s column indices, by kind.
 
     The result is None if the state does not have this feature map.
     """
@@ -222,8 +228,7 @@ def mapped_columns_of_state(state: State) -> TableColumns | None:
     mapping = feature_map(state.feature_map)
     if not isinstance(mapping, Table):
         return None
-    # Leave out columns that the state of the mapped rows does not have yet. They are new columns
-    # of which no row was learned.
+    # Leave out new columns, which no learned row has.
     width = state.inner.n_features
     return TableColumns(*(c[c < width] for c in mapped_columns_by_kind(state.table, mapping.encoding())))
 
@@ -231,7 +236,7 @@ def mapped_columns_of_state(state: State) -> TableColumns | None:
 def max_bytes_with_map(
     spec: JsonDict | None, unmapped_bytes: Callable[[int, int], int], n_features: int, n_targets: int
 ) -> int:
-    """Return the size in bytes of a state, including the feature map's own memory.
+    """Return a state's size in bytes, including its feature map.
 
     spec: spec of the feature map, or None.
     unmapped_bytes: function that returns the size without a map. Its arguments are the number of
@@ -266,7 +271,7 @@ def state_bytes(
 
 
 def _max_bytes_up_to_width(state_bytes_of: Callable[[int, int], int], max_columns: int, n_targets: int) -> int:
-    """Return the largest size in bytes for rows of at most `max_columns` columns.
+    """Return the largest size in bytes up to `max_columns` columns.
 
     The size may be largest for fewer columns, because the whole scatter matrix is stored only up
     to MAX_EXACT_WIDTH columns.
@@ -301,7 +306,7 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
 
 
 def have_same_parameters(first_estimator: "Estimator", second_estimator: "Estimator") -> bool:
-    """True if two estimators of one class have the same parameters.
+    """True if two estimators of one class have equal parameters.
 
     If the spec of a feature map omits an entry, the default value of this entry is compared.
     """
@@ -313,7 +318,7 @@ def have_same_parameters(first_estimator: "Estimator", second_estimator: "Estima
 
 
 def can_merge_parts(estimator: "Estimator") -> bool:
-    """Return True if states of several parts of a stream can be merged.
+    """True if states of a stream's parts can be merged.
 
     The states cannot be merged if the feature map chooses something from the rows of each part.
     Examples are landmarks (sampled rows with which other rows are compared) and the width of a
@@ -337,22 +342,26 @@ def can_unlearn_exactly(accumulator: Accumulator) -> bool:
 
 
 def map_reads_tables(estimator: "Estimator") -> bool:
-    """True if the estimator's feature map reads tables, with columns of any kind."""
+    """True if the estimator's feature map reads tables.
+
+    The columns of a table may be of any kind.
+    """
     spec = estimator.feature_map
     return spec is not None and bool(feature_map(spec).learns)
 
 
 def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
-    """Raise SchemaMismatch or InvalidRows if an estimator cannot learn a table.
+    """Check that an estimator can learn a table.
 
-    A table cannot be learned if a column has an unsuitable type or rows have unsuitable values.
+    Raises SchemaMismatch or InvalidRows if it cannot. A table cannot be learned if a column has an
+    unsuitable type or rows have unsuitable values.
     """
     spec = estimator.feature_map
     check_map_can_learn(None if spec is None else feature_map(spec), rows)
 
 
 def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str]) -> None:
-    """Raise TooManyFeatures if a table may be mapped to too many columns.
+    """Raise TooManyFeatures if a mapped table may be too wide.
 
     Only estimators that store a whole scatter matrix are checked. The matrix has at most
     MAX_EXACT_WIDTH columns.

@@ -1,8 +1,9 @@
-"""Directions of the supervised Kampong measure (SKM) and maximum margin criterion (MMC).
+"""Directions of SKM and MMC, from two scatter matrices.
 
-Both methods compute the eigenvectors of b·Sb + w·Cxx/N, where b and w are numbers. Sb (features,
-features) is the scatter between classes, and Cxx (features, features) is the scatter of all N
-rows. The two methods differ only in the values of b and w [mathematics §2].
+SKM is the supervised Kampong measure. MMC is the maximum margin criterion. Both methods compute
+the eigenvectors of b·Sb + w·Cxx/N, where b and w are numbers. Sb (features, features) is the
+scatter between classes, and Cxx (features, features) is the scatter of all N rows. The two methods
+differ only in the values of b and w [mathematics §2].
 """
 
 import numpy as np
@@ -16,7 +17,7 @@ from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs, scatte
 def margin_directions(
     moments: Moments, between_weight: float, total_weight: float, max_components: int | None
 ) -> Directions:
-    """Return eigenvectors and eigenvalues of a sum of two scatter matrices.
+    """Return eigenvectors and eigenvalues of two scatter matrices' sum.
 
     The sum is between_weight · Sb + total_weight · Cxx/N. Sb is the scatter between classes, and
     Cxx is the scatter of all N rows. The largest eigenvalue comes first. Raises NeedsRefine if

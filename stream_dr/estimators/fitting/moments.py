@@ -1,4 +1,6 @@
-"""The moments (centred sums) from which a closed-form method is solved [mathematics §1-3].
+"""Moments (centred sums) of closed-form methods [mathematics §1-3].
+
+A method is solved from the moments of its rows and targets.
 
 Standardising divides each column by its standard deviation, except constant columns. The moments
 of standardised rows can be computed exactly from the moments of the rows. So standardising needs
@@ -26,10 +28,11 @@ A number as small as this has too few correct digits.
 
 
 class Moments(NamedTuple):
-    """Centred sums of rows and targets, from which a method is solved, in float64.
+    """Centred sums of rows and targets, in float64.
 
-    A state has k target columns, of which k' are used here. The columns of labels without weight
-    and of labels with fewer rows than `min_class_rows` are not used.
+    A method is solved from these sums. A state has k target columns, of which k' are used here.
+    The columns of labels without weight and of labels with fewer rows than `min_class_rows` are
+    not used.
 
     Attributes
     ----------
@@ -104,9 +107,10 @@ class Moments(NamedTuple):
         return self.diagonal if self.scatter is None else self.scatter
 
     def scatter_product(self, columns: np.ndarray) -> np.ndarray:
-        """Return the product (features, m) of the rows' scatter and given columns.
+        """Return the product of the rows' scatter and given columns.
 
-        If only the diagonal of the scatter is stored, the product is with the diagonal.
+        The product has the shape (features, m). If only the diagonal of the scatter is stored, the
+        product is with the diagonal.
 
         columns: (features, m), m columns.
         """
@@ -121,10 +125,11 @@ class Moments(NamedTuple):
         return self.cross / self.label_weights
 
     def between_vectors_and_roots(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return eigenvectors (features, r) and roots (r,) of the between-class scatter.
+        """Return eigenvectors and root eigenvalues of the between-class scatter.
 
-        The roots are the square roots of the r eigenvalues, where r is less than the number of
-        classes. In the scatter, each class is weighted by its share of the rows.
+        The eigenvectors are (features, r) and the roots (r,). The roots are the square roots of
+        the r eigenvalues, where r is less than the number of classes. In the scatter, each class
+        is weighted by its share of the rows.
         """
         vectors, values = self.significant_svd(self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5)
         return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
@@ -148,17 +153,16 @@ class Moments(NamedTuple):
         return self.rounding.clear_noisy_features(cross_sums, target_norm, self.diagonal)
 
     def significant_combinations(self, cross_sums: np.ndarray, target_norm: float) -> np.ndarray:
-        """Return cross sums (features, r) without combinations of only rounding error.
+        """Return cross sums without combinations of only rounding error.
 
-        The columns of `cross_sums` are replaced by r ≤ k combinations of these columns.
-        Combinations that are only rounding error are dropped. If rounding errors are far smaller
-        than the sums, `cross_sums` itself is returned.
+        The result is (features, r). The columns of `cross_sums` are replaced by r ≤ k combinations
+        of these columns. Combinations that are only rounding error are dropped. If rounding errors
+        are far smaller than the sums, `cross_sums` itself is returned.
 
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: norm of the targets.
         """
-        # Skip the decomposition, which is slow, if rounding errors are far below the sums. `floor`
-        # is the size of the rounding errors.
+        # Skip the slow decomposition if rounding errors (`floor`) are far below the sums.
         floor = self.rounding.cross_sum_floor(target_norm, self.diagonal)
         if cross_sums.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross_sums):
             return cross_sums
@@ -176,8 +180,8 @@ class Moments(NamedTuple):
         significant_combinations = self.significant_combinations(
             self.clear_noisy_features(cross_sums, target_norm), target_norm
         )
-        # Decompose only the features that have a sum other than 0. The others get zeros in the
-        # singular vectors.
+        # Decompose only features that have a sum other than 0.
+        # The singular vectors are 0 at all other features.
         shows = significant_combinations.any(axis=1)
         inner, values = left_singular_pairs(significant_combinations[shows])
         vectors = np.zeros((len(cross_sums), len(values)))
@@ -186,9 +190,10 @@ class Moments(NamedTuple):
 
 
 def mask_labels_with_few_rows(state_or_accumulator: MomentState | MomentAccumulator, min_rows: int) -> np.ndarray:
-    """Return a mask (labels,) of the labels with too few rows.
+    """Return a mask of the labels with too few rows.
 
-    A label with too few rows is not yet a class. The mask is True for these labels.
+    The mask is (labels,). A label with too few rows is not yet a class. The mask is True for these
+    labels.
 
     A label has too few rows if it has fewer than `min_rows` rows of weight above 0 [mathematics
     §2]. If targets are not one label a row, or if fewer than two labels have `min_rows` rows, the
@@ -216,8 +221,8 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     c = state.centred()
     d = len(c.mean)
 
-    # Treat columns of very small scatter as constant, because the scatter has too few correct
-    # digits. Their sums are set to 0.
+    # Treat columns of very small scatter as constant, because such a scatter has too few digits.
+    # The sums of these columns are set to 0.
     diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
     lost = np.flatnonzero((diagonal > 0.0) & (diagonal < SMALLEST_SCATTER))
     for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
@@ -227,8 +232,8 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
     present = weights > 0
 
-    # Estimate the rounding errors of the sums. They depend on the largest weight that the rows
-    # ever had, also if rows were unlearned since.
+    # Estimate rounding errors from the largest weight that the rows ever had.
+    # Unlearning reduces the weight of the rows, but not the rounding errors.
     total = float(diagonal.sum())
     largest = max(state.scale * state.largest.weight, c.weight)
     rounding = Rounding(
@@ -250,7 +255,7 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
 
 
 def _without_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_error: float) -> Moments:
-    """Remove the means of labels with too few rows from moments.
+    """Remove means of labels with too few rows from moments.
 
     The deviations of these labels' rows from the mean of their label stay in the moments. If each
     of these labels has one row, there are no such deviations. The result is then equal to the
@@ -264,16 +269,16 @@ def _without_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_
     n, few = moments.label_weights[ready], moments.label_weights[has_few_rows]
     if not n.sum() > 0.0:
         return moments
-    # Subtract the weight of the labels with too few rows from the weight of all rows. The
-    # difference includes learned rows without a label.
+    # Subtract the weight of the labels with too few rows from the weight of all rows.
+    # The difference includes learned rows without a label.
     total, taken = moments.weight - few.sum(), moments.cross[:, has_few_rows].sum(axis=1)
 
     # Subtract the scatter that the means of these labels cause.
     roots = np.column_stack([moments.cross[:, has_few_rows] / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)
     diagonal = moments.diagonal - gone
-    # Set the remaining scatter to 0 if it is only rounding error. This is so if a column varies
-    # only in rows of labels with few rows.
+    # Set the remaining scatter to 0 if it is only rounding error.
+    # Only rounding error remains of a column that varies only in rows of labels with few rows.
     size = np.sqrt(moments.diagonal)
     emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + moments.rounding.shift))
     diagonal[emptied] = 0.0
@@ -282,8 +287,8 @@ def _without_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_
     for sums in (cross, *(() if scatter is None else (scatter, scatter.T))):
         sums[emptied] = 0.0
 
-    # Compute the mean of the remaining rows, and their rounding errors relative to the smaller
-    # sums that remain.
+    # Compute the mean of the remaining rows.
+    # Rounding errors are larger relative to the remaining sums, which are smaller.
     mean = moments.mean - taken / total
     before = float(moments.diagonal.sum())
     lost = max(scatter_error, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
@@ -307,7 +312,9 @@ def _without_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_
 
 
 def _narrow_mask(mask: np.ndarray, keep_true_entry: np.ndarray) -> np.ndarray:
-    """Return the mask (k,) with some of its k' True entries set to False.
+    """Return a mask with some True entries set to False.
+
+    The mask is (k,) with k' True entries.
 
     keep_true_entry: (k',) bool, one entry for each True entry of the mask. False in
         `keep_true_entry` sets the entry of the mask to False.
@@ -329,7 +336,7 @@ def standardise_moments(moments: Moments) -> Moments:
 
 
 def divide_or_zero_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Divide each row of an array by the scale of its feature.
+    """Divide each row of an array by its feature's scale.
 
     The result is 0 for features whose scale is 0.
 
@@ -340,7 +347,7 @@ def divide_or_zero_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarra
 
 
 def scale_moments(moments: Moments, column_factors: np.ndarray) -> Moments:
-    """Return the moments of rows whose columns are multiplied by factors.
+    """Return moments of rows with columns multiplied by factors.
 
     column_factors: (features,), factor of each column.
     """

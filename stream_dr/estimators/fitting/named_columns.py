@@ -1,4 +1,4 @@
-"""Rows of a table, with columns in the order of the stream's first rows.
+"""Tables, with columns in the order of the first rows.
 
 Columns with names are matched by name and never by position. So later tables may have the columns
 in any order.
@@ -19,7 +19,7 @@ from stream_dr.rows.number_rows import as_rows
 def read_rows_and_names(
     block: Block, any_column_names: bool, as_table: bool, kind: Kind | None = None
 ) -> tuple[Any, tuple[str, ...] | None]:
-    """Convert a block's rows to numbers, and return the names of their columns.
+    """Convert rows to numbers, and return their columns' names.
 
     Returns the rows and a tuple of names. The tuple is None if columns have no names.
 
@@ -73,7 +73,7 @@ def reorder_columns_by_name(
 
 
 def _raise_names_differ(known_names: tuple[str, ...], names: tuple[str, ...], estimator_name: str) -> NoReturn:
-    """Raise WidthMismatch, because rows have other column names than the stream.
+    """Raise WidthMismatch, because rows and stream have different column names.
 
     known_names: names of the stream's columns.
     names: names of the rows' columns.

@@ -1,4 +1,7 @@
-"""Base class of methods on the neighbourhood graph of a sample of the rows."""
+"""Base class of methods on a graph of sampled rows.
+
+Edges of the graph join each row to its nearest rows.
+"""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
@@ -13,7 +16,9 @@ from stream_dr.statistics.reservoir import Reservoir
 
 @dataclass(eq=False, repr=False)
 class NeighbourhoodMethod(ReservoirMethod):
-    """Base class of methods that join the sampled rows by edges to their nearest rows.
+    """Base class of methods that join sampled rows by edges.
+
+    An edge joins a row to one of its nearest rows.
 
     Parameters
     ----------

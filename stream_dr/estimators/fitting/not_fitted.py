@@ -11,11 +11,14 @@ from stream_dr import errors
 
 
 class NotFitted(errors.NotFitted, NotFittedError):
-    """Error of an estimator that has learned no row. It is also scikit-learn's NotFittedError."""
+    """Error of an estimator that has learned no row.
+
+    It is also scikit-learn's NotFittedError.
+    """
 
 
 class NeedsRefine(errors.NeedsRefine, NotFitted):
-    """Error of an estimator that has no projection before `refine` is called.
+    """Error of an estimator that has no projection before `refine`.
 
     It is also scikit-learn's NotFittedError.
     """

@@ -16,13 +16,16 @@ An array of this many numbers takes 17 GB.
 
 
 class NamedParameters:
-    """Base class whose error for an unknown keyword argument suggests a known parameter."""
+    """Base class that suggests a name for an unknown parameter.
+
+    The suggestion is part of the error for an unknown keyword argument.
+    """
 
     # Type checkers read the parameters from `__init__`. A visible `__new__` would hide them.
     if not TYPE_CHECKING:
 
         def __new__(cls, *args: Any, **params: object) -> Any:
-            """Raise TypeError for a keyword argument that `__init__` does not have."""
+            """Raise TypeError for keyword arguments that `__init__` lacks."""
             known = inspect.signature(cls.__init__).parameters
             for name in params.keys() - known.keys():
                 meant = did_you_mean(name, known)
@@ -46,7 +49,9 @@ class HiddenAttribute:
 
 
 def check_positive_int(name: str, value: Any, allow_none: bool = False, max_value: int = _MAX_INT_PARAMETER) -> None:
-    """Raise InvalidParameter unless a value is an integer from 1 to `max_value`.
+    """Check that a value is a positive integer.
+
+    Raises InvalidParameter unless the value is an integer from 1 to `max_value`.
 
     name: name of the parameter, for the error message.
     allow_none: if true, the value None is accepted, too.
@@ -62,7 +67,9 @@ def check_positive_int(name: str, value: Any, allow_none: bool = False, max_valu
 def check_number_in_range(
     name: str, value: Any, low: float = -np.inf, high: float = np.inf, exclude_low: bool = False
 ) -> None:
-    """Raise InvalidParameter unless a value is a finite number from `low` to `high`.
+    """Check that a value is a number in a range.
+
+    Raises InvalidParameter unless the value is a finite number from `low` to `high`.
 
     name: name of the parameter, for the error message.
     exclude_low: if true, `low` itself is not accepted.

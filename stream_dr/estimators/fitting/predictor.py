@@ -1,4 +1,4 @@
-"""Base class of estimators that predict targets from a row's components."""
+"""Base class of estimators that predict targets from components."""
 
 from typing import Self
 
@@ -11,7 +11,10 @@ from stream_dr.readout import Readout
 
 
 class Predictor(ClosedForm):
-    """Base class of estimators whose projection has a `Readout`, which predicts targets."""
+    """Base class of estimators whose projection has a `Readout`.
+
+    The `Readout` predicts targets.
+    """
 
     def partial_fit(
         self,

@@ -1,9 +1,10 @@
-"""Refine, the exact solution of a closed-form method by passes over the rows [mathematics §4].
+"""Refine: exact solutions by passes over the rows [mathematics §4].
 
-By default, an estimator of more than 4,096 features stores only the diagonal of the rows' scatter
-matrix. The projection is then an approximation, or there is no projection. `refine_steps` reads
-the rows again in several passes. Each pass multiplies the scatter matrix by a few columns. After
-each pass, `refine_steps` yields the projection so far, a report and the state of the solver.
+Refine solves closed-form methods. By default, an estimator of more than 4,096 features stores only
+the diagonal of the rows' scatter matrix. The projection is then an approximation, or there is no
+projection. `refine_steps` reads the rows again in several passes. Each pass multiplies the scatter
+matrix by a few columns. After each pass, `refine_steps` yields the projection so far, a report and
+the state of the solver.
 
 The state of the solver is a NamedTuple of arrays. It may be stored and later passed as `resume`,
 also in another process.
@@ -168,7 +169,7 @@ def refine_steps(
     n_threads: int = 1,
     compute_pass_sums: ComputePassSums | None = None,
 ) -> Iterator[RefinePass]:
-    """Refine the solution of a state, and yield a RefinePass after each pass.
+    """Refine a solution, and yield a RefinePass after each pass.
 
     The passes end when residual and angle are at most `tol`, or when nothing remains to be solved.
     Raises CannotRefine, InvalidParameter, NotFitted.
@@ -228,7 +229,9 @@ def _check_refine_arguments(estimator: "Estimator", state: State, tol: float, ma
 
 
 class _MappedProblem(NamedTuple):
-    """Problem that refine solves, for rows that are already mapped by a feature map.
+    """Problem that refine solves, after the feature map.
+
+    All parts are for rows that the feature map has mapped, if there is one.
 
     Attributes
     ----------
@@ -278,7 +281,7 @@ def refine_with_all_passes(
     resume: Refining | None = None,
     guess: Projection | None = None,
 ) -> tuple[Projection, RefineReport]:
-    """Run all passes of refine, and return the last projection and the report.
+    """Run all passes of refine, and return projection and report.
 
     If the tolerance was not reached, the warning ConvergenceWarning is issued. Raises
     CannotRefine, InvalidParameter, NotFitted.
@@ -316,7 +319,7 @@ def refine_with_all_passes(
 
 
 def not_converged_message(pass_number: int, residual: float, angle: float, tol: float) -> str:
-    """Return the text of the warning that refine stopped before it converged.
+    """Return the warning that refine stopped before it converged.
 
     pass_number: number of the last pass.
     residual: relative residual after this pass.

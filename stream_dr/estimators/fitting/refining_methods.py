@@ -1,4 +1,6 @@
-"""The two solvers of refine, which need only products with the rows' scatter [mathematics §4].
+"""The two solvers of refine [mathematics §4].
+
+Both need only products with the rows' scatter.
 
 - FirstStageSolver is the solver of LDA, OPLS, CCA and HSL. These methods solve a linear system
   first. The solver is block conjugate gradient.
@@ -58,7 +60,9 @@ class RefinedSolution(NamedTuple):
 
 
 class FirstStageSolver:
-    """Solver of refine for LDA, OPLS, CCA and HSL, by block conjugate gradient.
+    """Solver of refine for methods that solve linear systems.
+
+    The methods are LDA, OPLS, CCA and HSL. The solver is block conjugate gradient.
 
     estimator: estimator with the parameters of the method.
     moments: centred sums of the rows and targets.
@@ -104,13 +108,16 @@ class FirstStageSolver:
         return cg.advance_linear_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
 
     def current_solution(self, solver_state: cg.BlockSolve) -> RefinedSolution:
-        """Return loadings, eigenvalues and relative residual after the steps so far."""
+        """Return the solution after the steps so far.
+
+        The solution has loadings, eigenvalues and the relative residual.
+        """
         moments = self._moments._replace(first_stage=solver_state)
         loadings, eigenvalues = self._estimator.directions(moments, self._state)
         return RefinedSolution(loadings, eigenvalues, cg.relative_solve_residual(solver_state))
 
     def _mean_in_deviations(self) -> float:
-        """Return the distance of the rows' mean from zero, in standard deviations.
+        """Return the mean's distance from zero, in standard deviations.
 
         The distance is the largest absolute mean of a feature. The standard deviation is the root
         of the sum of the features' variances. The relative rounding error of centred sums is about
@@ -121,10 +128,10 @@ class FirstStageSolver:
 
 
 class SubspaceSolver:
-    """Solver of refine for PCA, PLSDA, SKM, MMC and WMV, on a growing basis.
+    """Solver of refine on a growing basis of directions.
 
-    The basis starts with the cross-scatter of rows and targets. If there are fewer targets than
-    components, random directions are added.
+    The methods are PCA, PLSDA, SKM, MMC and WMV. The basis starts with the cross-scatter of rows
+    and targets. If there are fewer targets than components, random directions are added.
 
     Attributes
     ----------
@@ -188,7 +195,10 @@ class SubspaceSolver:
         return subspace.restart_from_solution(grown, answer) if answer.shape[1] else grown
 
     def current_solution(self, solver_state: subspace.Subspace) -> RefinedSolution:
-        """Return loadings, eigenvalues and relative residual after the passes so far."""
+        """Return the solution after the passes so far.
+
+        The solution has loadings, eigenvalues and the relative residual.
+        """
         small, eigenvalues = self._directions_in_basis(solver_state)
         if self._estimator.n_components is None and len(eigenvalues) > self._count:
             self._raise_needs_n_components()
@@ -198,9 +208,10 @@ class SubspaceSolver:
         return RefinedSolution(solver_state.basis @ small, eigenvalues, residual)
 
     def _directions_in_basis(self, basis_state: subspace.Subspace) -> "Directions":
-        """Return the method's directions (m, p) and eigenvalues (p,) on a basis.
+        """Return the method's directions and eigenvalues on a basis.
 
-        The p directions are coefficients of the m vectors of the basis.
+        The directions are (m, p) and the eigenvalues (p,). The p directions are coefficients of
+        the m vectors of the basis.
 
         basis_state: the basis, and the scatter of the rows projected on the basis.
         """

@@ -1,4 +1,4 @@
-"""One pass of refine over the rows that an estimator has learned.
+"""One pass of refine over an estimator's learned rows.
 
 The rows are read again from a source. They are treated as when they were learned. For example,
 rows without targets are skipped if the method needs targets, and weights and decay are the same.
@@ -78,7 +78,7 @@ class Sums(NamedTuple):
 
 
 class CheckedProduct(NamedTuple):
-    """Product of a pass over the rows, after the check of the rows.
+    """Product of a pass whose rows were checked.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class MappedInputs(NamedTuple):
 
 
 class RowReplay:
-    """Reader of the rows that a state has learned, for the passes of refine.
+    """Reader of a state's learned rows, for passes of refine.
 
     estimator: estimator with the parameters with which the state was learned.
     state: state that has learned the rows.
@@ -145,10 +145,11 @@ class RowReplay:
     def sums(
         self, source: Source, columns: np.ndarray, relearn_rows: bool, progress: Callable[[int], None] | None = None
     ) -> Sums:
-        """Return the sums of a pass over a source, or over a part of a source.
+        """Return the sums of a pass over a source.
 
-        The sums include the product of the rows' scatter and `columns`. Raises CannotRefine if
-        rows have another number of features than the state.
+        The source may be a part of a larger source. The sums include the product of the rows'
+        scatter and `columns`. Raises CannotRefine if rows have another number of features than the
+        state.
 
         source: rows to read.
         columns: (features, r), the r columns to multiply.
@@ -174,7 +175,7 @@ class RowReplay:
         return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if relearn_rows else None)
 
     def checked(self, pass_sums: Sums, columns: np.ndarray) -> CheckedProduct:
-        """Check the rows of a pass, and return the product of the pass.
+        """Check the rows of a pass, and return its product.
 
         Raises CannotRefine if the rows are not the rows that the state has learned.
 
@@ -215,10 +216,10 @@ class RowReplay:
         return block
 
     def _scatter_weights(self, block: Block, n_rows_so_far: int) -> np.ndarray | None:
-        """Return the weights (rows,) of a block's rows in the scatter.
+        """Return the weights of a block's rows in the scatter.
 
-        The result is None if all weights are 1. The weights include decay and the factors of the
-        rows' classes.
+        The weights have the shape (rows,). The result is None if all weights are 1. The weights
+        include decay and the factors of the rows' classes.
 
         n_rows_so_far: number of rows of this pass so far, including the block's rows.
         """
@@ -232,16 +233,15 @@ class RowReplay:
             return weights
 
         y = block.y or targets_without_labels(block.rows)
-        # A row without a label has the code −1, which selects the last factor. The last factor is
-        # the factor for rows without a label, which is stored under the key None.
+        # The code −1 of a row without a label selects the last factor, which has the key None.
         factors = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
         return factors if weights is None else factors * weights
 
     def _check_rows_are_learned(self, relearned_state: MomentState) -> None:
-        """Raise CannotRefine if the first pass has read other rows than were learned.
+        """Check that the first pass has read the learned rows.
 
-        The sums of the learned state are compared with the sums of the first pass. They may differ
-        only by rounding errors.
+        Raises CannotRefine if the pass has read other rows. The sums of the learned state are
+        compared with the sums of the first pass. They may differ only by rounding errors.
 
         relearned_state: state of the new accumulator, which has learned the rows of the first
             pass.
@@ -260,7 +260,7 @@ class RowReplay:
             )
 
     def _order_hint_if_decay(self) -> str:
-        """Return the end of an error message about the order of rows.
+        """Return an error message's end about the order of rows.
 
         The order of rows matters only with decay. Without decay, the result is "".
         """
@@ -271,7 +271,7 @@ class RowReplay:
 
 
 class MappedSource:
-    """Source of events whose rows are mapped by an estimator's feature map.
+    """Source of events, with rows mapped by a feature map.
 
     estimator: estimator with the feature map.
     state: state that has learned the rows. It also has the statistics that the map computed from
@@ -292,7 +292,7 @@ class MappedSource:
         self._known = FittedState(estimator.accumulator(state), feature_names)
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) of mapped rows, with their targets and weights."""
+        """Yield (position, Block) of mapped rows, with targets and weights."""
         table = None if self._table is None else clear_counts_keep_columns(self._table)
         landmarks = self._map.initial_landmarks() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
@@ -312,11 +312,18 @@ class MappedSource:
 def strip_feature_map(
     estimator: "ClosedForm", state: State, source: Source, feature_names: tuple[str, ...] | None
 ) -> MappedInputs:
-    """Return estimator, state, source and feature names for the mapped rows.
+    """Return inputs of refine that need no feature map.
 
-    If the estimator has no feature map, the arguments are returned unchanged, except that a state
-    in folds is merged into one state.
+    The returned source maps the rows while it reads them. The returned estimator has no feature
+    map, and the returned state is the state of the mapped rows. Mapped columns have no names.
 
+    If the estimator has no feature map, the estimator, the source and the names are returned
+    unchanged.
+
+    In both cases, a state that has a separate sum for each cross-validation fold is replaced by
+    the sum over all folds.
+
+    estimator: estimator with or without a feature map.
     state: state that has learned the rows.
     source: source of the original rows, before the map.
     feature_names: names of the features, if the rows have named columns.
@@ -329,16 +336,17 @@ def strip_feature_map(
 
 
 def name_differing_sum(learned_state: MomentState, relearned_state: MomentState) -> str | None:
-    """Return the name of a sum that differs between two states, or None.
+    """Return the name of a sum that differs, or None.
 
-    Both states have the same number of rows and features. The name is "weights", "means",
-    "labels", "class weights" or "targets". Differences by rounding errors are ignored.
+    The sums of two states are compared. Both states have the same number of rows and features. The
+    name is "weights", "means", "labels", "class weights" or "targets". Differences by rounding
+    errors are ignored.
 
     learned_state: state that has learned the rows.
     relearned_state: state that has learned the rows of the first pass.
     """
-    # Means are compared relative to the columns' standard deviations, and other sums relative to
-    # their own size.
+    # Compare means relative to the columns' standard deviations.
+    # Compare other sums relative to their own size.
     a, b = compute_moments(learned_state), compute_moments(relearned_state)
     if abs(a.weight - b.weight) > RELATIVE_TOLERANCE * a.weight:
         return "weights"
@@ -361,7 +369,7 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
 def _match_target_columns(
     learned_state: MomentState, relearned_state: MomentState, learned_moments: Moments, relearned_moments: Moments
 ) -> list[int] | slice | None:
-    """Return the target columns of `relearned_state` that match columns of `learned_state`.
+    """Return the matching target columns of `relearned_state`.
 
     The result is a list of indices of target columns of `relearned_state`, in the order of the
     labels of `learned_state`. If targets are numbers, the result is a slice of all columns. If the

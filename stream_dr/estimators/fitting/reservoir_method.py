@@ -1,8 +1,9 @@
-"""Base class of LPP, NPE, LaplacianEigenmaps and LLE, which learn a uniform sample of the rows.
+"""Base class of methods on a uniform sample of rows.
 
-These methods compare pairs of rows, so they cannot be computed from sums over rows. The state is a
-sample of at most `reservoir` rows, and the projection is exact for the sampled rows. If the stream
-has at most `reservoir` rows, all rows are in the sample.
+The methods are LPP, NPE, LaplacianEigenmaps, LLE and GraphWMV. These methods compare pairs of
+rows, so they cannot be computed from sums over rows. The state is a sample of at most `reservoir`
+rows, and the projection is exact for the sampled rows. If the stream has at most `reservoir` rows,
+all rows are in the sample.
 """
 
 from abc import abstractmethod
@@ -55,12 +56,12 @@ For k neighbours, the weights of each row cost O(k³).
 
 @dataclass(eq=False, repr=False)
 class ReservoirMethod(Estimator):
-    """Base class of estimators that learn a sample of the rows (a reservoir).
+    """Base class of estimators that learn a sample of rows.
 
-    The larger a row's weight, the more likely the row is sampled. Weights are an argument of
-    `partial_fit`, or part of a stream. Sampled rows count equally, so weights have no effect if
-    all rows fit in the sample. Therefore `fit` has no argument for weights. There is no `decay`,
-    because the sample represents the whole stream.
+    The sample is also called a reservoir. The larger a row's weight, the more likely the row is
+    sampled. Weights are an argument of `partial_fit`, or part of a stream. Sampled rows count
+    equally, so weights have no effect if all rows fit in the sample. Therefore `fit` has no
+    argument for weights. There is no `decay`, because the sample represents the whole stream.
 
     Parameters
     ----------
@@ -118,7 +119,9 @@ class ReservoirMethod(Estimator):
         return solve_inner_and_add_map(state, self.solve_sample)
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return the product (features, m) of the sampled rows' scatter and given columns.
+        """Return the product of the sampled rows' scatter and columns.
+
+        The product has the shape (features, m).
 
         columns: (features, m), m columns.
         """
@@ -134,7 +137,7 @@ class ReservoirMethod(Estimator):
         """
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the largest size in bytes of the sample and its projection.
+        """Return the largest size of sample and projection in bytes.
 
         A sample of dense rows takes 8 · reservoir · features bytes. Rows of more than 4,096
         features are assumed to be sparse, with at most 4,096 entries of 12 bytes each. The
@@ -157,9 +160,9 @@ class ReservoirMethod(Estimator):
         return self.reservoir * (24 * self.reservoir + 64 * near)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
-        """Learn more rows X (rows, features), of which some are added to the sample.
+        """Learn more rows X, of which some enter the sample.
 
-        If an error is raised, the state is unchanged.
+        X is (rows, features). If an error is raised, the state is unchanged.
 
         y: targets (rows,), or None.
         sample_weight: weights (rows,), at least 0. Rows of larger weight are more often sampled.
@@ -175,7 +178,7 @@ class ReservoirMethod(Estimator):
         return AdditiveEstimator.merge(self, other)  # type: ignore[type-var]
 
     def unlearn(self, X: RowsLike, y: TargetsLike = None) -> NoReturn:
-        """Raise CannotUnlearn, because rows that were not sampled are no longer available."""
+        """Raise CannotUnlearn, because rows outside the sample are not stored."""
         raise CannotUnlearn(
             f"{type(self).__name__} keeps a sample: a row taken out of it cannot be replaced by one that was not kept. "
             "Use an additive estimator (PCA, LDA …), or rebuild from the log without those rows."
@@ -207,7 +210,7 @@ class Embedding(ReservoirMethod):
 
 
 class TargetKindsIfLabelAware:
-    """Descriptor that returns the kinds of targets of an estimator with `label_aware`.
+    """Descriptor that returns the kinds of targets, by `label_aware`.
 
     If the parameter `label_aware` is true, the estimator learns from one label a row ("class").
     Otherwise the estimator is unsupervised and there are no kinds.

@@ -1,4 +1,4 @@
-"""Cross-validation of the ridge and the number of components, without rows.
+"""Cross-validation of ridge and number of components, without rows.
 
 The rows of a stream are learned into K folds, one MomentState for each fold. A model is trained on
 the merge of all folds but one. The error on the rows of the remaining fold is computed from the
@@ -57,7 +57,9 @@ By chance alone, no fold then has less than half of the mean.
 
 
 class Predictors(NamedTuple):
-    """Linear predictors W = V diag(g) Vᵀ Cxy, where Cxy is the training rows' cross-scatter.
+    """Linear predictors that share a basis.
+
+    A predictor is W = V diag(g) Vᵀ Cxy, where Cxy is the training rows' cross-scatter.
 
     Attributes
     ----------
@@ -140,7 +142,9 @@ def merge_all_folds_but_one(states_by_fold: Sequence[MomentState]) -> Iterator[M
 def _merge_outside_and_others(
     states_by_fold: Sequence[MomentState], outside_merge: MomentState
 ) -> Iterator[MomentState]:
-    """Yield for each fold the merge of `outside_merge` and the other folds.
+    """Yield for each fold the merge of all other folds.
+
+    The merge includes `outside_merge`.
 
     states_by_fold: states of some of the folds.
     outside_merge: merged state of all folds that are not in `states_by_fold`.
@@ -199,8 +203,8 @@ def ridge_path(estimator: "TwoStage", states_by_fold: Sequence[MomentState]) -> 
     path = CrossValidation(
         "gamma", RELATIVE_RIDGES * _mean_varying_scatter(whole), mean, std_error, chosen, RELATIVE_RIDGES.copy()
     )
-    # Warn that the best ridge may be outside the compared ridges. If all errors are equal, no
-    # ridge is better than the first.
+    # Warn that the best ridge may be outside the compared ridges.
+    # If all errors are equal, no ridge is better than the first.
     if chosen in (0, 1, len(RELATIVE_RIDGES) - 1) and mean.min() < mean.max():
         units = chosen < 2 and not estimator.standardize
         advice = " Features of very different units cause this. Try standardize=True." if units else ""
@@ -248,7 +252,7 @@ def cross_validate_components(estimator: "PLSDA", states_by_fold: Sequence[Momen
 def _merge_and_align_folds(
     states_by_fold: Sequence[MomentState], parameter_name: Literal["gamma", "n_components"]
 ) -> MergedAndFolds:
-    """Return the merge of all folds, and the folds with rows.
+    """Return the merge of all folds, and the nonempty folds.
 
     The returned folds have the same features, and the same labels in the same order. Issues a
     warning if folds have very different numbers of rows. Raises NotFitted or InvalidParameter if
@@ -356,8 +360,8 @@ def _held_out_errors(
     C = basis.T @ (validation_moments.cross @ F)
     S = basis.T @ validation_moments.scatter_product(basis)
 
-    # Compute the explained sums of squares for all predictors W = V diag(g) Vᵀ Cxy at once, from
-    # tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1.
+    # Compute the explained sums of squares for all predictors W = V diag(g) Vᵀ Cxy at once.
+    # The sums are tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1.
     explained = 2.0 * g @ (B * C).sum(axis=1) - ((g @ (S * (B @ B.T))) * g).sum(axis=1)
     total = (F * (validation_moments.target_scatter @ F)).sum()
 
@@ -368,10 +372,11 @@ def _held_out_errors(
 
 
 def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """Return r eigenvalues (r,) and eigenvectors (features, r) of the scatter.
+    """Return the eigenvalues and eigenvectors of the scatter.
 
-    Constant columns are left out. Eigenvalues that are only rounding errors are left out, too. The
-    same rule is used when the method is solved [mathematics §3, rule 1].
+    The eigenvalues are (r,) and the eigenvectors (features, r). Constant columns are left out.
+    Eigenvalues that are only rounding errors are left out, too. The same rule is used when the
+    method is solved [mathematics §3, rule 1].
     """
     assert moments.scatter is not None
     varying_columns, scatter, rounding = varying_part(moments.scatter, moments.rounding)

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 
 def parameter_types(estimator_class: type) -> list[tuple[str, Any, Any]]:
-    """Return name, type and default of every parameter of an estimator class.
+    """Return name, type and default of an estimator class's parameters.
 
     The parameters come in the order of the signature. A parameter without annotation has the type
     Any.

@@ -1,4 +1,4 @@
-"""Error of a linear predictor on held-out rows, computed from the state that learned them.
+"""Error of a linear predictor, from the held-out rows' state.
 
 The state of the held-out rows T has the sum n of the row weights, the mean x̄_T of the rows, the
 mean ȳ_T of their encoded targets, and the centred sums Cxx, Cxy and Cyy of rows and targets. The
@@ -57,10 +57,11 @@ class HeldOutError(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class PredictsHeldOut(ClosedForm):
-    """Base class of methods whose components predict the targets by least squares.
+    """Base class of methods that predict targets by least squares.
 
-    A parameter of these methods may be "cv". Its value is then chosen by cross-validation on the
-    folds, again at every solution and without reading any row again [mathematics §14].
+    The targets are predicted from the components. A parameter of these methods may be "cv". Its
+    value is then chosen by cross-validation on the folds, again at every solution and without
+    reading any row again [mathematics §14].
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ class PredictsHeldOut(ClosedForm):
         return {**tau, choice.parameter: choice.values, "mean": choice.mean, "std_error": choice.std_error}
 
     def choice(self) -> CrossValidation:
-        """Return the errors from which the value of the parameter was chosen.
+        """Return the errors by which a parameter value was chosen.
 
         Raises AttributeError if no parameter is "cv".
         """
@@ -149,17 +150,18 @@ class PredictsHeldOut(ClosedForm):
         """
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return r factors F (k, r) of the target columns in the method's loss.
+        """Return the factors of the target columns in the loss.
 
-        The loss is the sum of |Fᵀ e|² over the rows, for a row's residuals e (k,). In the default
-        implementation all targets count alike, and F is the identity.
+        There are r factors F (k, r). The loss is the sum of |Fᵀ e|² over the rows, for a row's
+        residuals e (k,). In the default implementation all targets count alike, and F is the
+        identity.
 
         moments: moments of all rows, with k target columns.
         """
         return np.eye(moments.cross.shape[1])
 
     def held_out_error(self, other: Self) -> HeldOutError:
-        """Return the error of this model on the rows that another model has learned.
+        """Return this model's error on rows that another model learned.
 
         This model predicts targets by linear regression on its components. The error is
         computed from the two states, so no row is read again. Labels are matched by name. A label
@@ -212,8 +214,8 @@ class PredictsHeldOut(ClosedForm):
             return HeldOutError(0.0, nothing, nothing + np.nan)
         _check_same_targets(mine, theirs)
 
-        # Regress the targets on the components V. The coefficients are (Vᵀ A V)⁻¹ Vᵀ Cxy, where A
-        # is the matrix that the method inverts, and Cxy the cross-scatter of rows and targets.
+        # Regress the targets on the components V, with the coefficients (Vᵀ A V)⁻¹ Vᵀ Cxy.
+        # A is the matrix that the method inverts, and Cxy the cross-scatter of rows and targets.
         V = divide_or_zero_by_scale(self.linear_projection().loadings, mine.scale)
         gram = V.T @ self.inverted_product(mine, V)
         W = mine.scale[:, None] * (V @ np.linalg.solve(gram, V.T @ mine.cross))
@@ -221,7 +223,9 @@ class PredictsHeldOut(ClosedForm):
 
 
 class TargetColumns(NamedTuple):
-    """Places of two models' targets among the target columns of both models together.
+    """Places of two models' targets among their joint columns.
+
+    The joint columns are the target columns of both models together.
 
     Attributes
     ----------
@@ -271,8 +275,8 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     explained = (coefficients * (scatter @ coefficients)).sum(axis=0) - 2.0 * (coefficients * cross).sum(axis=0)
     sse = np.maximum(cyy + explained, 0.0) + validation_moments.weight * bias**2
 
-    # Find the targets that vary. The scatter of other targets is 0 or a rounding error, and their
-    # R² is NaN.
+    # Find the targets that vary.
+    # Other targets have the R² NaN, because their scatter is 0 or a rounding error.
     size = np.zeros(k)
     size[b] = validation_moments.weight * validation_moments.target_mean**2
     varies = cyy > 1e-14 * size
@@ -340,7 +344,7 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
 
 
 def _check_same_targets(training_moments: Moments, validation_moments: Moments) -> None:
-    """Raise an error if two states have targets that do not match.
+    """Check that the targets of two states match.
 
     Raises InvalidTargets if labels have different types. Raises InvalidParameter if other targets
     do not match. Targets match if they have the same kind, the same type of labels and, for

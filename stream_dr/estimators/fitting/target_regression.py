@@ -1,4 +1,4 @@
-"""Base class of methods that predict targets by regression on the components.
+"""Base class of methods that regress targets on the components.
 
 Attributes have the names of scikit-learn's cross_decomposition. The components are uncorrelated,
 so the regression has one coefficient for each component and target (`y_loadings_`). The predicted
@@ -29,7 +29,7 @@ from stream_dr.targets.targets import Targets
 
 
 class TargetRegression(Predictor):
-    """Base class of methods that predict targets by regression on the components.
+    """Base class of methods that regress targets on the components.
 
     If target="class", scikit-learn treats the estimator as a classifier, and so stratifies the
     folds of a cross-validation.
@@ -76,7 +76,7 @@ class TargetRegression(Predictor):
         return tags
 
     def score(self, X: RowsLike, y: TargetsLike, sample_weight: WeightsLike = None) -> float:
-        """Return R² or the accuracy of the predictions, as in scikit-learn.
+        """Return R² or accuracy of the predictions, as in scikit-learn.
 
         If targets are numbers, the score is R², averaged over the columns of targets. If targets
         are labels, the score is the share of rows whose label is predicted correctly. With several
@@ -141,16 +141,20 @@ class TargetRegression(Predictor):
 
     @property
     def y_loadings_(self) -> np.ndarray:
-        """Changes of targets per unit of a component, float64 (targets, components)."""
+        """Changes of targets per unit of a component.
+
+        The array is (targets, components) float64.
+        """
         return self._readout_or_raise().weights.T
 
     @property
     def x_loadings_(self) -> np.ndarray:
-        """Changes of features per unit of a component, float64 (features, components).
+        """Changes of features per unit of a component.
 
-        The changes are computed by least squares from the rows' scatter. If only the diagonal of
-        the scatter is stored, features are taken as uncorrelated. Raises InvalidParameter if the
-        solution is "refined", because the scatter is then not known.
+        The array is (features, components) float64. The changes are computed by least squares from
+        the rows' scatter. If only the diagonal of the scatter is stored, features are taken as
+        uncorrelated. Raises InvalidParameter if the solution is "refined", because the scatter is
+        then not known.
         """
         projection = self.linear_projection()
         if projection.solution == "refined":
@@ -163,11 +167,11 @@ class TargetRegression(Predictor):
         return np.linalg.lstsq(loadings.T @ image, image.T, rcond=None)[0].T / m.scale[:, None]
 
     def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
-        """Return the rows (rows, features) float64 that have the components Z.
+        """Return the rows that have the components Z.
 
-        The rows are Z · x_loadings_ᵀ + mean_. Raises WidthMismatch if Z has another number of
-        columns. Raises InvalidParameter if there is a feature map, because a map cannot be
-        inverted.
+        The result is (rows, features) float64. The rows are Z · x_loadings_ᵀ + mean_. Raises
+        WidthMismatch if Z has another number of columns. Raises InvalidParameter if there is a
+        feature map, because a map cannot be inverted.
 
         Z: (rows, components).
         """
@@ -193,7 +197,7 @@ class TargetRegression(Predictor):
         return label_array(()) if readout is None else readout.classes
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Return the regression of the targets on the components, a `Readout`.
+        """Return a `Readout` that regresses targets on the components.
 
         moments: centred sums of the rows and targets.
         loadings: (features, p), loadings of p components.
@@ -224,15 +228,16 @@ class TargetRegression(Predictor):
 
 
 def ridged_scatter_along(right_hand_sides: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Return wᵀ A w (p,) for each component w of a two-stage method.
+    """Return wᵀ A w for each component w.
 
-    A (features, features) is the matrix that the method inverts, the rows' scatter with a ridge.
-    The components may have any length.
+    The result is (p,). The components are of a two-stage method. A (features, features) is the
+    matrix that the method inverts, the rows' scatter with a ridge. The components may have any
+    length.
 
     right_hand_sides: (features, k), the k right-hand sides of the method's linear system.
     loadings: (features, p), the p components w.
     eigenvalues: (p,), eigenvalues of the components.
     """
-    # Solve ‖wᵀ B‖² = λ wᵀ A w for wᵀ A w. The equation holds for a component w of eigenvalue λ and
-    # the right-hand sides B.
+    # Solve ‖wᵀ B‖² = λ wᵀ A w for wᵀ A w.
+    # The equation holds for a component w of eigenvalue λ and the right-hand sides B.
     return ((right_hand_sides.T @ loadings) ** 2).sum(axis=0) / eigenvalues

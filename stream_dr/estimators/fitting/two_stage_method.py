@@ -1,4 +1,6 @@
-"""Base class of LDA, OPLS, CCA and HSL, which share one generalised eigenproblem.
+"""Base class of LDA, OPLS, CCA and HSL.
+
+These methods share one generalised eigenproblem.
 
 The eigenproblem is `(aCxx + ρI)⁻¹ XH (XH)ᵀ w = λ w` [2S, Algorithm 2]:
 
@@ -53,9 +55,10 @@ class RightHandSide(NamedTuple):
 
 
 class RidgeTerms(NamedTuple):
-    """Numbers of the matrix share·Cxx + ridge·I that a two-stage method inverts.
+    """Numbers share and ridge of the matrix to invert.
 
-    Cxx (features, features) is the scatter of the rows, and I the identity.
+    A two-stage method inverts the matrix share·Cxx + ridge·I. Cxx (features, features) is the
+    scatter of the rows, and I the identity.
 
     Attributes
     ----------
@@ -117,8 +120,8 @@ class TwoStage(PredictsHeldOut):
 
         if self.shrinkage is None:
             return
-        # A string asks for an automatic shrinkage, as in scikit-learn. Refuse it, because Ledoit
-        # and Wolf's shrinkage needs fourth moments, which are not stored.
+        # A string asks for an automatic shrinkage, as in scikit-learn.
+        # Refuse a string, because Ledoit and Wolf's shrinkage needs fourth moments of the rows.
         if isinstance(self.shrinkage, str):
             raise InvalidParameter(
                 f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
@@ -144,8 +147,8 @@ class TwoStage(PredictsHeldOut):
         If the method's right-hand side is only rounding error, there are no directions [2S,
         Algorithm 2].
         """
-        # Compute the right-hand side of the linear system. If `refine` is running, its solver has
-        # the current solution of the system, so the system is not solved here.
+        # Compute the right-hand side of the linear system.
+        # While `refine` is running, its solver has the system's solution, so do not solve here.
         xh, target_matrix_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
             return second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
@@ -200,7 +203,7 @@ class TwoStage(PredictsHeldOut):
         return self.choice().chosen_value if self.gamma == "cv" else float(self.gamma)
 
     def shrunk_trace(self, moments: Moments) -> float:
-        """Return the trace of the scatter matrix to which `shrinkage` is applied."""
+        """Return the trace of the scatter that `shrinkage` changes."""
         return float(moments.diagonal.sum())
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
@@ -229,12 +232,11 @@ class TwoStage(PredictsHeldOut):
         flat = moments.diagonal @ squares
         if solution_kind != "refined":
             return flat
-        # Compute the scatter wᵀ Cxx w along each refined component w from the equation
-        # wᵀ(share·Cxx + ridge·I)w = 1.
+        # Compute the scatter wᵀ Cxx w along each refined component w.
+        # The scatter follows from the equation wᵀ(share·Cxx + ridge·I)w = 1.
         share, ridge = self.ridge_terms(moments)
         remaining = 1.0 - ridge * squares.sum(axis=0)
-        # If the ridge is very large, `remaining` has no correct digits. Use the scatter from the
-        # diagonal instead.
+        # Use the diagonal's scatter if a large ridge leaves `remaining` without correct digits.
         return np.where(remaining > np.sqrt(EPS), remaining / share, flat)
 
     @property
