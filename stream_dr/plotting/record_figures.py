@@ -71,7 +71,7 @@ def load_records(directory_or_records: Any) -> list[JsonDict]:
     return list(directory_or_records)
 
 
-def recorded(records: Sequence[JsonDict], kind: str, model: str | None = None) -> list[JsonDict]:
+def select_records(records: Sequence[JsonDict], kind: str, model: str | None = None) -> list[JsonDict]:
     """Return the records of one kind.
 
     model: name of a model. If not None, only the records of this model are returned.
@@ -108,7 +108,7 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
     max_records: maximum number of records to draw. If there are more, only every n-th record is
         drawn.
     """
-    ticks = recorded(records, "progress")
+    ticks = select_records(records, "progress")
     if not ticks:
         return empty_figure(title, "no records yet: they are written while models learn")
     ticks = _thin_records(ticks, max_records)
@@ -161,7 +161,7 @@ def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestMo
     model_names: names of the models to compare.
     """
     best = None
-    for tick in recorded(records, "progress"):
+    for tick in select_records(records, "progress"):
         tested = {m: scores for m, scores in tick["models"].items() if m in model_names and scores.get("tested")}
         ranked = sorted(tested, key=lambda m: -score_or_minus_infinity(tested[m]))
         if ranked:
@@ -263,11 +263,11 @@ def _version_and_failure_marks(
     max_marks: maximum number of marks for new versions.
     """
     start = progress_records[0]["time"]
-    published = [r for r in recorded(records, "published", model_name) if r["time"] >= start]
+    published = [r for r in select_records(records, "published", model_name) if r["time"] >= start]
     records_of_mark = {
         "version": _thin_records([r for r in published if r["solution"] != "refined"], max_marks),
         "refined": [r for r in published if r["solution"] == "refined"],
-        "failed": [r for r in recorded(records, "failed", model_name) if r["time"] >= start],
+        "failed": [r for r in select_records(records, "failed", model_name) if r["time"] >= start],
     }
 
     # Make a trace of the marks of each type.
@@ -304,7 +304,7 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
     records: records of the directory, oldest first.
     model_names: names of the models to draw.
     """
-    last = {r["model"]: r for r in recorded(records, "tested") if r["model"] in model_names and r["curve"]}
+    last = {r["model"]: r for r in select_records(records, "tested") if r["model"] in model_names and r["curve"]}
     if not last:
         return empty_figure(title, "not tested yet: rows with a target are, before they are learned")
 
@@ -342,7 +342,9 @@ def confusion_figure_dict(records: list[JsonDict], model_id: int, title: str) ->
     records: records of the directory, oldest first.
     model_id: id of the model.
     """
-    tested = [r["confusion"] for r in recorded(records, "tested") if r["id"] == model_id and r["confusion"] is not None]
+    tested = [
+        r["confusion"] for r in select_records(records, "tested") if r["id"] == model_id and r["confusion"] is not None
+    ]
     if not tested:
         return empty_figure(title, "not tested yet: rows with one label each are, before they are learned")
 
@@ -428,7 +430,7 @@ def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[
     only_model: name of the only model to return. None means all models.
     """
     runs: dict[str, list[JsonDict]] = {}
-    for record in recorded(records, "pass", only_model):
+    for record in select_records(records, "pass", only_model):
         number = record["pass"]
         passes = runs.get(record["model"], [])
         # The passes of a refine are numbered in ascending order. If the number is not larger than
@@ -496,7 +498,7 @@ def drift_figure_dict(records: list[JsonDict], model_name: str, title: str) -> F
     records: records of the directory, oldest first.
     model_name: name of the model.
     """
-    published = recorded(records, "published", model_name)
+    published = select_records(records, "published", model_name)
     return _drift_figure([(f["version"], f["angles"]) for f in published if f.get("angles")], title)
 
 

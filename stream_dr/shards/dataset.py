@@ -32,7 +32,7 @@ from stream_dr.rows.table_rows import is_number_or_boolean_type
 from stream_dr.shards.file import (
     FileIdentity,
     current_file_identity,
-    damaged_shard,
+    damaged_shard_error,
     download_file_cached,
     file_sha256,
     mapped_file_bytes,
@@ -130,7 +130,7 @@ class Shard:
         try:
             return block_from_arrow(batches, declared_n_features=self.n_features)
         except MalformedInput as e:
-            raise damaged_shard(self.path, f"batch {batch_index}: {e}") from e
+            raise damaged_shard_error(self.path, f"batch {batch_index}: {e}") from e
         except StreamDRError as e:
             raise type(e)(f"{self.path}, batch {batch_index}: {e}", **e.details) from e
 
@@ -190,7 +190,7 @@ class Shard:
         # Compare the file with the manifest, because a replay relies on the manifest's numbers.
         batch_rows = open_shard_file_cached(*identity).batch_rows
         if self.entry is not None and batch_rows != self.entry.batch_rows:
-            raise damaged_shard(
+            raise damaged_shard_error(
                 self.path,
                 f"it has {len(batch_rows)} batches of {sum(batch_rows)} rows in all; the manifest says other ones "
                 f"({len(self.entry.batch_rows)} of {sum(self.entry.batch_rows)})",
@@ -199,7 +199,7 @@ class Shard:
     def _check_digest(self, identity: FileIdentity) -> None:
         """Raise DamagedShard unless the file has the right SHA-256."""
         if file_sha256(*identity) != self.sha256:
-            raise damaged_shard(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
+            raise damaged_shard_error(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
 
 
 class Dataset(NamedTuple):
@@ -385,7 +385,7 @@ def _check_usable(shard: Shard) -> None:
     if shard.entry is None:
         open_shard_file_cached(*current_file_identity(shard.path))
     elif size != shard.entry.bytes:
-        raise damaged_shard(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
+        raise damaged_shard_error(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
 
 
 class _Description(NamedTuple):

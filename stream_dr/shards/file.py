@@ -270,12 +270,12 @@ def _errors_as_damaged_shard(path: AnyPath) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, MemoryError, MalformedInput, OverflowError, UnicodeError) as e:
-        raise damaged_shard(path, first_message_line(e)) from e
+        raise damaged_shard_error(path, first_message_line(e)) from e
     except (SchemaMismatch, LimitExceeded) as e:
         raise type(e)(f"{path}: {e}", **e.details) from e
 
 
-def damaged_shard(path: AnyPath, reason: str) -> DamagedShard:
+def damaged_shard_error(path: AnyPath, reason: str) -> DamagedShard:
     """Return the error for a shard that cannot be used.
 
     reason: reason, for the error message.
