@@ -1,4 +1,6 @@
-"""Work on a data set in several threads or on the workers of a Dask cluster.
+"""Work on a data set in threads or on Dask.
+
+Dask runs tasks on the workers of a cluster.
 
 A replay (the learning of a data set) runs in threads or on Dask. The commands refine, transform
 and evaluate run on Dask.

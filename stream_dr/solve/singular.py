@@ -10,7 +10,9 @@ from stream_dr.errors import NotFinite
 
 
 def thin_svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the thin singular value decomposition of a matrix (m, k).
+    """Return the thin singular value decomposition of a matrix.
+
+    The matrix is (m, k).
 
     Returns the left singular vectors (m, r), the singular values (r,) and the right singular
     vectors (r, k), for r = min(m, k). The largest singular value comes first.
@@ -22,7 +24,9 @@ def thin_svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def singular_values(matrix: np.ndarray) -> np.ndarray:
-    """Return the singular values of a matrix (m, k), largest first.
+    """Return a matrix's singular values, largest first.
+
+    The matrix is (m, k).
 
     Raises NotFinite if a value of the matrix is not finite.
     """

@@ -1,4 +1,6 @@
-"""Lines: read text files in groups of about 1,000 lines, with line numbers.
+"""Lines: read text files in groups of numbered lines.
+
+A group has about 1,000 lines.
 
 All readers of text formats use this module. Files compressed with gzip, bzip2 or xz are recognised
 by their suffix. The path of a file in a zip archive is `archive.zip!member`, or `archive.zip` if
@@ -40,7 +42,7 @@ PACKED = (".gz", ".bz2", ".xz", ".zip")
 
 
 class Lines(NamedTuple):
-    """Some consecutive lines of a file, without blank lines and comments.
+    """Consecutive lines of a file, without blank lines and comments.
 
     Attributes
     ----------
@@ -64,7 +66,7 @@ class Lines(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of lines. Each line is one row of the data set."""
+        """Number of lines, each of which is one row."""
         return len(self.numbers)
 
     def text(self, line_index: int) -> str:

@@ -1,4 +1,6 @@
-"""MATLAB: read `.mat` files with a matrix of rows (fea) and labels (gnd).
+"""MATLAB: read `.mat` files with rows and labels.
+
+The variables are called `fea` (rows) and `gnd` (labels) unless the caller names others.
 
 scipy reads files that were saved with MATLAB's options -v6 and -v7. Files of version 7.3 are HDF5
 and cannot be read. The error says how to save them again.

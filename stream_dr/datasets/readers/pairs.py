@@ -1,4 +1,6 @@
-"""Pairs: parse the `index:value` pairs of many lines at once into a CSR matrix.
+"""Pairs: parse `index:value` pairs of many lines at once.
+
+The pairs become a CSR matrix.
 
 Arrow's compiled functions split the bytes and parse the numbers. They round numbers correctly and
 raise an error for any text that is not a number. After an error, the lines are parsed again one by
