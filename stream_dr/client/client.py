@@ -324,12 +324,10 @@ class Client:
     def projection(self, name: str, version: int | None = None) -> ServedProjection:
         """Return a model's published projection as a dict.
 
-        The dict has the projection's fields and arrays.
-
-        An older version has two further arrays, "map" (p, q) and "offset" (q,). p is the number of
-        components of the older version, and q the number of components of the newest version. The
-        two arrays convert rows z that the older version has projected: z_newest ≈ z @ map +
-        offset.
+        The dict has the projection's fields and arrays. An older version has two further arrays,
+        "map" (p, q) and "offset" (q,). p is the number of components of the older version, and q
+        the number of components of the newest version. The two arrays convert rows z that the
+        older version has projected: z_newest ≈ z @ map + offset.
 
         version: number of the version, one of `model(name)["versions"]`. None means the newest
             version.
@@ -441,9 +439,8 @@ class Client:
     def events(self) -> Iterator[StreamEventStatus]:
         """Yield the status of stream and models after each change.
 
-        The first status is the status at the time of the call.
-
-        The iterator ends when the service stops. Raises RemoteError if the connection is lost.
+        The current status is yielded first. The iterator ends when the service stops. Raises
+        RemoteError if the connection is lost.
         """
         with self._service.stream_lines("/events") as event_stream:
             for line in event_stream:

@@ -1,9 +1,7 @@
 """Convert: write rows of files as shards with a manifest.
 
-Shards are Arrow files of batches.
-
-The files are read once. Only one block of rows and one batch are in memory at a time. MATLAB files
-are the exception: they are read as a whole.
+Shards are Arrow files of batches. The files are read once. Only one block of rows and one batch
+are in memory at a time. MATLAB files are the exception: they are read as a whole.
 """
 
 from collections.abc import Sequence

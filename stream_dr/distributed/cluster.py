@@ -1,10 +1,9 @@
 """Run a task plan on workers of a Dask cluster.
 
-Dask is installed with the extra [distributed].
-
-A task learns some batches of a replay, and the results of tasks are merged in pairs. Tasks and
-merges are Dask futures that depend on each other. The states of models go from worker to worker.
-Only the merged state of all tasks goes to the client.
+Dask is installed with the extra [distributed]. A task learns some batches of a replay, and the
+results of tasks are merged in pairs. Tasks and merges are Dask futures that depend on each other.
+The states of models go from worker to worker. Only the merged state of all tasks goes to the
+client.
 
 If a worker is lost, Dask runs its tasks again on another worker. If four workers are lost while
 they run the same task, Dask gives this task up. If a worker hangs, the run hangs.

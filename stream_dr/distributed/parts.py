@@ -1,11 +1,9 @@
 """Partial results, each of which comes from learning some batches.
 
-Two partial results can be merged.
-
-A partial result has a state for each model and an outline of each batch. An outline is a Block
-with one row of the batch. It has the batch's number of features, labels and kind of targets. The
-process that appends a batch to the log needs these to update the stream's schema. With the
-outline, this process does not need the batch's rows.
+Two partial results can be merged. A partial result has a state for each model and an outline of
+each batch. An outline is a Block with one row of the batch. It has the batch's number of features,
+labels and kind of targets. The process that appends a batch to the log needs these to update the
+stream's schema. With the outline, this process does not need the batch's rows.
 
 Memory: one state for each model.
 

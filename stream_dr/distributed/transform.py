@@ -1,10 +1,9 @@
 """Write a data set's projected rows, by tasks on Dask.
 
-The projected rows are a new data set.
-
-Each task writes one Parquet file. The files are written to a folder or URI that all workers can
-reach. The manifest of the new data set is written last, so a folder with a manifest is complete.
-After an interruption, the command `transform` writes all files again.
+The projected rows are a new data set. Each task writes one Parquet file. The files are written to
+a folder or URI that all workers can reach. The manifest of the new data set is written last, so a
+folder with a manifest is complete. After an interruption, the command `transform` writes all files
+again.
 """
 
 import hashlib

@@ -219,9 +219,8 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
 def _panel_value(model_scores: JsonDict, panel_key: str) -> float | None:
     """Return a model's value for a panel of `progress`.
 
-    `progress` is the figure of accuracy, rows/s and lag.
-
-    The result is None if the record has no value.
+    `progress` is the figure of accuracy, rows/s and lag. The result is None if the record has no
+    value.
 
     model_scores: the model's part of a record of the kind "progress".
     panel_key: key of the panel: "score", "rate" or "lag".

@@ -143,10 +143,9 @@ def check_numeric_rows(block: Block) -> None:
 def check_finite(X: Rows) -> None:
     """Check that no value is NaN, infinite or above 1e100.
 
-    Raises NotFinite if a value is NaN, or has an absolute value above 1e100.
-
-    The error names the row and column of the first invalid value. Costs one pass over the values.
-    If a value is invalid, the search for it costs a second pass.
+    Raises NotFinite if a value is NaN, or has an absolute value above 1e100. The error names the
+    row and column of the first invalid value. Costs one pass over the values. If a value is
+    invalid, the search for it costs a second pass.
 
     X: (rows, features), dense or CSR. RawRows are not checked.
     """

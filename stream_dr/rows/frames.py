@@ -70,10 +70,9 @@ def _unconverted_batches(X: object) -> Iterable[object]:
 def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
     """Return X as an Arrow table.
 
-    Returns None if X is not a table.
-
-    A column of vectors becomes a table of one column without a name. Rows that are dicts become a
-    table whose columns are the keys. The index of a pandas frame is dropped.
+    Returns None if X is not a table. A column of vectors becomes a table of one column without a
+    name. Rows that are dicts become a table whose columns are the keys. The index of a pandas
+    frame is dropped.
 
     kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
     """
@@ -109,9 +108,7 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
 def _one_column_vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
     """Return a column of vectors as a one-column table.
 
-    The column of the table has no name.
-
-    Returns None if the column has no vectors.
+    The column of the table has no name. Returns None if the column has no vectors.
     """
     import pyarrow as pa
 
@@ -121,11 +118,9 @@ def _one_column_vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table 
 def as_matrix(table: "pa.Table") -> RowsAndNames:
     """Return a table as a matrix with its feature names.
 
-    The matrix is (rows, features).
-
-    The matrix is float32 if all columns are float32, else float64. A missing number is NaN. A
-    column `v` of vectors of equal length becomes the features v0, v1, … If `v` is the only column,
-    the names are None.
+    The matrix (rows, features) is float32 if all columns are float32, else float64. A missing
+    number is NaN. A column `v` of vectors of equal length becomes the features v0, v1, … If `v` is
+    the only column, the names are None.
 
     Raises NotNumeric, which names the columns without numbers. Raises InvalidRows if two columns
     have the same name, or if the vectors of a column differ in length.
@@ -173,9 +168,7 @@ def _features_of_column(column_name: str, converted_column: np.ndarray) -> list[
 def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
     """Return a numeric column as an array (rows,).
 
-    Returns None if the column has no numbers.
-
-    A column of vectors is returned as (rows, length).
+    Returns None if the column has no numbers. A column of vectors is returned as (rows, length).
 
     column_name: name of the column, for error messages.
     """
@@ -203,10 +196,8 @@ def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: st
 def _vector_array_or_none(list_column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
     """Return a column of vectors as an array (rows, length).
 
-    All vectors must have the same length.
-
-    Returns None if the vectors are not vectors of numbers. Raises InvalidRows, which names the
-    first row whose vector is null or of another length.
+    All vectors must have the same length. Returns None if the vectors are not vectors of numbers.
+    Raises InvalidRows, which names the first row whose vector is null or of another length.
 
     column_name: name of the column, for error messages.
     """

@@ -57,9 +57,7 @@ def as_rows(X: Any, known_kind: Kind | None = None) -> RowsAndNames:
 def _as_float_matrix(X: ArrayLike) -> np.ndarray:
     """Return an array or nested lists as floats (rows, features).
 
-    The result is C-ordered.
-
-    Raises InvalidRows or NotNumeric.
+    The result is C-ordered. Raises InvalidRows or NotNumeric.
     """
     try:
         array = np.asarray(X)

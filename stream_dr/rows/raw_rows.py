@@ -1,10 +1,9 @@
 """RawRows: table columns that are not yet numbers.
 
-A feature map turns the columns into numbers.
-
-A column has numbers or texts. A missing number is NaN. Texts are stored as integer codes, which
-are indices into the distinct texts of the column. The code of a missing text is −1. Only
-estimators with the feature map `table` or `text` can learn from RawRows.
+A feature map turns the columns into numbers. A column has numbers or texts. A missing number is
+NaN. Texts are stored as integer codes, which are indices into the distinct texts of the column.
+The code of a missing text is −1. Only estimators with the feature map `table` or `text` can learn
+from RawRows.
 
 A number takes 8 bytes, and a text 4 bytes. Each distinct text is stored once in addition.
 
@@ -173,10 +172,9 @@ class RawRows:
     def arrange_columns(self, families: dict[str, str]) -> "RawRows":
         """Return the rows with columns in the order of `families`.
 
-        The columns are also converted to the families that `families` gives.
-
-        Columns that `families` names and the rows do not have are added, with missing values.
-        Columns that `families` does not name come last, without conversion.
+        The columns are also converted to the families that `families` gives. Columns that
+        `families` names and the rows do not have are added, with missing values. Columns that
+        `families` does not name come last, without conversion.
 
         families: family of each column by name, in the order of the result. A family is "number",
             "date" or "text", or "" for a column that is not converted.
@@ -231,11 +229,10 @@ def row_of_missing_values(families: dict[str, str]) -> RawRows:
 def fill_unknown_families(known_families: dict[str, str], rows: RawRows) -> dict[str, str]:
     """Return each column's family, completed by some rows.
 
-    The families are a dict by column name.
-
-    If the family of a column is not yet known, it becomes the family of the column in `rows`. The
-    family is "number", "date" or "text", or "" if it is still unknown. Raises SchemaMismatch if a
-    value cannot be converted to the known family of its column.
+    The families are a dict by column name. If the family of a column is not yet known, it becomes
+    the family of the column in `rows`. The family is "number", "date" or "text", or "" if it is
+    still unknown. Raises SchemaMismatch if a value cannot be converted to the known family of its
+    column.
 
     known_families: known family of each column by name, "" if not yet known. All columns of `rows`
         must be named.
@@ -288,11 +285,9 @@ def _has_only_iso_texts(column: RawColumn) -> bool:
 def raise_if_raw_rows(rows: object) -> None:
     """Check that rows are not RawRows (columns of a table).
 
-    Raises an error for RawRows.
-
-    Callers that need numbers call this function. If the rows have a column of texts or dates, the
-    error is SchemaMismatch and names the column. If all columns have numbers, the error is
-    InvalidRows.
+    Raises an error for RawRows. Callers that need numbers call this function. If the rows have a
+    column of texts or dates, the error is SchemaMismatch and names the column. If all columns have
+    numbers, the error is InvalidRows.
 
     rows: rows of any type. Rows of other types than RawRows raise no error.
     """
@@ -447,7 +442,8 @@ def _parse_number_or_boolean(text: str) -> float:
 def _parse_days(text: str) -> float:
     """Return an ISO date or time as days since 1970-01-01.
 
-    Days are counted in UTC. A time without a zone is read as UTC. Raises ValueError if the text is no date or time.
+    Days are counted in UTC. A time without a zone is read as UTC. Raises ValueError if the text
+    is no date or time.
     """
     # The conversion to UTC overflows for the first or last day of the calendar in some time zones.
     try:

@@ -1,9 +1,7 @@
 """Convert scipy's sparse matrices to safe CSR matrices.
 
-Compiled loops use the indices of a safe CSR matrix without a check.
-
-Costs two passes over the indices. Rows are copied only if their indices are not sorted, or if the
-matrix is not CSR.
+Compiled loops use the indices of a safe CSR matrix without a check. Costs two passes over the
+indices. Rows are copied only if their indices are not sorted, or if the matrix is not CSR.
 """
 
 # scipy does not check index arrays: with an invalid index, its conversions read out of bounds.
@@ -36,10 +34,8 @@ def is_sparse(X: object) -> bool:
 def as_csr(X: Any) -> "sp.csr_matrix":
     """Return a scipy matrix as CSR of floats.
 
-    The values are float32 or float64.
-
-    The indices of each row of the result are sorted and distinct. Values of equal index are
-    summed. The caller's matrix is not changed.
+    The values are float32 or float64. The indices of each row of the result are sorted and
+    distinct. Values of equal index are summed. The caller's matrix is not changed.
 
     X: sparse matrix of any scipy format.
 
@@ -80,9 +76,8 @@ def check_indices_are_canonical(X: "sp.csr_matrix") -> bool:
 def _checked_csr(X: Any) -> "sp.csr_matrix":
     """Return a matrix of another sparse format as CSR.
 
-    The indices are checked before the conversion.
-
-    Raises InvalidIndex if the index arrays are not valid.
+    The indices are checked before the conversion. Raises InvalidIndex if the index arrays are not
+    valid.
     """
     # Convert formats other than CSC and BSR to COO, whose row and column indices are checked.
     if X.format == "csc":

@@ -238,9 +238,7 @@ def is_number_or_boolean_type(arrow_type: pa.DataType) -> bool:
 def view_of_numbers(array: pa.Array) -> np.ndarray:
     """Return an Arrow array's numbers as a read-only view.
 
-    The array must have no nulls.
-
-    Costs O(1).
+    The array must have no nulls. Costs O(1).
     """
     # Make a view of the buffer: `to_numpy` would release the interpreter lock for a moment.
     kind = _NUMPY_TYPES[array.type.id]
@@ -344,9 +342,8 @@ def _divided_numbers(column: pa.Array, divisor: int) -> np.ndarray:
 def _encode_texts(column: pa.Array) -> _EncodedTexts:
     """Return a code for each text, and the distinct texts.
 
-    The distinct texts are in order of appearance.
-
-    The codes (rows,) int32 are indices into the distinct texts, −1 for null.
+    The distinct texts are in order of appearance. The codes (rows,) int32 are indices into the
+    distinct texts, −1 for null.
     """
     # Encode the texts of an Arrow dictionary first, and give each row the code of its text.
     # An Arrow dictionary array has a list of texts, and one index into this list for each row.

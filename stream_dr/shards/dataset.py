@@ -1,10 +1,9 @@
 """Data sets of shards, read a batch at a time.
 
-Each batch is an event.
-
-A shard is an Arrow IPC file, an Arrow IPC stream, or a Parquet file. The row groups of a Parquet
-file are its batches. A data set is a folder, a manifest, or files, on this machine or in an object
-store (uri.py). Uncompressed IPC files are memory-mapped, so their numbers are not copied.
+Each batch is an event. A shard is an Arrow IPC file, an Arrow IPC stream, or a Parquet file. The
+row groups of a Parquet file are its batches. A data set is a folder, a manifest, or files, on this
+machine or in an object store (uri.py). Uncompressed IPC files are memory-mapped, so their numbers
+are not copied.
 
 An event in the log does not hold the rows. It identifies them by the SHA-256 of the file and the
 index of the batch. The rows may be read from the file at any later time, so the file must not

@@ -174,10 +174,8 @@ def barycentric_weight_matrix(
 ) -> sp.csr_matrix:
     """Return the weights of each row's neighbours, as CSR.
 
-    The result is (r, r) for r rows.
-
-    The weights (called barycentric) of a row's neighbours sum to 1. With these weights, the mean
-    of the neighbours is as close to the row as possible.
+    The result is (r, r) for r rows. The weights (called barycentric) of a row's neighbours sum to
+    1. With these weights, the mean of the neighbours is as close to the row as possible.
 
     rows: (r, features), r rows, dense or CSR.
     n_neighbors: maximum number of neighbours of a row.
@@ -217,10 +215,9 @@ def lle_alignment_matrix(W: sp.csr_matrix) -> sp.csr_matrix:
 def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarray, reg: float) -> np.ndarray:
     """Return the barycentric weights of landmarks near each row.
 
-    The result is (rows, k) for k landmarks near each row.
-
-    Landmarks are sampled rows of the stream. Each row's weights sum to 1. With these weights, the
-    weighted mean of the k landmarks is as close to the row as possible.
+    The result is (rows, k) for k landmarks near each row. Landmarks are sampled rows of the
+    stream. Each row's weights sum to 1. With these weights, the weighted mean of the k landmarks
+    is as close to the row as possible.
 
     rows: (rows, features), dense or CSR.
     landmarks: (r, features), r landmarks, dense or CSR.

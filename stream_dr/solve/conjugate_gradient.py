@@ -261,10 +261,8 @@ def second_stage_components(
 def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> float:
     """Return the largest principal angle of two column spans.
 
-    The angle is in radians.
-
-    The angle is from 0 to π/2. If the shapes of the two bases differ, the result is π/2. Costs
-    O(features · p²) for bases of p vectors.
+    The angle is from 0 to π/2 (radians). If the shapes of the two bases differ, the result is π/2.
+    Costs O(features · p²) for bases of p vectors.
 
     old_basis: (features, p), orthonormal basis of the first space.
     new_basis: (features, p), orthonormal basis of the second space.

@@ -1,8 +1,7 @@
 """Laplacian eigenmaps: smooth coordinates of a neighbourhood graph.
 
-Nyström's formula gives the coordinates of new rows.
-
-The nodes of the graph are r landmarks (sampled rows of the stream):
+Nyström's formula gives the coordinates of new rows. The nodes of the graph are r landmarks
+(sampled rows of the stream):
 
 * S (r, r) are the weights of the edges.
 * D (r, r) is the diagonal matrix of the degrees, which are the row sums of S.

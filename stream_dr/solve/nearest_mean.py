@@ -45,9 +45,7 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
 def nearest_mean(Z: Rows, class_means: np.ndarray) -> np.ndarray:
     """Return the index of the mean nearest to each row.
 
-    The result is (rows,).
-
-    If several means are equally near, the index of the first is returned.
+    The result is (rows,). If several means are equally near, the index of the first is returned.
 
     Z: (rows, components), dense or CSR.
     class_means: (classes, components).

@@ -222,11 +222,10 @@ def _feature_names(projection: Projection) -> tuple[str, ...] | None:
 def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
     """Return the least-squares map from `old` to `new`.
 
-    The relative error of the map is also returned.
-
-    The map is the matrix M (q, p) that minimises ‖old @ M − new‖. The error is ‖old @ M − new‖
-    divided by ‖new‖. The error is 0 if the columns of `new` lie in the span of the columns of
-    `old`. The error is 1 if the two spans are orthogonal.
+    The relative error of the map is also returned. The map is the matrix M (q, p) that minimises
+    ‖old @ M − new‖. The error is ‖old @ M − new‖ divided by ‖new‖. The error is 0 if the columns
+    of `new` lie in the span of the columns of `old`. The error is 1 if the two spans are
+    orthogonal.
 
     old: (d', q) float64, q columns.
     new: (d, p) float64, p columns. If d and d' differ, the array with fewer rows is extended by

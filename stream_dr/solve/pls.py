@@ -99,8 +99,7 @@ def pls_rotations(
         # `largest` is the largest variance of the rows along a rotation so far.
         # In later steps, a much smaller variance counts as rounding error.
         largest = max(largest, t / float(r @ r))
-        # Compute this component's loading (features,), and remove the component from S.
-        # S holds products of features and targets, summed over the rows.
+        # Compute this component's loading, and remove the component from S (summed products).
         load = c / t
         S -= np.outer(load, r @ S)
         vectors.append(r)

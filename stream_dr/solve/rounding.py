@@ -54,11 +54,9 @@ class Rounding(NamedTuple):
     def eigenvalue_floor(self, column_scatter: np.ndarray) -> float:
         """Return the size up to which eigenvalues are rounding error.
 
-        The eigenvalues are those of the scatter matrix.
-
-        The scatter (features, features) is the matrix of summed products of the centred features.
-        The size is large if rows were unlearned, or if the rows' distance from zero is large
-        compared with their standard deviation.
+        The eigenvalues are those of the scatter (features, features), the matrix of summed
+        products of the centred features. The size is large if rows were unlearned, or if the rows'
+        distance from zero is large compared with their standard deviation.
 
         column_scatter: (features,), diagonal of the scatter.
         """
@@ -140,9 +138,8 @@ class Rounding(NamedTuple):
 def zero_rounding(n_features: int) -> Rounding:
     """Return a Rounding without errors.
 
-    Rows whose mean is zero have such a Rounding.
-
-    Subtracting a mean of zero from the rows causes no rounding error.
+    Rows whose mean is zero have such a Rounding. Subtracting a mean of zero from the rows causes
+    no rounding error.
 
     n_features: number of features.
     """

@@ -26,9 +26,8 @@ EPS = float(np.finfo(np.float64).eps)
 class Eigenpairs(NamedTuple):
     """Eigenvalues and eigenvectors of a symmetric matrix.
 
-    The matrix is (m, m), the eigenvalues are (r,) and the eigenvectors (m, r).
-
-    r may be smaller than m, because eigenvalues of about zero are left out.
+    The matrix is (m, m), the eigenvalues are (r,) and the eigenvectors (m, r). r may be smaller
+    than m, because eigenvalues of about zero are left out.
     """
 
     values: np.ndarray
@@ -38,9 +37,8 @@ class Eigenpairs(NamedTuple):
 class LeftSingularPairs(NamedTuple):
     """Left singular vectors and singular values of a matrix.
 
-    The matrix is (m, k), the vectors are (m, r) and the values (r,).
-
-    r may be smaller than m and k, because values that are only rounding error are left out.
+    The matrix is (m, k), the vectors are (m, r) and the values (r,). r may be smaller than m and
+    k, because values that are only rounding error are left out.
     """
 
     vectors: np.ndarray

@@ -1,11 +1,10 @@
 """Growing orthonormal basis on which the scatter is exact.
 
-The scatter is that of the rows' coordinates along the basis vectors.
-
-PCA, SKM, MMC and PLSDA can be solved by passes over the rows without forming the scatter Cxx
-(features, features) of the centred rows. The state is an orthonormal basis V (features, m), called
-a block Krylov basis, and the product Cxx V. In each step, the caller computes the product of Cxx
-and some new directions. Then the directions become columns of V.
+The scatter is that of the rows' coordinates along the basis vectors. PCA, SKM, MMC and PLSDA can
+be solved by passes over the rows without forming the scatter Cxx (features, features) of the
+centred rows. The state is an orthonormal basis V (features, m), called a block Krylov basis, and
+the product Cxx V. In each step, the caller computes the product of Cxx and some new directions.
+Then the directions become columns of V.
 
 The small scatter VᵀCxxV (m, m) is exact. The method's usual solver is applied to the small
 scatter, as if the columns of V were the features. So no method needs a second solver.

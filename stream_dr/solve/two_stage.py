@@ -1,8 +1,7 @@
 """Two-stage solution of generalised eigenproblems.
 
-The method is from [2S, Algorithms 1 and 2; mathematics §3].
-
-LDA, CCA, OPLS and similar methods are generalised eigenproblems. Symbols:
+The method is from [2S, Algorithms 1 and 2; mathematics §3]. LDA, CCA, OPLS and similar methods are
+generalised eigenproblems. Symbols:
 
 * Cxx (features, features) is the scatter of the centred rows, or a diagonal matrix.
 * γ is a ridge.
@@ -68,11 +67,9 @@ def two_stage(
 ) -> LoadingsAndEigenvalues:
     """Return loadings and eigenvalues of a two-stage method.
 
-    Such methods are LDA, CCA and OPLS.
-
-    The loadings are (features, components), and the eigenvalues (components,), largest first.
-    There are at most min(rank of scatter, k) components. In each component, the loading of largest
-    absolute value is positive.
+    Such methods are LDA, CCA and OPLS. The loadings are (features, components), and the
+    eigenvalues (components,), largest first. There are at most min(rank of scatter, k) components.
+    In each component, the loading of largest absolute value is positive.
 
     Parameters
     ----------
@@ -121,9 +118,8 @@ MultiplyColumns = Callable[[np.ndarray], np.ndarray]
 class InverseRoot(NamedTuple):
     """Inverse root M of a scatter plus a ridge.
 
-    M Mᵀ is the inverse of the scatter plus the ridge.
-
-    M is given by two functions, not as an array. It may have fewer columns than rows.
+    M Mᵀ is the inverse of the scatter plus the ridge. M is given by two functions, not as an
+    array. It may have fewer columns than rows.
 
     Attributes
     ----------
@@ -272,9 +268,8 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
 class _ScaledCholesky(NamedTuple):
     """Lower Cholesky factor and reciprocal condition number.
 
-    Both are of a scaled matrix.
-
-    If the factorisation failed, the factor is None and the number is 0.
+    Both are of a scaled matrix. If the factorisation failed, the factor is None and the number is
+    0.
     """
 
     factor: np.ndarray | None

@@ -1,7 +1,5 @@
 """Columns: convert Arrow batches of a table to Blocks.
 
-The role of each column decides what it becomes.
-
 The caller names the columns of labels, targets, weights and ids. All other columns are features,
 in the file's order. If all features are numbers without missing values, they become a dense
 matrix. If a feature is not a number or has a missing value, they become columns of a table.

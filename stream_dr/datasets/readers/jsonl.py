@@ -1,10 +1,9 @@
 """JSON lines: read files of one JSON object per line.
 
-Arrow's incremental reader reads the files.
-
-Files may be compressed (.gz, .bz2, .xz, or archive.zip!member). Each object is a row. Its keys are
-the names of columns. A missing key is a missing value. Sparse rows are written as in a shard, such
-as `{"indices": [3, 17], "values": [0.5, 1.2], "label": "a"}`.
+Arrow's incremental reader reads the files. Files may be compressed (.gz, .bz2, .xz, or
+archive.zip!member). Each object is a row. Its keys are the names of columns. A missing key is a
+missing value. Sparse rows are written as in a shard, such as
+`{"indices": [3, 17], "values": [0.5, 1.2], "label": "a"}`.
 
 Arrow reads the file in pieces of 1 MiB. The values in the first piece decide the type of each
 column. Numeric features are read as floats. One piece and its parsed columns are in memory.

@@ -86,9 +86,8 @@ def read_arff(
 ) -> Iterator[Block]:
     """Yield the rows of an ARFF file in Blocks.
 
-    A Block has rows with their targets.
-
-    The rows are float64, dense or sparse. If `labels` and `label` are None, rows have no targets.
+    A Block has rows with their targets. The rows are float64, dense or sparse. If `labels` and
+    `label` are None, rows have no targets.
 
     Parameters
     ----------

@@ -195,10 +195,8 @@ def _open_target_reader(exit_stack: ExitStack, path: str) -> _NpyArrayReader:
 def _load_sparse_npz(path: FileName) -> sp.csr_matrix:
     """Return the sparse matrix in a .npz file as CSR.
 
-    Values are float64.
-
-    scipy.sparse.save_npz has written the file. All indices are checked, because compiled code uses
-    them without a check.
+    Values are float64. scipy.sparse.save_npz has written the file. All indices are checked,
+    because compiled code uses them without a check.
     """
     X = sp.load_npz(path)
     if X.format not in ("csr", "csc"):

@@ -1,7 +1,8 @@
-"""Largest: largest values of sums before rows were unlearned [mathematics §1].
+"""Largest: largest values of sums before rows were unlearned.
 
-When rows are subtracted from a sum, the sum keeps the rounding error that it had with these rows.
-So the largest value that a sum has had shows how many of its digits are still right.
+See [mathematics §1]. When rows are subtracted from a sum, the sum keeps the rounding error that it
+had with these rows. So the largest value that a sum has had shows how many of its digits are still
+right.
 
 In a total over all columns, a large column would hide a small column. So the largest value is
 stored for the scatter of every feature, for every target, and for the weight.
@@ -80,7 +81,7 @@ class Largest(NamedTuple):
         return self._replace(targets=targets)
 
     def join(self, other: "Largest") -> "Largest":
-        """Return the larger value of each sum in `self` and `other`."""
+        """Return the larger value of each sum in both objects."""
         return Largest(
             max(self.weight, other.weight),
             np.maximum(*_pad_to_same_length(self.features, other.features)),
