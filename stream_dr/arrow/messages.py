@@ -454,7 +454,7 @@ class _MessageChecker:
         if self.count_and_detect_extension(field, 6):
             kind = "of an extension type"
 
-        # Read two nested fields, to notice a type with more than one, which is not supported.
+        # Read up to two nested fields, because a supported type has at most one.
         inner = list(islice(field.vector_of_tables(5), 2))
         if kind not in _SUPPORTED or len(inner) != (kind in _LISTS) or (nested and inner):
             raise unsupported_type_error(column, f"of lists of {kind}" if nested else kind)
@@ -508,7 +508,7 @@ class _MessageChecker:
         self._add_parts_and_check(len(nodes), 0)
 
         # `packed` is True if the message's buffers are compressed.
-        # Each buffer then starts with its unpacked size, or with −1 if it is not compressed.
+        # Each buffer then starts with its unpacked size, or with −1 if this buffer is uncompressed.
         packed = batch_metadata.table(3) is not None
         total = 0
         if min(nodes, default=0) < 0:

@@ -89,7 +89,7 @@ class FeatureCounts(NamedTuple):
         check_finite_arrays(self, "label_weights")
 
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
-        """Return the counts of the rows of both states.
+        """Return the counts of all rows of `self` and `other`.
 
         The two states may have different labels, in any order. Costs O(features · labels). Raises
         CannotMerge if the states differ in the kind of targets, the type of labels, or the number

@@ -98,7 +98,7 @@ class MappedState(NamedTuple):
             raise field_error(self, "table", "None", "there, rows having been learned")
 
     def merge(self, other: "MappedState") -> "MappedState":
-        """Return the state of the rows of both states.
+        """Return the state of all rows of `self` and `other`.
 
         Raises CannotMerge if the feature maps differ, or if the fields `inner` cannot be merged.
         """

@@ -87,7 +87,7 @@ class AdditiveState(State, Protocol):
     """State of sums over rows, which can be merged."""
 
     def merge(self, other: Any) -> Self:
-        """Return the state of the rows of both states.
+        """Return the state of all rows of `self` and `other`.
 
         Raises CannotMerge.
         """

@@ -104,7 +104,7 @@ class FoldedState(NamedTuple):
                 raise field_error(self, "parts", "of different features or labels", "of the same")
 
     def merge(self, other: "FoldedState") -> "FoldedState":
-        """Return the state of the rows of both states.
+        """Return the state of all rows of `self` and `other`.
 
         With decay < 1, the rows of `other` must have come after the rows of `self`. Raises
         CannotMerge, for example if the numbers of folds or the decays differ.

@@ -88,7 +88,7 @@ class SetSums(NamedTuple):
         return sums.toarray() if sp.issparse(sums) else sums
 
     def merge_set_sums(self, newer: "SetSums", n_features: int) -> "SetSums":
-        """Return the sums of the rows of both objects.
+        """Return the sums of all rows of `self` and `newer`.
 
         A label set is a distinct combination of labels. The result has the label sets of `self`
         and of `newer`. If a label set has sums in both, the sums are added.

@@ -81,7 +81,7 @@ class Largest(NamedTuple):
         return self._replace(targets=targets)
 
     def join(self, other: "Largest") -> "Largest":
-        """Return the larger value of each sum in both objects."""
+        """Return the larger value of each sum in `self` and `other`."""
         return Largest(
             max(self.weight, other.weight),
             np.maximum(*_pad_to_same_length(self.features, other.features)),

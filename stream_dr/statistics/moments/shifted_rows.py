@@ -1,10 +1,10 @@
-"""Shifts of sparse rows that keep digits in sums.
+"""Shifts of sparse rows that keep digits in product sums.
 
-The sums are sums of products of the rows. Sums of products lose digits for a feature whose mean is
-large compared with its standard deviation. A sparse feature can have a large mean only if it is
-nonzero in many rows. So a feature is shifted if the rows in which it is nonzero have at least half
-of the batch's weight. To shift a feature means to subtract the mean of its nonzeros from all of
-its values. Its zeros then become stored entries.
+Sums of products lose digits for a feature whose mean is large compared with its standard
+deviation. A sparse feature can have a large mean only if it is nonzero in many rows. So a feature
+is shifted if the rows in which it is nonzero have at least half of the batch's weight. To shift a
+feature means to subtract the mean of its nonzeros from all of its values. Its zeros then become
+stored entries.
 
 After the shift, |mean|/std of every column is at most about 1, and sums of products lose no
 digits. The shifted rows have at most twice as many stored entries. A shift costs O(nonzeros + d)

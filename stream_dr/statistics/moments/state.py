@@ -217,7 +217,7 @@ class MomentState(NamedTuple):
         return self.largest.relative_error(present_sum_values(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
-        """Return the state of the rows of both states.
+        """Return the state of all rows of `self` and `other`.
 
         With decay < 1, the rows of `other` must have come after the rows of `self`. Raises
         CannotMerge. Costs O(d k + d²) for d features and k target columns.
@@ -385,7 +385,7 @@ def check_same_parameters(first_state: MomentState, second_state: MomentState) -
 
 
 def merge_states(older: MomentState, newer: MomentState) -> MomentState:
-    """Return the state of the rows of both states.
+    """Return the state of all rows of `older` and `newer`.
 
     Under decay, the rows of `newer` must have come after the rows of `older`. Raises CannotMerge.
     """

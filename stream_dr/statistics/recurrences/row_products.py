@@ -13,8 +13,9 @@ from memory, and a block reads D only once for all of its rows. D has a multiple
 because the compiler's vectorised loops would be slow for other numbers.
 
 While a sparse row is added to D, the rows of D that the next sparse row needs are prefetched. This
-is faster if other threads or processes use the memory a lot (`python benchmarks/recurrences.py
-beside`). The command `python benchmarks/recurrences.py parts` measures the time of each function.
+is faster if other threads or processes use the memory a lot
+(`python benchmarks/recurrences.py beside`). The command `python benchmarks/recurrences.py parts`
+measures the time of each function.
 
 numba does not notice if this file or coefficients.py changes after loops.py was compiled. After a
 change, remove the `__pycache__` directories or touch loops.py.
