@@ -508,7 +508,7 @@ class _MessageChecker:
         self._add_parts_and_check(len(nodes), 0)
 
         # `packed` is True if the message's buffers are compressed.
-        # Each buffer then starts with its unpacked size, or with −1 if this buffer is uncompressed.
+        # Each buffer then starts with its unpacked size, or with −1 if that buffer is not packed.
         packed = batch_metadata.table(3) is not None
         total = 0
         if min(nodes, default=0) < 0:
