@@ -1,1 +1,4 @@
-"""Conversion between bytes (Arrow IPC or JSON) and Blocks of rows with targets."""
+"""Convert Arrow or JSON bytes to Blocks, and back.
+
+Arrow bytes are in Arrow's IPC format. A Block has rows with their targets.
+"""

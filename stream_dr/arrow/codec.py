@@ -207,8 +207,8 @@ def _read_feature_columns(
         X = sparse_rows(batch, declared_width, max_features)
         return FeatureRows(X, None, width_stated=declared_width is not None)
 
-    # Read dense rows from the column `features`. Without it, each column is a feature. Columns of
-    # plain numbers then become an array, and any other columns become a table.
+    # Read dense rows from the column `features`; without this column, each column is a feature.
+    # Columns of plain numbers then become an array, and any other columns become a table.
     names: tuple[str, ...] | None = None
     if dense:
         X = dense_array_from_column(batch.column("features"))

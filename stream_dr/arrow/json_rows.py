@@ -147,7 +147,7 @@ def block_from_json(
 
 
 def json_rows(block: Block) -> JsonObject:
-    """Return a Block as a dict that can be written as JSON.
+    """Return a Block as a dict for JSON.
 
     `block_from_json` converts the dict back to the same Block, except that float32 values become
     float64.
@@ -230,8 +230,8 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None, m
             row=i,
         )
 
-    # Lists are dense rows. Texts are a table with one column. Objects are sparse rows, rows of a
-    # table, or dense rows with feature names.
+    # Lists are dense rows, and texts are a table with one column.
+    # Objects are sparse rows, rows of a table, or dense rows with feature names.
     if row_type is list:
         return FeatureRows(_array_from_lists(parsed_rows), None, width_stated=True)
     if row_type is str:

@@ -1,4 +1,4 @@
-"""Convert the labels or target numbers of a JSON object to Targets.
+"""Convert labels or numbers of a JSON object to Targets.
 
 Labels are under the key "labels", and numbers to regress on are under the key "target". A JSON
 number may be a label or a measurement, so the key decides.

@@ -1,4 +1,4 @@
-"""Check the messages of an Arrow stream before pyarrow reads any of them.
+"""Check an Arrow stream's messages before pyarrow reads them.
 
 The checks are:
 
@@ -286,8 +286,8 @@ def checked_footer_row_counts(arrow_file: memoryview, messages: list[Message]) -
     """
     begin = _footer_offset(arrow_file)
     checker = _MessageChecker(None)
-    # The footer has the offsets of messages in the file. `begin` is an offset in the stream, which
-    # starts at byte 8 of the file.
+    # The footer has the offsets of messages in the file.
+    # `begin` is an offset in the stream, which starts at byte 8 of the file.
     expected_dictionaries = [m.begin + 8 for m in messages if m.kind == _DICTIONARY]
     rows = {m.begin + 8: m.header.number_or_zero(0, "<q") for m in messages if m.kind == _RECORD_BATCH}
 
@@ -387,8 +387,7 @@ class _MessageChecker:
         self.metadata_bytes += message.size
         self.count_metadata_and_detect_extension(message.root, 4)
 
-        # Set `size` to the number of bytes that pyarrow takes to unpack the message. It is 0 for a
-        # schema.
+        # Set `size` to the bytes that pyarrow takes to unpack the message (0 for a schema).
         if message.kind == _SCHEMA:
             self.check_schema(header)
         elif message.kind == _DICTIONARY:
@@ -455,14 +454,13 @@ class _MessageChecker:
         if self.count_metadata_and_detect_extension(field, 6):
             kind = "of an extension type"
 
-        # A supported type has at most one nested field. Two fields are read, so that a type with
-        # more nested fields is noticed.
+        # Read up to two nested fields, because a supported type has at most one.
         inner = list(islice(field.vector_of_tables(5), 2))
         if kind not in _SUPPORTED or len(inner) != (kind in _LISTS) or (nested and inner):
             raise unsupported_type_error(column, f"of lists of {kind}" if nested else kind)
 
-        # If the column is dictionary-encoded, store its name under the id of the dictionary. The
-        # error messages of `check_and_count_message` need the name.
+        # If the column is dictionary-encoded, store its name under the id of the dictionary.
+        # The error messages of `check_and_count_message` need the name of the column.
         encoding = field.table(4)
         if encoding is not None:
             self._column_of_dictionary[encoding.number_or_zero(0, "<q")] = column
@@ -486,9 +484,8 @@ class _MessageChecker:
             MAX_COLUMNS_AND_ENTRIES,
             "columns, counted in each record batch, and entries of metadata; send fewer",
         )
-        # In the messages' metadata, a column or a pair of key and value takes at least 16 bytes
-        # plus the bytes of its texts. If these sizes add up to more bytes than the metadata has,
-        # the metadata refers to one column or pair several times.
+        # Add up the least sizes of columns and pairs of key and value: 16 bytes plus their texts.
+        # If the sum exceeds the metadata, the metadata refers to one part several times.
         self._text_bytes += 16 * n_parts + n_text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
@@ -505,14 +502,13 @@ class _MessageChecker:
 
         Raises MalformedInput if a buffer lies outside `message_body` or a size is negative.
         """
-        # Read the number of values of each column (`nodes`), and the offset and length of each
-        # buffer (`buffers`).
+        # Read columns' lengths (`nodes`), and buffers' offsets and lengths (`buffers`).
         nodes = batch_metadata.structs_as_int64(1, 2)[:, 0].tolist()
         buffers = batch_metadata.structs_as_int64(2, 2).tolist()
         self._add_parts_and_check(len(nodes), 0)
 
-        # `packed` is True if the message's buffers are compressed. Each buffer then starts with
-        # its unpacked size, or with −1 if this buffer is not compressed.
+        # `packed` is True if the message's buffers are compressed.
+        # Each buffer then starts with its unpacked size, or with −1 if that buffer is not packed.
         packed = batch_metadata.table(3) is not None
         total = 0
         if min(nodes, default=0) < 0:

@@ -1,4 +1,4 @@
-"""Convert the feature columns of a record batch to rows of a Block, and back.
+"""Convert feature columns of record batches to Blocks, and back.
 
 A Block has the rows of one batch with their targets, weights and ids.
 
@@ -267,8 +267,8 @@ def _flatten_list_column(list_column: pa.Array, column_name: str) -> _FlatLists:
         )
     refuse_nulls(list_column, column_name)
 
-    # Cut the values to those of the column. If the column is a slice of a longer array, its first
-    # offset may be larger than 0.
+    # Cut the values to those of the column.
+    # If the column is a slice of a longer array, its first offset may be larger than 0.
     offsets = list_offsets(list_column)
     first, last = int(offsets[0]), int(offsets[-1])
     flat = list_column.values
@@ -388,8 +388,7 @@ def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarr
     if matrix.has_canonical_format:
         return matrix
 
-    # Sort the indices of copies, because `sort_indices` changes the arrays in place, and `data`
-    # and `indices` belong to the caller.
+    # Sort copies, because `sort_indices` changes the caller's `data` and `indices` in place.
     matrix = _new_csr_matrix(data.copy(), indices.copy(), matrix.indptr, shape)
     matrix.sort_indices()
     # Sorted rows have the canonical format unless an index is repeated in a row.

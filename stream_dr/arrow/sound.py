@@ -1,4 +1,4 @@
-"""Check that no array of a record batch points outside its own buffers.
+"""Check that arrays of record batches stay within their buffers.
 
 Two things are checked before Arrow's own full validation:
 
@@ -80,8 +80,7 @@ def refuse_invalid_batches(batches: Sequence[pa.RecordBatch], max_view_bytes: in
             batch.validate()
         _limit_string_view_bytes(batches, _MAX_VIEW_BYTES * len(batches) if max_view_bytes is None else max_view_bytes)
 
-        # Check the offsets first, because Arrow's full validation accepts a wrong offset of an
-        # array without rows.
+        # Check offsets first: full validation accepts a wrong offset of an array without rows.
         for batch in batches:
             for name, array in _non_numeric_arrays(batch):
                 _check_array_offsets(array, name)
@@ -132,7 +131,8 @@ def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: 
     for batch in batches:
         for name, array in _non_numeric_arrays(batch):
             if array.type.id == _STRING_VIEW and len(array):
-                # Read the length of each string, the first of the four int32 of its view.
+                # Arrow's string-view layout has a view of four int32 for each string.
+                # Read the first number of each view, which is the length of the string.
                 lengths = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]
                 total += int(np.maximum(lengths, 0).sum(dtype=np.int64))
                 if total > max_view_bytes:
@@ -164,8 +164,8 @@ def _check_array_offsets(array: pa.Array, column_name: str) -> None:
     if buffer is None or buffer.size < (array.offset + len(array) + 1) * dtype.itemsize:
         raise MalformedInput(f"column {column_name} has fewer offsets than rows; write it anew.")
 
-    # Compare the offsets with the size of the array's values. Offsets of lists count elements, and
-    # offsets of strings count bytes.
+    # Compare the offsets with the size of the array's values.
+    # Offsets of lists count elements, and offsets of strings count bytes.
     offsets = np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
     size = len(array.values) if kind in _LIST_OFFSETS else buffers[2].size if buffers[2] is not None else 0
     if offsets[0] < 0 or offsets[-1] > size or (offsets[1:] < offsets[:-1]).any():

@@ -1,4 +1,4 @@
-"""Convert the target column of a record batch to Targets, and back.
+"""Convert a record batch's target column to Targets, and back.
 
 The target column is called `label`, `labels` or `target`.
 
@@ -116,8 +116,7 @@ def first_null_index(array_with_null: pa.Array) -> int:
 
     array_with_null: array with at least one null.
     """
-    # Return 0 for an array of the null type, without a mask of its values. Such an array takes no
-    # memory and may be very long.
+    # Return 0 for an array of the null type, which takes no memory and may be very long.
     if pa.types.is_null(array_with_null.type):
         return 0
     return int(np.flatnonzero(array_with_null.is_null().to_numpy(zero_copy_only=False))[0])
@@ -158,8 +157,7 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
     indptr = _offsets_from_zero(labels_column)
     # flatten() skips the values of null rows.
     flat = labels_column.flatten()
-    # Refuse an array of the null type before it is encoded. It takes no memory and may be very
-    # long.
+    # Refuse an array of the null type before encoding, because such an array may be very long.
     if pa.types.is_null(flat.type) and len(flat):
         raise _null_label_error(indptr, 0)
     labels, codes = _encode_labels(flat, "labels")
@@ -201,15 +199,14 @@ def _targets_of_numbers(target_column: pa.Array) -> Targets:
             column="target",
         )
 
-    # Convert the targets to floats (rows, k). The null of a row without a target becomes NaN, and
-    # is then replaced by zeros, because NaN is refused below.
+    # Convert the targets to floats (rows, k), with NaN for a row without a target.
+    # Then replace the NaN by zeros, because NaN is refused below.
     values = flat.to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(len(target_column), k)
     present = None if target_column.null_count == 0 else target_column.is_valid().to_numpy(zero_copy_only=False)
     if present is not None:
         values = np.where(present[:, None], values, 0.0)
 
-    # Find the targets that are not too large. The comparison is False for NaN, so NaN is refused,
-    # too.
+    # Find the targets that are not too large. The comparison is False for NaN.
     valid = np.abs(values) <= LARGEST
     if not valid.all():
         row = int(np.argwhere(~valid)[0][0])
@@ -258,8 +255,8 @@ def _reencode_dictionary(column: pa.DictionaryArray, column_name: str) -> _Encod
         return _EncodedLabels((), np.empty(0, dtype=np.int32))
 
     places = column.indices.fill_null(0) if column.indices.null_count else column.indices
-    # Look up the code of each row's label. Null rows have the index 0 here. If all rows are null,
-    # `code_of` may be empty, so append an element that the index 0 can refer to.
+    # Look up the code of each row's label. Null rows have the index 0 here.
+    # If all rows are null, `code_of` may be empty, so append an element for the index 0.
     codes = np.append(code_of, np.int32(-1))[places.to_numpy()]
     if column.indices.null_count:
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1

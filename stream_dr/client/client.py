@@ -1,4 +1,4 @@
-"""Client: sends requests to a service and returns the results as Python objects.
+"""Client: sends requests to a service and returns Python objects.
 
 Rows are sent in Arrow format, and projections are returned as numpy arrays.
 
@@ -121,7 +121,7 @@ class Client:
         target: str = "auto",
         check: bool = False,
     ) -> Acknowledgement:
-        """Send rows for all models to learn, with their targets, weights and ids.
+        """Send rows for all models to learn.
 
         Parameters
         ----------
@@ -162,8 +162,8 @@ class Client:
         in_parts = rows_kind(X) is Kind.STREAM
         query = {"check": "1"} if check else {"wait": "applied"} if wait else {}
 
-        # If X is a stream of tables, each table is sent as one request. Each request needs its own
-        # idempotency key, so the number of the batch is appended to `key`.
+        # Send each table of a stream as one request, and append the batch's number to `key`.
+        # Each request needs its own idempotency key.
         for number, block in enumerate(batches(as_block(X, y, sample_weight))):
             body = self._encode_batch(block, ids, target)
             headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}-{number}" if in_parts else key}
@@ -229,7 +229,7 @@ class Client:
         return ServedArray.from_response(values, response)
 
     def predict_proba(self, X: Any, model: str | None = None) -> tuple[ServedArray, np.ndarray]:
-        """Return the probability of each class for rows X, and the classes.
+        """Return the probability of each class, and the classes.
 
         The result is a pair of arrays: probabilities (rows, classes) and class labels (classes,).
 
@@ -308,23 +308,26 @@ class Client:
         return cast(ModelStatus, response.json())
 
     def delete_model(self, name: str) -> None:
-        """Delete a model. The rows stay in the log. Raises UnknownModel."""
+        """Delete a model.
+
+        The rows stay in the log. Raises UnknownModel.
+        """
         self._service.send("DELETE", _model_path(name))
 
     def publish(self, name: str) -> ModelStatus:
-        """Publish a model now, even if its rule says to publish later.
+        """Publish a model now, whatever its publishing rule says.
 
         Returns the model's status, as `model` does. Raises NotFitted, ModelFailed.
         """
         return cast(ModelStatus, self._service.send("POST", f"{_model_path(name)}/publish").json())
 
     def projection(self, name: str, version: int | None = None) -> ServedProjection:
-        """Return a model's published projection, as a dict of its fields and arrays.
+        """Return a model's published projection as a dict.
 
-        An older version has two further arrays, "map" (p, q) and "offset" (q,). p is the number of
-        components of the older version, and q the number of components of the newest version. The
-        two arrays convert rows z that the older version has projected: z_newest ≈ z @ map +
-        offset.
+        The dict has the projection's fields and arrays. An older version has two further arrays,
+        "map" (p, q) and "offset" (q,). p is the number of components of the older version, and q
+        the number of components of the newest version. The two arrays convert rows z that the
+        older version has projected: z_newest ≈ z @ map + offset.
 
         version: number of the version, one of `model(name)["versions"]`. None means the newest
             version.
@@ -338,7 +341,7 @@ class Client:
         return cast(ServedProjection, read_metadata(table) | arrays)
 
     def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
-        """Return a copy of a model's current state, as a fitted estimator.
+        """Return a copy of a model as a fitted estimator.
 
         path: path of a file to which the estimator is also written. `stream_dr.load` and
             `put_model` read such files.
@@ -361,9 +364,10 @@ class Client:
         wait: bool = False,
         progress: JobCallback | None = None,
     ) -> JobStatus:
-        """Start a job that refines a model, and return the job's status.
+        """Start a job that refines a model.
 
-        The job computes the model's exact solution by passes over the log.
+        The job computes the model's exact solution by passes over the log. Returns the
+        job's status.
 
         tol: relative residual at which the job stops.
         max_passes: maximum number of passes over the log.
@@ -378,7 +382,9 @@ class Client:
         return self.wait_job(job["id"], progress=progress) if wait else job
 
     def snapshot(self, name: str, wait: bool = False) -> JobStatus:
-        """Start a job that writes a model's state to disk, and return the job's status.
+        """Start a job that writes a model's state to disk.
+
+        Returns the job's status.
 
         wait: if true, wait until the job ends, as `wait_job` does.
         """
@@ -390,7 +396,9 @@ class Client:
         return cast(JobStatus, self._get_json(f"/jobs/{_quoted_url_segment('job', id)}"))
 
     def wait_job(self, id: str, timeout: float | None = None, progress: JobCallback | None = None) -> JobStatus:
-        """Wait until a job is done or cancelled, and return its status.
+        """Wait until a job is done or cancelled.
+
+        Returns the job's status.
 
         timeout: maximum number of seconds to wait. None means no limit.
         progress: function that receives the job's progress each time the progress changes.
@@ -425,13 +433,14 @@ class Client:
         return cast(JobStatus, self._service.send("DELETE", f"/jobs/{_quoted_url_segment('job', id)}").json())
 
     def stream(self) -> StreamStatus:
-        """Return the status of the stream, such as its position, columns and labels."""
+        """Return the stream's status, such as position, columns and labels."""
         return cast(StreamStatus, self._get_json("/stream"))
 
     def events(self) -> Iterator[StreamEventStatus]:
-        """Yield the status of the stream and its models, now and after each change.
+        """Yield the status of stream and models after each change.
 
-        The iterator ends when the service stops. Raises RemoteError if the connection is lost.
+        The current status is yielded first. The iterator ends when the service stops. Raises
+        RemoteError if the connection is lost.
         """
         with self._service.stream_lines("/events") as event_stream:
             for line in event_stream:
@@ -470,7 +479,7 @@ class Client:
         return dict(self._service.send("GET", path).json())
 
     def _encode_batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target_kind: str) -> bytes:
-        """Return the bytes of a request body with rows, their targets and ids.
+        """Return rows, targets and ids as a request body.
 
         block: rows, with targets or None, and weights or None.
         ids: id of each row, or None.
@@ -487,8 +496,11 @@ class Client:
         return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
 
     def _post_rows(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
-        """Send rows X to a route of a model, and return the body of the response.
+        """Send rows X to a model's route.
 
+        Returns the body of the response.
+
+        path: path of the route.
         accept: media type of the response.
         """
         rows, names = sendable_rows_and_names(X)
@@ -561,7 +573,7 @@ def _model_path(name: str) -> str:
 
 
 def _quoted_url_segment(kind: str, name: str) -> str:
-    """Return a name, quoted as a segment of a URL's path.
+    """Return a name, quoted as a segment of a URL.
 
     kind: kind of the named object, such as "model", for the error message.
 

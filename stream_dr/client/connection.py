@@ -88,7 +88,7 @@ class Connection:
 
     @contextmanager
     def stream_lines(self, path: str) -> Iterator[Iterator[str]]:
-        """Send a GET request and yield an iterator over the lines of the response.
+        """Yield an iterator over the lines of a GET response.
 
         The iterator yields each line as soon as the line arrives. Use this method in a
         with-statement.
@@ -130,7 +130,10 @@ def error_from_response(response: httpx.Response) -> errors.StreamDRError:
 
 
 def error_class(code: str) -> type[errors.StreamDRError]:
-    """Return the error class with this code, or RemoteError if there is none."""
+    """Return the error class with this code.
+
+    Returns RemoteError if no class has this code.
+    """
     return _ERROR_CLASSES.get(code, errors.RemoteError)
 
 
@@ -158,7 +161,7 @@ def checked_header(value_name: str, value: str) -> str:
 
 
 def _retry_after_seconds(response: httpx.Response) -> float:
-    """Return the number of seconds in the header Retry-After of a response.
+    """Return the seconds in a response's Retry-After header.
 
     The result is 0 if there is no such header, or if the header has no number.
     """
@@ -168,7 +171,7 @@ def _retry_after_seconds(response: httpx.Response) -> float:
 
 
 def _pause_seconds(attempt: int) -> float:
-    """Return the number of seconds to wait before the next attempt.
+    """Return the number of seconds to pause before a retry.
 
     attempt: index of the attempt that has just failed, from 0.
     """

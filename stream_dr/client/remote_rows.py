@@ -1,4 +1,4 @@
-"""Convert rows and ids to Arrow for requests, and Arrow responses to arrays."""
+"""Convert rows and ids to Arrow, and Arrow responses to arrays."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def sendable_rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
 
 
 def arrow_stream_bytes(block: Block) -> bytes:
-    """Return a block of rows as the bytes of an Arrow stream."""
+    """Return a block of rows as an Arrow stream."""
     return bytes(write_arrow([arrow_from_block(block)]))
 
 
@@ -95,7 +95,7 @@ _NUMBER_FIELDS = ("version", "newest", "position", "rows", "refined_at", "residu
 
 
 def array_of_only_row(column: pa.Array) -> np.ndarray:
-    """Return the only value of an Arrow column, which is an array."""
+    """Return the only value of an Arrow column, an array."""
     # The service sends an array as a tensor, or as a list if the array is empty.
     if isinstance(column, pa.FixedShapeTensorArray):
         return np.asarray(column.to_numpy_ndarray()[0])

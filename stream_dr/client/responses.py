@@ -1,4 +1,4 @@
-"""Types of the service's responses, as the methods of `Client` return them.
+"""Types of the service's responses that methods of `Client` return.
 
 Each response is a dict. A newer version of the service may add further keys.
 """
@@ -12,7 +12,7 @@ from stream_dr.targets.label_codes import Label
 
 
 class Acknowledgement(TypedDict):
-    """Response to a batch of rows, or to a request to unlearn rows.
+    """Response to a request to learn or unlearn rows.
 
     position: position of the request in the log. There is none if the rows were only checked.
     rows: number of rows in the batch, or number of unlearned rows.
@@ -31,7 +31,9 @@ class Acknowledgement(TypedDict):
 
 
 class JobStatus(TypedDict):
-    """Status of a job. A job is work on a model that takes long.
+    """Status of a job.
+
+    A job is work on a model that takes long.
 
     kind: "refine" or "snapshot".
     state: "waiting", "running", "done", "failed" or "cancelled".
@@ -172,7 +174,9 @@ class ModelEventStatus(TypedDict):
 
 
 class StreamEventStatus(TypedDict):
-    """Status of the stream and all models in an event of `Client.events`.
+    """Status of the stream and all models.
+
+    `Client.events` yields one after each change.
 
     position: log position of the last event.
     rows: number of rows ever appended to the log.

@@ -1,4 +1,4 @@
-"""ServedArray: an array that a service returned, with the model that computed it."""
+"""ServedArray: an array that names the model that computed it."""
 
 from typing import Any, Self
 
@@ -8,7 +8,7 @@ from stream_dr.aliases import JsonDict
 
 
 class ServedArray(np.ndarray):
-    """An ndarray with the model and the version that computed it.
+    """An ndarray with the model and version that computed it.
 
     Slices of the array, and arrays computed from the array, have equal attributes.
 
@@ -46,7 +46,7 @@ class ServedArray(np.ndarray):
 
     @classmethod
     def from_response(cls, values: Any, response: JsonDict) -> Self:
-        """Return `values` as an array, with fields of a response as attributes.
+        """Return `values` with fields of a response as attributes.
 
         If `values` is an array, the result shares its memory.
 

@@ -1,1 +1,1 @@
-"""Data sets: readers of files, conversion to shards, public sets and generated rows."""
+"""Data sets: file readers, shards, public sets and generated rows."""

@@ -1,7 +1,7 @@
-"""Convert: write the rows of files as shards (Arrow files of batches) with a manifest.
+"""Convert: write rows of files as shards with a manifest.
 
-The files are read once. Only one block of rows and one batch are in memory at a time. MATLAB files
-are the exception: they are read as a whole.
+Shards are Arrow files of batches. The files are read once. Only one block of rows and one batch
+are in memory at a time. MATLAB files are the exception: they are read as a whole.
 """
 
 from collections.abc import Sequence
@@ -48,8 +48,7 @@ def convert(
     """
     list_leftovers_unless_shards(output_folder)
 
-    # Unless the caller sets the option `raw`, all features must be numbers. The first rows do not
-    # decide this, as they do when a file is only read.
+    # Let all features be numbers unless the caller sets `raw`. The first rows do not decide.
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))
     return write_shards(
         source.blocks(), output_folder, rows_per_shard, rows_per_batch, n_features=options.n_features, progress=progress

@@ -35,7 +35,7 @@ NAMES = "rcv1, news20 and openml:NAME"
 
 
 class _DatasetPart(NamedTuple):
-    """Rows of a data set that are written into one folder of shards.
+    """Rows of a data set for one folder of shards.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ def _fetch_openml(dataset_name: str) -> _DatasetPart:
 def _split_into_blocks(
     X: Rows, targets: np.ndarray | list[str] | None, feature_names: tuple[str, ...] | None = None
 ) -> Iterator[Block]:
-    """Yield the rows and targets of a data set in blocks.
+    """Yield rows with their targets in blocks of BLOCK_ROWS rows.
 
     targets: one target for each row. An array of floats has numeric targets. Any other array or
         list has labels. None if the rows have no targets.

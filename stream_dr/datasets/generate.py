@@ -1,4 +1,4 @@
-"""Generate: made-up rows with the statistics of RCV1-v2, reproducible from a seed.
+"""Generate: made-up rows with the statistics of RCV1-v2.
 
 RCV1-v2 has 804,414 documents and 47,236 terms. A row has 76 nonzeros on average. Its values are
 log-tf-idf weights, scaled to norm 1. Term frequencies follow Zipf's law. There are 103 topics in a
@@ -172,9 +172,9 @@ def _draw_row_topics(random: np.random.Generator, word_tables: language.WordAndT
     pair = np.searchsorted(word_tables.pairs, random.random(_CHUNK) * word_tables.pairs[-1], side="right")
     top, second = np.divmod(pair, len(language.TOP_SHARES))
 
-    # Topics form a tree. Each lower topic belongs to one top topic. Choose the lower topics to
-    # draw. For each, `row` is the index of the row that gets it, and `above` is the index of its
-    # top topic.
+    # Choose the lower topics. Topics form a tree: each lower topic belongs to one top topic.
+    # For each chosen topic, `row` is the index of the row that gets the topic.
+    # For each chosen topic, `above` is the index of its top topic.
     has_second = np.flatnonzero(top != second)
     row = np.concatenate([np.arange(_CHUNK), has_second])
     above = np.concatenate([top, second[has_second]])
@@ -215,8 +215,8 @@ def _draw_rows_of_words(
 
     # `bits` has one random number for each word to draw.
     # The high bits of the number select a word of the whole vocabulary.
-    # At some random places, a word of one of the row's topics replaces this word. The low bits of
-    # the number select the word of the topic.
+    # At some random places, a word of one of the row's topics replaces the word of the vocabulary.
+    # The low bits of the number select the word of the topic.
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
     word = word_tables.common[bits >> np.uint32(12)]
     topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < language.TOPICAL)

@@ -134,7 +134,7 @@ def _draw_topic_word_table(random: np.random.Generator, word_shares: np.ndarray)
 
 
 def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
-    """Return an array in which each index of `shares` is repeated.
+    """Return each index, repeated in proportion to its share.
 
     The array is (n_entries,) uint16. The index i is repeated in proportion to shares[i]. The
     indices ascend.
@@ -144,7 +144,7 @@ def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
 
 
 def _parent_topic(topic: str) -> str | None:
-    """Return the parent of a topic in the tree of topics.
+    """Return a topic's parent in the tree of topics.
 
     The result is None for a top topic. The names show the tree, for example the parent of C151 is
     C15. If no topic's name is the beginning of this topic's name, the parent is the top topic that

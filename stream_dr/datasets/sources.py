@@ -1,4 +1,4 @@
-"""Sources: read files as a stream of blocks of rows, as often as needed.
+"""Sources: read files as a repeatable stream of Blocks.
 
 Each file format has a reader in datasets/readers. This module chooses the reader by the suffix of
 a file's name, and checks that the reader knows the caller's options.
@@ -260,8 +260,7 @@ class FileSource:
         if not extra:
             return self, []
 
-        # The option `raw` says if features are read as a table or as a matrix of numbers. The
-        # remaining columns may all be numbers, so infer `raw` for them from the first rows.
+        # Infer from the first rows if the remaining columns are a table or a matrix of numbers.
         drop = (*_split_column_names(self.options.drop), *extra)
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 
@@ -357,7 +356,7 @@ def _check_options(format: str, options: Options) -> None:
 
 
 def _size_and_change_time(path: Path) -> tuple[int, int]:
-    """Return a file's size in bytes, and its time of change in nanoseconds.
+    """Return a file's size (bytes) and time of change (nanoseconds).
 
     The caller compares these values before and after reading, to see whether the file has changed.
     If the path names a member of an archive or a table of a database, the values of the whole

@@ -1,7 +1,7 @@
-"""Work on a data set in several threads or on the workers of a Dask cluster.
+"""Work on a data set in threads or on Dask.
 
-A replay (the learning of a data set) runs in threads or on Dask. The commands refine, transform
-and evaluate run on Dask.
+Dask runs tasks on the workers of a cluster. A replay (the learning of a data set) runs in threads
+or on Dask. The commands refine, transform and evaluate run on Dask.
 
 A replay divides the batches of the data set into tasks, which run at the same time. The number of
 threads or workers, and the order in which tasks end, do not change a bit of the result.

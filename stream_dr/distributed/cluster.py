@@ -1,8 +1,9 @@
-"""Run a task plan on the workers of a Dask cluster (extra [distributed]).
+"""Run a task plan on workers of a Dask cluster.
 
-A task learns some batches of a replay, and the results of tasks are merged in pairs. Tasks and
-merges are Dask futures that depend on each other. The states of models go from worker to worker.
-Only the merged state of all tasks goes to the client.
+Dask is installed with the extra [distributed]. A task learns some batches of a replay, and the
+results of tasks are merged in pairs. Tasks and merges are Dask futures that depend on each other.
+The states of models go from worker to worker. Only the merged state of all tasks goes to the
+client.
 
 If a worker is lost, Dask runs its tasks again on another worker. If four workers are lost while
 they run the same task, Dask gives this task up. If a worker hangs, the run hangs.
@@ -304,9 +305,9 @@ class _ClusterRun:
         plan = self._plan
         spec, state = plan.recurrences[recurrence_index]
         states = [] if state is None else [self._client.scatter(state)]
-        # The rows of each batch count once as progress. If the plan has models whose states can be
-        # merged (`plan.specs`), their tasks count all batches. If not, the first model whose
-        # states cannot be merged (index 0 of `plan.recurrences`) counts all batches.
+        # Count the rows of each batch as progress once, although several models learn the batch.
+        # If models have mergeable states (`plan.specs`), their tasks count all batches.
+        # Otherwise the first model of `plan.recurrences` counts all batches.
         counts_as_progress = not plan.specs and recurrence_index == 0
         key = f"{self._context.topic}-recurrence-{recurrence_index}"
         return submit(

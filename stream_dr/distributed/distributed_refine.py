@@ -123,8 +123,7 @@ class _ClusterSums:
         self._client = client
         self._context = _TaskContext(model.spec, directory.schema, frozen.state)
 
-        # Workers cannot read the log. So this process computes the sums of rows that are not in
-        # shards.
+        # Let this process sum the rows outside shards, because workers cannot read the log.
         references = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
         logged = frozenset(position for position, reference in references if reference is None)
         self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
@@ -158,8 +157,7 @@ class _ClusterSums:
             pairs = [submit(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + parts[2 * len(pairs) :]
 
-        # The workers have added up the rows in shards. This process adds up the other rows, which
-        # the log itself holds.
+        # Add up the rows that the log itself holds. The workers have added up the rows in shards.
         here = (
             [_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass)]
             if self._logged.positions

@@ -1,4 +1,4 @@
-"""Replay a data set in tasks that run at the same time.
+"""Replay a data set in tasks that run in parallel.
 
 The directory is the same afterwards as after a replay in one thread. A replay has three steps:
 
@@ -122,8 +122,8 @@ class _ParallelReplay:
         missing_batches: shard and reference of each batch that the log does not have yet.
         mergeable_models: the models whose states can be merged. Larger states make longer tasks.
         """
-        # The size of states depends on the number of features and labels. If the data set declares
-        # no number of features, tasks are divided by their number of rows only.
+        # Estimate the bytes of all states from the number of features and labels.
+        # Without a declared number of features, tasks are divided by their number of rows only.
         width = self._dataset.n_features or 0
         labels = max(1, len(self._dataset.labels))
         state_bytes = sum(m.estimator.state_bytes(width, labels) for m in mergeable_models) if width else 0
@@ -132,8 +132,7 @@ class _ParallelReplay:
 
     def _count_batch_and_report(self, reference: Reference) -> None:
         """Count the rows of a batch and report progress."""
-        # If a worker is lost, another worker learns its batches again. This check prevents that
-        # the rows of a batch are counted twice.
+        # Count the rows of a batch once, even if a worker is lost and another learns them again.
         if reference.key not in self._counted_keys:
             self._counted_keys.add(reference.key)
             self._replay.rows += reference.rows

@@ -66,9 +66,9 @@ class _PlanRun:
         """
         plan = self.plan
         spec, state = plan.recurrences[recurrence_index]
-        # Report each batch once. If the plan has models whose states can be merged (`plan.specs`),
-        # their tasks report all batches. If not, the first model whose states cannot be merged
-        # (index 0 of `plan.recurrences`) reports all batches.
+        # Report each batch once, although several models learn the batch.
+        # If models have mergeable states (`plan.specs`), their tasks report all batches.
+        # Otherwise the first model of `plan.recurrences` reports all batches.
         on_batch = self._raise_if_stopped if plan.specs or recurrence_index else self._report_batch_if_running
         return learn_task(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 

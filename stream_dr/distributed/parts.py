@@ -1,9 +1,9 @@
-"""Partial results: the result of learning some batches, and the merge of two such results.
+"""Partial results, each of which comes from learning some batches.
 
-A partial result has a state for each model and an outline of each batch. An outline is a Block
-with one row of the batch. It has the batch's number of features, labels and kind of targets. The
-process that appends a batch to the log needs these to update the stream's schema. With the
-outline, this process does not need the batch's rows.
+Two partial results can be merged. A partial result has a state for each model and an outline of
+each batch. An outline is a Block with one row of the batch. It has the batch's number of features,
+labels and kind of targets. The process that appends a batch to the log needs these to update the
+stream's schema. With the outline, this process does not need the batch's rows.
 
 Memory: one state for each model.
 
@@ -64,8 +64,8 @@ class _Learner(NamedTuple):
     """
 
     estimator: Estimator
-    # `admit_block` reads the initial state only for a stream's first batch. That batch is checked
-    # with the real models before the tasks start.
+    # `admit_block` reads the initial state only for a stream's first batch.
+    # The first batch of a stream is checked with the real models before the tasks start.
     initial_state: None = None
 
 

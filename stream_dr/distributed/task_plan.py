@@ -1,4 +1,4 @@
-"""Divide a replay into tasks, and plan how the results of the tasks are merged.
+"""Divide a replay into tasks, and plan their merges.
 
 A task is a run of consecutive batches that are learned together. Every task except the last one
 has at least 50,000 rows. The rows of these tasks take at least four times as many bytes as the

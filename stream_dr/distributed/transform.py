@@ -1,8 +1,9 @@
-"""Write the projected rows of a data set as a new data set, on Dask.
+"""Write a data set's projected rows, by tasks on Dask.
 
-Each task writes one Parquet file. The files are written to a folder or URI that all workers can
-reach. The manifest of the new data set is written last, so a folder with a manifest is complete.
-After an interruption, the command `transform` writes all files again.
+The projected rows are a new data set. Each task writes one Parquet file. The files are written to
+a folder or URI that all workers can reach. The manifest of the new data set is written last, so a
+folder with a manifest is complete. After an interruption, the command `transform` writes all files
+again.
 """
 
 import hashlib
@@ -62,8 +63,7 @@ def project_rows_on_cluster(
     sized = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
     tasks = divide_into_tasks([r for r, _ in sized], [size * r.rows for r, size in sized], 0)
 
-    # Let the workers write the files. The file UNFINISHED marks the folder until the manifest is
-    # written.
+    # Let the workers write the files. UNFINISHED marks the folder until the manifest is written.
     write_file_atomically(output_folder, UNFINISHED, b"")
     with connect_to_scheduler(scheduler_address) as client:
         check_workers(client)

@@ -1,4 +1,4 @@
-"""Plotting: one function for each figure, which returns a plotly Figure.
+"""Plotting: functions that return plotly Figures, one for each figure.
 
 In a notebook, call for example `stream_dr.plotting.projection(lda, X, y)`. The same functions draw
 for `stream-dr plot`, `stream-dr report` and the service's dashboard.

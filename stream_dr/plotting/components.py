@@ -68,7 +68,7 @@ def loadings_figure_dict(
     title: str,
     feature_deviations: np.ndarray | None = None,
 ) -> FigureDict:
-    """Return a figure of a component's largest loadings as a dict.
+    """Return a component's largest loadings as a figure dict.
 
     Raises InvalidParameter if there is no such component.
 
@@ -105,8 +105,7 @@ def loadings_figure_dict(
             half_widths = None if half_widths is None else half_widths * feature_deviations
             label = "loading × standard deviation"
 
-    # Draw the largest values as bars. Plotly draws the first bar at the bottom, so the order is
-    # reversed.
+    # Draw the largest values as bars, in reversed order. Plotly draws the first bar at the bottom.
     largest = np.argsort(-np.abs(values), kind="stable")[:max_features][::-1]
     colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}

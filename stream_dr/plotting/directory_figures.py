@@ -158,8 +158,8 @@ def _projection_figure(
     if kind == "regularisation":
         return regularisation_figure_dict(projection, f"{name}: regularisation")
 
-    # `linear` is the projection if the newest rows can show its variance: it must be linear and
-    # have components, and there must be rows.
+    # `linear` is the projection if the newest rows can show its variance, else None.
+    # The variance can be shown if the projection is linear and has components, and there are rows.
     title = f"{name}: version {published.version}"
     rows = newest if newest is not None else newest_rows(directory, options.rows)
     linear = (
@@ -258,7 +258,7 @@ class LiveFigures:
     def draw(
         self, model_name: str | None, options: FigureOptions, known_tags: Collection[str], extra_keys: JsonDict
     ) -> bytes:
-        """Return the status and the figures of a model as JSON.
+        """Return a model's status and figures as JSON.
 
         The JSON object has the keys of `extra_keys` and these keys:
 
@@ -312,7 +312,7 @@ class LiveFigures:
         )
 
     def _newest_rows_and_label_counts(self, max_rows: int) -> tuple[NewestRows, Counts]:
-        """Return the newest rows of the log, and their label counts.
+        """Return the log's newest rows, and their label counts.
 
         A label count is a pair (label, number of rows with this label). The log is read again only
         if it has changed, and at most every REFRESH_SECONDS. Unlearned rows are left out.

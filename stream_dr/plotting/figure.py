@@ -1,4 +1,4 @@
-"""Code that all figures share: colours, layout, plain text, and writing to files."""
+"""Colours, layout, plain text and file writing for all figures."""
 
 import html
 import importlib.util

@@ -102,7 +102,7 @@ def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Fig
 
 
 def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) -> FigureDict:
-    """Return a figure of accuracy, rows/s and lag as a dict.
+    """Return accuracy, rows/s and lag as a figure dict.
 
     records: records of the directory, oldest first.
     max_records: maximum number of records to draw. If there are more, only every n-th record is
@@ -217,9 +217,10 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
 
 
 def _panel_value(model_scores: JsonDict, panel_key: str) -> float | None:
-    """Return a model's value for a panel of the figure `progress`.
+    """Return a model's value for a panel of `progress`.
 
-    The result is None if the record has no value.
+    `progress` is the figure of accuracy, rows/s and lag. The result is None if the record has no
+    value.
 
     model_scores: the model's part of a record of the kind "progress".
     panel_key: key of the panel: "score", "rate" or "lag".
@@ -332,7 +333,7 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
 
 
 def confusion_figure_dict(records: list[JsonDict], model_id: int, title: str) -> FigureDict:
-    """Return a figure of a model's confusion matrix as a dict.
+    """Return a model's confusion matrix as a figure dict.
 
     The matrix of the model's newest record is drawn. The matrix has a row for each true label and
     a column for each predicted label. A cell is the share of the true label's rows that were
@@ -400,7 +401,7 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
 
 
 def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: str) -> FigureDict:
-    """Return a figure of the convergence of refines as a dict.
+    """Return the convergence of refines as a figure dict.
 
     The figure shows the residual and the angle of each pass. The angle is the largest principal
     angle between the components after this pass and after the pass before.
@@ -433,8 +434,8 @@ def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[
     for record in select_records(records, "pass", only_model):
         number = record["pass"]
         passes = runs.get(record["model"], [])
-        # The passes of a refine are numbered in ascending order. If the number is not larger than
-        # the number of the pass before, a new refine has started.
+        # Start a new run of passes if the number of the pass is not larger than the number before.
+        # The passes of a refine are numbered in ascending order.
         continued = bool(passes) and number > passes[-1]["number"]
         runs[record["model"]] = [*(passes if continued else []), {**record, "number": number}]
     return runs
@@ -503,7 +504,7 @@ def drift_figure_dict(records: list[JsonDict], model_name: str, title: str) -> F
 
 
 def _drift_figure(angles_by_version: list[tuple[int, list[float]]], title: str) -> FigureDict:
-    """Return a figure of principal angles by version as a dict.
+    """Return principal angles by version as a figure dict.
 
     angles_by_version: pairs (version number, principal angles in radians to the version before).
     """

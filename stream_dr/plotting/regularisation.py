@@ -76,7 +76,7 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
 
 
 def _ridge_positions_and_axis(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict]:
-    """Return the positions of ridges, and the options of their axis.
+    """Return the positions and the axis options of ridges.
 
     The axis is logarithmic. The first ridge is 0, which has no logarithm. It is drawn at the left
     end of the axis, where the tick has the text 0.

@@ -1,6 +1,7 @@
-"""Report: an HTML page with all figures of a directory's models, and tables of their state.
+"""Report: an HTML page on the models of a directory.
 
-The page is one file, which can be read without a network.
+The page has all figures of the models, and tables of their state. The page is one file, which can
+be read without a network.
 """
 
 from collections.abc import Callable, Iterator

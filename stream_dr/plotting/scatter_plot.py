@@ -1,4 +1,7 @@
-"""Figure of projected rows, coloured by label or target, with the means of the classes."""
+"""Figure of projected rows, coloured by label or target.
+
+The figure also has the means of the classes.
+"""
 
 from typing import Any, NamedTuple
 
@@ -166,7 +169,7 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
 
 
 def _class_means(projected_rows: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray]:
-    """Return the mean of each label's rows, by the label's code.
+    """Return the mean of each label's rows, by code.
 
     A mean is (components,). For a row with several labels, only the first label counts. The result
     is empty without targets and for continuous targets.
@@ -250,8 +253,7 @@ def _class_traces(
         marker["line"] = {"width": 1.5}
         points = _coordinates_by_axis(np.array([g.mean for g in centred]), axes)
         named = {"text": [g.name for g in centred], "hoverinfo": "text", "name": "class means"}
-        # Plotly puts WebGL above SVG. If the rows are drawn by WebGL, means in SVG would be
-        # hidden.
+        # Draw the means like the rows: plotly puts WebGL above SVG, which would hide SVG means.
         traces.append(_marker_trace_type(axes, len(projected_rows)) | points | named | {"marker": marker})
     return traces
 
@@ -305,7 +307,7 @@ def _histogram_figure(projected_rows: np.ndarray, targets: Targets | None, title
 
 
 def _marker_trace_type(axes: str, n_rows: int) -> Trace:
-    """Return the type and mode of a plotly trace of points.
+    """Return the type and mode of a plotly point trace.
 
     Many points are drawn by WebGL, and few points in SVG.
 

@@ -1,1 +1,4 @@
-"""Rows of a batch as arrays of numbers, and the conversion of all input to them."""
+"""Rows of a batch as numbers, and conversion to them.
+
+All kinds of input rows are converted.
+"""

@@ -28,11 +28,12 @@ def as_block(X: object, y: Any = None, weights: Any = None) -> Block:
 
 
 def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
-    """Yield the batches of a block whose rows may be a stream of tables.
+    """Yield the batches of a block.
 
-    A stream yields one Block for each table. A block with other rows is yielded as one batch. If
-    the block's `y` is the name of a column of X, this column becomes the targets. Empty batches of
-    a stream are skipped. If all batches of a stream are empty, one empty batch is yielded.
+    The rows of the block may be a stream of tables. A stream yields one Block for each table. A
+    block with other rows is yielded as one batch. If the block's `y` is the name of a column of X,
+    this column becomes the targets. Empty batches of a stream are skipped. If all batches of a
+    stream are empty, one empty batch is yielded.
 
     block: block whose `y` may be the name of a column of X.
     kind: kind of the block's X as `rows_kind` returns it. If None, `rows_kind` is called.
@@ -67,7 +68,7 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
 
 
 def split_target_column(block: Block, kind: Kind | None = None) -> Block:
-    """Return the block with a column of X moved to its targets.
+    """Return the block with a column of X as targets.
 
     The column is the column that the block's `y` names. If `y` is not a string, or X is not a
     table, the block is returned unchanged. Raises SchemaMismatch if X has no column named `y`.

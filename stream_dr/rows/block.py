@@ -1,4 +1,4 @@
-"""Block, one batch of rows, and the checks of its rows and weights.
+"""Block (one batch of rows) and checks of its data.
 
 A Block is immutable, and its arrays are never written to. Its rows are a C-ordered ndarray or a
 scipy CSR matrix of float32 or float64, or RawRows (columns of a table, which a feature map encodes
@@ -81,7 +81,10 @@ class Block(NamedTuple):
 
     @property
     def features(self) -> int:
-        """Number of columns of this batch. Later sparse batches may have more."""
+        """Number of columns of this batch.
+
+        Later sparse batches may have more columns.
+        """
         return int(self.X.shape[1])
 
     @property
@@ -91,7 +94,10 @@ class Block(NamedTuple):
 
     @property
     def table(self) -> bool:
-        """True if the rows are RawRows (columns of a table, not yet numbers)."""
+        """True if the rows are RawRows.
+
+        RawRows are columns of a table, which are not yet converted to numbers.
+        """
         return isinstance(self.X, RawRows)
 
     @property
@@ -102,7 +108,7 @@ class Block(NamedTuple):
         return int(self.X.nbytes)
 
     def take(self, rows: np.ndarray) -> "Block":
-        """Return a block of some of the rows, in the order of the indices.
+        """Return a block of some rows, in the indices' order.
 
         The targets of this block must be a `Targets` object or None.
 
@@ -135,10 +141,11 @@ def check_numeric_rows(block: Block) -> None:
 
 
 def check_finite(X: Rows) -> None:
-    """Raise NotFinite if a value is NaN, infinite or larger than 1e100 in size.
+    """Check that no value is NaN, infinite or above 1e100.
 
-    The error names the row and column of the first invalid value. Costs one pass over the values.
-    If a value is invalid, the search for it costs a second pass.
+    Raises NotFinite if a value is NaN, or has an absolute value above 1e100. The error names the
+    row and column of the first invalid value. Costs one pass over the values. If a value is
+    invalid, the search for it costs a second pass.
 
     X: (rows, features), dense or CSR. RawRows are not checked.
     """
@@ -169,7 +176,10 @@ def check_finite(X: Rows) -> None:
 
 
 def _is_bounded(values: np.ndarray, largest_size: float) -> bool:
-    """Return True if all absolute values are at most `largest_size`. NaN counts as larger."""
+    """True if all absolute values are at most `largest_size`.
+
+    NaN counts as larger.
+    """
     if not values.size:
         return True
     # numpy would issue a warning for a signalling NaN.
@@ -179,7 +189,7 @@ def _is_bounded(values: np.ndarray, largest_size: float) -> bool:
 
 
 def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
-    """Return weights (rows,) as float64, or None if there are no weights.
+    """Return weights (rows,) as float64, or None without weights.
 
     weights: weight of each row. A single number becomes the weight of every row.
     n_rows: number of rows.

@@ -1,4 +1,4 @@
-"""Conversion of tables of other libraries to Arrow tables and to matrices.
+"""Convert tables of other libraries to Arrow tables and matrices.
 
 A stream of tables is converted one table after the other. `as_matrix` copies the data once. If the
 only column is a column of vectors of equal length, `as_matrix` copies nothing.
@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 
 class RowsAndNames(NamedTuple):
-    """Rows (rows, features), dense or CSR, and the names of their columns or None."""
+    """Rows (rows, features) and the names of their columns.
+
+    The rows are dense or CSR. The names may be None.
+    """
 
     rows: Any
     names: tuple[str, ...] | None
 
 
 def iterate_arrow_tables(X: object) -> "Iterator[pa.Table]":
-    """Yield the tables of a stream as Arrow tables, one after the other.
+    """Yield the tables of a stream as Arrow tables.
 
     Raises EmptyInput for a reader that was already read to its end. Raises InvalidRows for a lazy
     frame that cannot be read in batches.
@@ -65,10 +68,11 @@ def _unconverted_batches(stream: object) -> Iterable[object]:
 
 
 def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
-    """Return X as an Arrow table, or None if X is not a table.
+    """Return X as an Arrow table.
 
-    A column of vectors becomes a table of one column without a name. Rows that are dicts become a
-    table whose columns are the keys. The index of a pandas frame is dropped.
+    Returns None if X is not a table. A column of vectors becomes a table of one column without a
+    name. Rows that are dicts become a table whose columns are the keys. The index of a pandas
+    frame is dropped.
 
     kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
     """
@@ -94,17 +98,17 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
         table = frame.to_arrow()
         return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
 
-    # Convert other objects with Arrow's interface. A single column is a table only if its values
-    # are vectors.
+    # Convert other objects with Arrow's interface.
+    # A single column is a table only if its values are vectors.
     if isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
         return _one_column_vector_table(X)
     return pa.table(X) if isinstance(X, ArrowStream | ArrowArray) else None
 
 
 def _one_column_vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
-    """Return a column of vectors as a table with one unnamed column.
+    """Return a column of vectors as a one-column table.
 
-    Returns None if the column has no vectors.
+    The column of the table has no name. Returns None if the column has no vectors.
     """
     import pyarrow as pa
 
@@ -112,11 +116,11 @@ def _one_column_vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table 
 
 
 def as_matrix(table: "pa.Table") -> RowsAndNames:
-    """Return a table as a matrix (rows, features), and the names of the features.
+    """Return a table as a matrix with its feature names.
 
-    The matrix is float32 if all columns are float32, else float64. A missing number is NaN. A
-    column `v` of vectors of equal length becomes the features v0, v1, … If `v` is the only column,
-    the names are None.
+    The matrix (rows, features) is float32 if all columns are float32, else float64. A missing
+    number is NaN. A column `v` of vectors of equal length becomes the features v0, v1, … If `v` is
+    the only column, the names are None.
 
     Raises NotNumeric, which names the columns without numbers. Raises InvalidRows if two columns
     have the same name, or if the vectors of a column differ in length.
@@ -151,7 +155,7 @@ def as_matrix(table: "pa.Table") -> RowsAndNames:
 
 
 def _features_of_column(column_name: str, converted_column: np.ndarray) -> list[str]:
-    """Return the names of the features that a column is converted to.
+    """Return the names of the features of one column.
 
     column_name: name of the column.
     converted_column: the converted column, (rows,), or (rows, length) for a column of vectors.
@@ -162,9 +166,9 @@ def _features_of_column(column_name: str, converted_column: np.ndarray) -> list[
 
 
 def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
-    """Return a column as an array (rows,), or None if it has no numbers.
+    """Return a numeric column as an array (rows,).
 
-    A column of vectors is returned as (rows, length).
+    Returns None if the column has no numbers. A column of vectors is returned as (rows, length).
 
     column_name: name of the column, for error messages.
     """
@@ -190,10 +194,10 @@ def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: st
 
 
 def _vector_array_or_none(list_column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
-    """Return a column of vectors of equal length as an array (rows, length).
+    """Return a column of vectors as an array (rows, length).
 
-    Returns None if the vectors are not vectors of numbers. Raises InvalidRows, which names the
-    first row whose vector is null or of another length.
+    All vectors must have the same length. Returns None if the vectors are not vectors of numbers.
+    Raises InvalidRows, which names the first row whose vector is null or of another length.
 
     column_name: name of the column, for error messages.
     """

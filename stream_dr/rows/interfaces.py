@@ -20,7 +20,7 @@ class ArrowStream(Protocol):
 
 @runtime_checkable
 class ArrowArray(Protocol):
-    """Table or column that can be read through Arrow's C array interface."""
+    """Table or column with Arrow's C array interface."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object:
         """Return the data as capsules with a C array."""
@@ -28,7 +28,10 @@ class ArrowArray(Protocol):
 
 @runtime_checkable
 class ArrowTable(Protocol):
-    """Table or record batch of Arrow, in which two columns may have the same name."""
+    """Arrow table or record batch.
+
+    Two columns may have the same name.
+    """
 
     num_columns: int
     column_names: list[str]
@@ -58,10 +61,10 @@ class DaskCollection(Protocol):
     """Dask array or dataframe."""
 
     def __dask_graph__(self) -> object:
-        """Return the graph of tasks by which Dask computes the data."""
+        """Return Dask's graph of the tasks that compute the data."""
 
     def to_delayed(self) -> object:
-        """Return the parts of the data as objects that are computed later."""
+        """Return the parts of the data as delayed Dask objects."""
 
 
 @runtime_checkable
@@ -88,7 +91,10 @@ class Shaped(Protocol):
 
 @runtime_checkable
 class NarwhalsFrame(Protocol):
-    """Frame of narwhals, which wraps a frame of another library, such as pandas."""
+    """Narwhals frame, which wraps another library's frame.
+
+    Such a frame is, for example, a pandas data frame.
+    """
 
     def to_native(self) -> object:
         """Return the wrapped frame, such as a pandas data frame."""

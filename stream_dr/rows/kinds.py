@@ -1,4 +1,4 @@
-"""Kinds of input rows: arrays, sparse matrices, texts, frames, streams and so on.
+"""Kinds of input rows, such as arrays, texts or frames.
 
 `rows_kind` is called once, by the function to which a caller passes the rows X. The kind is then
 passed on with X. Each module decides how it handles each kind.
@@ -71,7 +71,7 @@ COLUMNAR = (Kind.NUMBERS, Kind.FRAME, Kind.TABLE, Kind.COLUMN, Kind.STREAM)
 
 
 def rows_kind(X: object) -> Kind:
-    """Return the kind of rows, such as array, sparse matrix, texts or frame.
+    """Return the kind of rows, such as array or frame.
 
     Costs O(1), or O(rows) for lists.
     """
@@ -111,8 +111,8 @@ def _kind_of_pandas(X: Any) -> Kind:
     """
     types = [X.dtype] if X.ndim == 1 else list(X.dtypes)
     numeric = all(isinstance(kind, np.dtype) and kind != np.dtype(object) for kind in types)
-    # Sparse columns count as numbers. A pandas frame has the attribute `sparse` only if all of its
-    # columns are sparse.
+    # Count sparse columns as numbers.
+    # Only if all columns of a pandas frame are sparse, the frame has the attribute `sparse`.
     numeric = numeric or hasattr(X, "sparse")
 
     if X.ndim == 1:
@@ -121,7 +121,7 @@ def _kind_of_pandas(X: Any) -> Kind:
 
 
 def _kind_of_arrow(X: object) -> Kind:
-    """Return the kind of a table, a stream, a column, or any other object.
+    """Return the kind of an Arrow or other object.
 
     Tables, streams and columns are objects with Arrow's interface, or objects that narwhals
     supports. All other objects are of the kind ARRAY.

@@ -1,4 +1,7 @@
-"""Conversion of rows of any kind to numbers, dense or CSR, and the names of their columns."""
+"""Convert rows of any kind to numbers with column names.
+
+The numbers are a dense array or a CSR matrix.
+"""
 
 from collections.abc import Iterable, Sized
 from os import PathLike
@@ -16,7 +19,7 @@ from stream_dr.rows.sparse_rows import as_csr, raise_if_complex
 
 
 def as_rows(X: Any, known_kind: Kind | None = None) -> RowsAndNames:
-    """Return rows as an ndarray or CSR, and the names of their columns.
+    """Return rows as ndarray or CSR, with their column names.
 
     Sparse matrices of any scipy format become CSR. Tables are converted through Arrow. float32
     stays float32, and all other types become float64. A C-ordered array of floats is not copied.
@@ -52,9 +55,9 @@ def as_rows(X: Any, known_kind: Kind | None = None) -> RowsAndNames:
 
 
 def _as_float_matrix(X: ArrayLike) -> np.ndarray:
-    """Return an array or nested lists as a C-ordered (rows, features) array of floats.
+    """Return an array or nested lists as floats (rows, features).
 
-    Raises InvalidRows or NotNumeric.
+    The result is C-ordered. Raises InvalidRows or NotNumeric.
     """
     try:
         array = np.asarray(X)
@@ -84,7 +87,10 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
 
 
 def _no_rows_error(X: object) -> NotNumeric:
-    """Return the error for an X that cannot be converted to rows."""
+    """Return the error for an X that has no rows.
+
+    X cannot be converted to rows.
+    """
     if isinstance(X, str | PathLike):
         return NotNumeric(f"X is the text {str(X)[:80]!r}; stream_dr.fit(estimator, path, label=…) reads files.")
     return NotNumeric(
@@ -94,7 +100,7 @@ def _no_rows_error(X: object) -> NotNumeric:
 
 
 def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:
-    """Return the names of a frame's columns, or None without names.
+    """Return the names of a frame's columns, or None.
 
     A frame counts as having no names if it has no columns, or if a column's name is not a string.
     Raises InvalidRows if two columns have the same name.

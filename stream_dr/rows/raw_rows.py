@@ -1,8 +1,9 @@
-"""RawRows: columns of a table, before a feature map turns them into numbers.
+"""RawRows: table columns that are not yet numbers.
 
-A column has numbers or texts. A missing number is NaN. Texts are stored as integer codes, which
-are indices into the distinct texts of the column. The code of a missing text is −1. Only
-estimators with the feature map `table` or `text` can learn from RawRows.
+A feature map turns the columns into numbers. A column has numbers or texts. A missing number is
+NaN. Texts are stored as integer codes, which are indices into the distinct texts of the column.
+The code of a missing text is −1. Only estimators with the feature map `table` or `text` can learn
+from RawRows.
 
 A number takes 8 bytes, and a text 4 bytes. Each distinct text is stored once in addition.
 
@@ -92,12 +93,12 @@ class RawColumn(NamedTuple):
         return RawColumn("text", (codes - any_missing).astype(np.int32), labels)
 
     def json_values(self) -> list[JsonValue]:
-        """Return the value of each row as a JSON value, None if missing."""
+        """Return the column's values for JSON, with None if missing."""
         rows = zip(self.values.tolist(), self.missing, strict=True)
         return [None if missing else self._json_value(value) for value, missing in rows]
 
     def _json_value(self, value: Any) -> JsonValue:
-        """Return one value of the column as a value for JSON.
+        """Return one value of the column for JSON.
 
         value: a number, or the index of a text in `labels`.
         """
@@ -169,10 +170,11 @@ class RawRows:
         return self.columns[self.names.index(name)] if name in self.names else None
 
     def arrange_columns(self, families: dict[str, str]) -> "RawRows":
-        """Return the rows with columns in another order and of other families.
+        """Return the rows with columns in the order of `families`.
 
-        Columns that `families` names and the rows do not have are added, with missing values.
-        Columns that `families` does not name come last, without conversion.
+        The columns are also converted to the families that `families` gives. Columns that
+        `families` names and the rows do not have are added, with missing values. Columns that
+        `families` does not name come last, without conversion.
 
         families: family of each column by name, in the order of the result. A family is "number",
             "date" or "text", or "" for a column that is not converted.
@@ -184,8 +186,8 @@ class RawRows:
         if len(others) == len(self.names) and self.rows:
             raise no_common_columns_error(tuple(families), self.names)
 
-        # Columns that are only in `families` get missing values. Of these, all columns of one
-        # family ("number", "date" or "text") share one array, to save memory.
+        # Add columns that are only in `families`, with missing values.
+        # To save memory, added columns of one family ("number", "date" or "text") share one array.
         absent = {kind for name, kind in families.items() if name not in self.names}
         missing = {kind: column_of_missing_values(kind, self.rows) for kind in absent}
 
@@ -197,7 +199,7 @@ class RawRows:
         return RawRows(tuple(columns), tuple(columns.values()), self.rows)
 
     def to_dicts(self) -> list[dict[str, JsonValue]]:
-        """Return each row as a dict that can be written as JSON.
+        """Return each row as a dict for JSON.
 
         Dates are ISO texts. A missing value is None.
         """
@@ -217,7 +219,7 @@ def repeated_name_error(names: Sequence[str]) -> InvalidRows | None:
 
 
 def row_of_missing_values(families: dict[str, str]) -> RawRows:
-    """Return RawRows of one row in which every value is missing.
+    """Return RawRows of one row with only missing values.
 
     families: family of each column by name ("number", "date" or "text").
     """
@@ -225,11 +227,12 @@ def row_of_missing_values(families: dict[str, str]) -> RawRows:
 
 
 def fill_unknown_families(known_families: dict[str, str], rows: RawRows) -> dict[str, str]:
-    """Return the family of each column by name, completed by some rows.
+    """Return each column's family, completed by some rows.
 
-    If the family of a column is not yet known, it becomes the family of the column in `rows`. The
-    family is "number", "date" or "text", or "" if it is still unknown. Raises SchemaMismatch if a
-    value cannot be converted to the known family of its column.
+    The families are a dict by column name. If the family of a column is not yet known, it becomes
+    the family of the column in `rows`. The family is "number", "date" or "text", or "" if it is
+    still unknown. Raises SchemaMismatch if a value cannot be converted to the known family of its
+    column.
 
     known_families: known family of each column by name, "" if not yet known. All columns of `rows`
         must be named.
@@ -245,7 +248,7 @@ def fill_unknown_families(known_families: dict[str, str], rows: RawRows) -> dict
 
 
 def parse_date_columns(rows: RawRows) -> RawRows:
-    """Return table rows with columns of ISO texts converted to dates.
+    """Return table rows with ISO texts converted to dates.
 
     A column is converted only if all of its texts are ISO dates or times.
     """
@@ -257,7 +260,7 @@ def parse_date_columns(rows: RawRows) -> RawRows:
 
 
 def _initial_family(column: RawColumn) -> str:
-    """Return the family of a column whose family is not yet known.
+    """Return the family of a column, inferred from its values.
 
     The family is "number", "date" or "text", or "" if all values are missing. If all texts are ISO
     dates or times, the family is "date".
@@ -266,7 +269,7 @@ def _initial_family(column: RawColumn) -> str:
 
 
 def _has_only_iso_texts(column: RawColumn) -> bool:
-    """Return True if all texts of a column are ISO dates or times."""
+    """True if a column has only ISO dates or times."""
     if column.kind != "text" or not column.labels:
         return False
     if not all(map(_ISO_PATTERN.fullmatch, column.labels)):
@@ -280,11 +283,11 @@ def _has_only_iso_texts(column: RawColumn) -> bool:
 
 
 def raise_if_raw_rows(rows: object) -> None:
-    """Raise an error if rows are RawRows, which are columns of a table.
+    """Check that rows are not RawRows (columns of a table).
 
-    Callers that need numbers call this function. If the rows have a column of texts or dates, the
-    error is SchemaMismatch and names the column. If all columns have numbers, the error is
-    InvalidRows.
+    Raises an error for RawRows. Callers that need numbers call this function. If the rows have a
+    column of texts or dates, the error is SchemaMismatch and names the column. If all columns have
+    numbers, the error is InvalidRows.
 
     rows: rows of any type. Rows of other types than RawRows raise no error.
     """
@@ -303,7 +306,7 @@ def raise_if_raw_rows(rows: object) -> None:
 
 
 def default_column_names(X: Shaped) -> tuple[str, ...]:
-    """Return the names x0, x1, … for the columns of rows without names.
+    """Return the names x0, x1, … for unnamed columns.
 
     X: (rows, features).
     """
@@ -360,7 +363,7 @@ def column_of_missing_values(family: str, n_rows: int) -> RawColumn:
 
 
 def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
-    """Return a column converted to numbers, dates or texts, if nothing is lost.
+    """Return a column converted to a family, without loss.
 
     For example, 3 can be converted to "3" and back, and a day to its ISO text and back. If a value
     cannot be converted, SchemaMismatch is raised, which names the column and the row.
@@ -381,8 +384,8 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
     if own_family != "text":
         raise _wrong_family_error(name, column, int(np.flatnonzero(~column.missing)[0]), family)
 
-    # Parse each distinct text once. The last number stays NaN. The code −1 of missing texts is the
-    # index of this last number.
+    # Parse each distinct text once.
+    # The last number stays NaN: the code −1 of missing texts is its index.
     parse = _parse_days if family == "date" else _parse_number_or_boolean
     numbers = np.full(len(column.labels) + 1, np.nan)
     for i, text in enumerate(column.labels):
@@ -437,9 +440,10 @@ def _parse_number_or_boolean(text: str) -> float:
 
 
 def _parse_days(text: str) -> float:
-    """Return an ISO date or time as the number of days since 1970-01-01 (UTC).
+    """Return an ISO date or time as days since 1970-01-01.
 
-    A time without a zone is read as UTC. Raises ValueError if the text is no date or time.
+    Days are counted in UTC. A time without a zone is read as UTC. Raises ValueError if the text
+    is no date or time.
     """
     # The conversion to UTC overflows for the first or last day of the calendar in some time zones.
     try:

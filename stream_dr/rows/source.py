@@ -1,4 +1,4 @@
-"""Sources that yield a stream's batches again for each pass of `refine`.
+"""Sources that yield a stream's batches for every `refine` pass.
 
 `refine` makes an approximate solution exact by passes over the rows. A source may be data in
 memory, shards, a directory's log, or any object with a method `events`.
@@ -18,10 +18,10 @@ Batch = Block | tuple[Any, ...] | list[Any]
 
 @runtime_checkable
 class Source(Protocol):
-    """Object that can yield the batches of a stream any number of times."""
+    """Object that yields a stream's batches any number of times."""
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) for the batches of a range of positions.
+        """Yield (position, Block) for batches in a range of positions.
 
         Positions are in ascending order.
 
@@ -32,18 +32,18 @@ class Source(Protocol):
 
 
 class RepeatableBatches:
-    """Source of an iterable of batches that can be read any number of times.
+    """Source of batches from an iterable.
 
-    A batch is a Block, (X, y) or (X, y, weights). X may also be a stream of tables that can be
-    read again, such as an Arrow data set or a LazyFrame. For a stream of tables, y is the name of
-    the column of targets.
+    The iterable can be read any number of times. A batch is a Block, (X, y) or (X, y, weights). X
+    may also be a stream of tables that can be read again, such as an Arrow data set or a
+    LazyFrame. For a stream of tables, y is the name of the column of targets.
     """
 
     def __init__(self, batches: Iterable[Batch]) -> None:
         self._batches = batches
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) for the batches of a range of positions.
+        """Yield (position, Block) for batches in a range of positions.
 
         The first batch of the source has the position 0.
 
@@ -74,7 +74,7 @@ def _batch_as_block(batch: Batch, position: int) -> Block:
 
 
 def as_source(source: object) -> Source:
-    """Return data as a Source, which can be read once in each pass.
+    """Return data as a Source for repeated passes.
 
     source: a Source, one batch as a tuple (X, y) or (X, y, weights), or an iterable of batches
         that can be read again.

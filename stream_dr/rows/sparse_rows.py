@@ -1,11 +1,11 @@
-"""Conversion of scipy's sparse matrices to CSR matrices that are safe for compiled loops.
+"""Convert scipy's sparse matrices to safe CSR matrices.
 
-Costs two passes over the indices. Rows are copied only if their indices are not sorted, or if the
-matrix is not CSR.
+Compiled loops use the indices of a safe CSR matrix without a check. Costs two passes over the
+indices. Rows are copied only if their indices are not sorted, or if the matrix is not CSR.
 """
 
-# scipy does not check index arrays. With an invalid index, its conversions read memory out of
-# bounds. So the indices are checked before scipy converts a matrix.
+# scipy does not check index arrays: with an invalid index, its conversions read out of bounds.
+# So the indices are checked before scipy converts a matrix.
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def is_sparse(X: object) -> bool:
-    """Return True if X is a sparse matrix or sparse array of scipy. Costs O(1)."""
+    """True if X is a scipy sparse matrix or array.
+
+    Costs O(1).
+    """
     if isinstance(X, np.ndarray):
         return False
     # If scipy.sparse is not loaded, X cannot be sparse. Loading it here would take time.
@@ -29,10 +32,10 @@ def is_sparse(X: object) -> bool:
 
 
 def as_csr(X: Any) -> "sp.csr_matrix":
-    """Return a scipy matrix as CSR with float32 or float64 values.
+    """Return a scipy matrix as CSR of floats.
 
-    The indices of each row of the result are sorted and distinct. Values of equal index are
-    summed. The caller's matrix is not changed.
+    The values are float32 or float64. The indices of each row of the result are sorted and
+    distinct. Values of equal index are summed. The caller's matrix is not changed.
 
     X: sparse matrix of any scipy format.
 
@@ -62,7 +65,7 @@ def raise_if_complex(X: Numeric) -> None:
 
 
 def check_indices_are_canonical(X: "sp.csr_matrix") -> bool:
-    """Return True if the indices of every row are sorted and distinct.
+    """True if every row's indices are sorted and distinct.
 
     Raises InvalidIndex if the index arrays are not valid. If an index is out of range, the error
     names the row and the index.
@@ -71,12 +74,12 @@ def check_indices_are_canonical(X: "sp.csr_matrix") -> bool:
 
 
 def _checked_csr(X: Any) -> "sp.csr_matrix":
-    """Return a matrix of another sparse format as CSR, after a check of its indices.
+    """Return a matrix of another sparse format as CSR.
 
-    Raises InvalidIndex if the index arrays are not valid.
+    The indices are checked before the conversion. Raises InvalidIndex if the index arrays are not
+    valid.
     """
-    # Formats other than CSC and BSR are converted to COO, whose indices of rows and columns are
-    # checked.
+    # Convert formats other than CSC and BSR to COO, whose row and column indices are checked.
     if X.format == "csc":
         _check_compressed_indices(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
     elif X.format == "bsr":
@@ -96,7 +99,7 @@ def _checked_csr(X: Any) -> "sp.csr_matrix":
 def _check_compressed_indices(
     indptr: np.ndarray, indices: np.ndarray, n_values: int, shape: tuple[int, int], row_word: str
 ) -> bool:
-    """Return True if the indices of every row are sorted and distinct.
+    """True if every row's indices are sorted and distinct.
 
     For a CSC matrix, a row here is a column of the matrix. Raises InvalidIndex if the arrays are
     not valid.
@@ -117,8 +120,8 @@ def _check_compressed_indices(
         )
 
     used = indices[: indptr[-1]]
-    # As an unsigned integer, a negative index is very large. So one comparison finds negative
-    # indices and indices that are too large.
+    # One comparison finds negative indices and indices that are too large.
+    # As an unsigned integer, a negative index is very large.
     unsigned = used.view(f"u{used.itemsize}")
     if len(used) and not unsigned.max() < shape[1]:
         at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
@@ -128,8 +131,8 @@ def _check_compressed_indices(
             f"{row_word} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
         )
 
-    # Compare all neighbouring indices. The last index of a row is also compared with the first
-    # index of the next row. Overwrite the results of these comparisons between rows by True.
+    # Compare each index with the next index, also across the ends of rows.
+    # Then overwrite the results of the comparisons across ends by True.
     ascends = used[1:] > used[:-1]
     if shape[0] > 1:
         starts = indptr[1:-1]

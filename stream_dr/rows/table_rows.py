@@ -1,4 +1,4 @@
-"""Conversion of rows of any kind to RawRows, and of RawRows to Arrow columns.
+"""Convert rows to RawRows, and RawRows to Arrow columns.
 
 RawRows are the columns of a table for a feature map. A column may have numbers, booleans, dates,
 timestamps or strings, dictionary-encoded or not, and nulls. Dates and timestamps become days since
@@ -54,7 +54,10 @@ _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_
 
 
 class _EncodedTexts(NamedTuple):
-    """Code of each row's text, int32 (rows,), and the distinct texts of a column."""
+    """Codes of rows' texts, and a column's distinct texts.
+
+    The codes are int32 (rows,).
+    """
 
     codes: np.ndarray
     distinct_texts: tuple[str, ...]
@@ -111,7 +114,7 @@ def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
 
 
 def is_table_column_type(arrow_type: pa.DataType) -> bool:
-    """Return True if `raw_from_arrow` can convert columns of this Arrow type."""
+    """True if `raw_from_arrow` can convert columns of this Arrow type."""
     if pa.types.is_dictionary(arrow_type) or _is_number_list_type(arrow_type):
         arrow_type = arrow_type.value_type
     return bool(
@@ -124,7 +127,9 @@ def is_table_column_type(arrow_type: pa.DataType) -> bool:
 
 
 def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
-    """Return a table, texts, dicts, a dense array or lists as RawRows.
+    """Return dense rows of any kind as RawRows.
+
+    Such rows are a table, texts, dicts, a dense array or lists.
 
     X: rows of any kind that is not sparse.
     names: names of an array's columns. If None, the names are x0, x1, …
@@ -162,7 +167,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
 
 
 def raw_from_texts(texts: Iterable[str]) -> RawRows:
-    """Return texts as RawRows with a single column, which is called `text`."""
+    """Return texts as RawRows with one column called `text`."""
     return RawRows(("text",), (RawColumn("text", *_encode_texts(pa.array(list(texts), pa.string()))),))
 
 
@@ -216,7 +221,10 @@ def _as_record_batch(X: Any) -> pa.RecordBatch:
 
 
 def is_string_type(arrow_type: pa.DataType) -> bool:
-    """Return True for the string types of Arrow (string, large_string and string_view)."""
+    """True for the string types of Arrow.
+
+    These are string, large_string and string_view.
+    """
     return bool(
         pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type)
     )
@@ -228,12 +236,11 @@ def is_number_or_boolean_type(arrow_type: pa.DataType) -> bool:
 
 
 def view_of_numbers(array: pa.Array) -> np.ndarray:
-    """Return the numbers of an Arrow array without nulls, as a read-only view.
+    """Return an Arrow array's numbers as a read-only view.
 
-    Costs O(1).
+    The array must have no nulls. Costs O(1).
     """
-    # Make a view of the buffer, because `to_numpy` would release the interpreter lock for a
-    # moment.
+    # Make a view of the buffer: `to_numpy` would release the interpreter lock for a moment.
     kind = _NUMPY_TYPES[array.type.id]
     if not len(array):
         return np.empty(0, kind)
@@ -243,7 +250,9 @@ def view_of_numbers(array: pa.Array) -> np.ndarray:
 
 
 def _raw_column_from_arrow(column: pa.Array) -> RawColumn:
-    """Return an Arrow array as a RawColumn (float64 numbers, or codes of texts).
+    """Return an Arrow array as a RawColumn.
+
+    A RawColumn has float64 numbers, or codes of texts.
 
     column: array of a type for which `is_table_column_type` is true, and not of vectors.
     """
@@ -274,7 +283,7 @@ def _raw_column_from_arrow(column: pa.Array) -> RawColumn:
 
 
 def _is_number_list_type(arrow_type: pa.DataType) -> bool:
-    """Return True if a column of this Arrow type has lists of numbers."""
+    """True if columns of this Arrow type have lists of numbers."""
     lists = (
         pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_fixed_size_list(arrow_type)
     )
@@ -282,7 +291,7 @@ def _is_number_list_type(arrow_type: pa.DataType) -> bool:
 
 
 def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
-    """Return a column of vectors as several named columns of numbers.
+    """Return a column of vectors as columns of numbers.
 
     Column i has number i of every vector, and its name is `name` followed by i. If a row has no
     vector, the row's values are missing in all columns. Raises InvalidRows if the vectors are too
@@ -331,13 +340,14 @@ def _divided_numbers(column: pa.Array, divisor: int) -> np.ndarray:
 
 
 def _encode_texts(column: pa.Array) -> _EncodedTexts:
-    """Return a code for each text, and the distinct texts in order of appearance.
+    """Return a code for each text, and the distinct texts.
 
-    The codes (rows,) int32 are indices into the distinct texts, −1 for null.
+    The distinct texts are in order of appearance. The codes (rows,) int32 are indices into the
+    distinct texts, −1 for null.
     """
-    # An Arrow dictionary array has a list of texts, the dictionary, and one index into the list
-    # for each row. The list may have nulls, unused texts or repeated texts. So the texts of the
-    # list are encoded first, and each row then gets the code of its text.
+    # Encode the texts of an Arrow dictionary first, and give each row the code of its text.
+    # An Arrow dictionary array has a list of texts, and one index into this list for each row.
+    # The list may have nulls, unused texts or repeated texts.
     own: tuple[str, ...] | None = None
     if pa.types.is_dictionary(column.type):
         codes, own = _encode_texts(column.dictionary)
@@ -349,7 +359,7 @@ def _encode_texts(column: pa.Array) -> _EncodedTexts:
 
 
 def _arrow_from_raw_column(column: RawColumn) -> pa.Array:
-    """Return a RawColumn as an Arrow array of the type that fits the column's kind."""
+    """Return a RawColumn as an Arrow array of matching type."""
     missing = column.missing
     if column.kind == "text":
         # The values of a column of text are indices of its labels.

@@ -1,8 +1,9 @@
-"""Data sets of shards, read a batch at a time. Each batch is an event.
+"""Data sets of shards, read a batch at a time.
 
-A shard is an Arrow IPC file, an Arrow IPC stream, or a Parquet file. The row groups of a Parquet
-file are its batches. A data set is a folder, a manifest, or files, on this machine or in an object
-store (uri.py). Uncompressed IPC files are memory-mapped, so their numbers are not copied.
+Each batch is an event. A shard is an Arrow IPC file, an Arrow IPC stream, or a Parquet file. The
+row groups of a Parquet file are its batches. A data set is a folder, a manifest, or files, on this
+machine or in an object store (uri.py). Uncompressed IPC files are memory-mapped, so their numbers
+are not copied.
 
 An event in the log does not hold the rows. It identifies them by the SHA-256 of the file and the
 index of the batch. The rows may be read from the file at any later time, so the file must not
@@ -78,8 +79,9 @@ class Shard:
         self.path = path
         self.entry = entry
         self.n_features = n_features
-        # State of the file at the last check. A local file's state is path, size and time of
-        # change. A remote file's state is the token of its download.
+        # State of the file at the last check.
+        # The state of a local file is its path, size and time of change.
+        # The state of a remote file is the token of its download.
         self._checked: object = None
         self._remote: FileIdentity | None = None
 
@@ -183,7 +185,7 @@ class Shard:
         return bool(seal) and seal_checksum(mapped_file_bytes(*identity), self.sha256) == seal
 
     def _check_batch_rows(self, identity: FileIdentity) -> None:
-        """Raise DamagedShard if a batch has a wrong number of rows.
+        """Raise DamagedShard if a batch has a wrong row count.
 
         The manifest has the right numbers. Without a manifest nothing is checked.
         """

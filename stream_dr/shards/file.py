@@ -33,7 +33,7 @@ from stream_dr.shards.uri import AnyPath, RemotePath
 
 
 class FileIdentity(NamedTuple):
-    """Path, size and time of change, which identify the state of a file.
+    """Path, size and change time that identify a file's state.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ def download_file_cached(path: RemotePath, _size: int, _changed_ns: int) -> Down
 
 
 class ShardFile:
-    """Shard that has been opened. Its batches are read by number.
+    """Opened shard whose batches are read by number.
 
     Parameters
     ----------

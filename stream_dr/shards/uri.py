@@ -1,4 +1,4 @@
-"""Files in object stores, named by a URI that pyarrow.fs supports.
+"""Files in object stores, named by URIs of pyarrow.fs.
 
 Examples are s3://bucket/key, gs://… and abfs://…. RemotePath has the methods of a Path that shards
 need. So other modules use files of this machine and of object stores in one way.
@@ -35,7 +35,9 @@ All attempts together, with the waits between them, take minutes.
 
 
 class FileStatus(NamedTuple):
-    """Size and time of change of a file, with the names of os.stat.
+    """Size and time of change of a file.
+
+    The fields have the names of os.stat.
 
     Attributes
     ----------
@@ -104,7 +106,10 @@ class RemotePath(os.PathLike[str]):
         return self.uri
 
     def stat(self) -> FileStatus:
-        """Return size and time of change of the file. Raises FileNotFoundError."""
+        """Return the file's size and time of change.
+
+        Raises FileNotFoundError.
+        """
         info = self._file_info()
         if info.type != fs.FileType.File:
             raise FileNotFoundError(self.uri)
@@ -136,7 +141,10 @@ class RemotePath(os.PathLike[str]):
             return bytes(file.read())
 
     def copy_to(self, local_path: Path) -> None:
-        """Copy the remote file to a file on this machine. Raises FileNotFoundError."""
+        """Copy the remote file to this machine.
+
+        Raises FileNotFoundError.
+        """
         system, source = open_filesystem(self.uri)
         with _errors_as_source_missing(self.uri):
             fs.copy_files(

@@ -1,4 +1,4 @@
-"""Writer of shards: Blocks of any size → shards and a manifest.
+"""Writer of shards and manifests from Blocks of any size.
 
 Rows may come in blocks of any size, for example one line or a whole file. The writer divides the
 rows into batches of equal size. So the batches do not depend on the sizes of the blocks.
@@ -86,7 +86,7 @@ The batch then has fewer rows than `rows_per_batch`.
 
 
 class ShardWriter:
-    """Context manager that writes shards and a manifest into a folder.
+    """Context manager that writes shards and a manifest.
 
     The shards are `part-00000.arrow` and so on. `manifest.json` is written at the end, if there
     was no error.
@@ -149,7 +149,10 @@ class ShardWriter:
                 path.unlink()
 
     def write(self, block: Block) -> None:
-        """Add the rows of a Block. Complete batches are written immediately."""
+        """Add the rows of a Block.
+
+        Complete batches are written immediately.
+        """
         batch = arrow_from_block(block)
         self._check_schema_add_labels(block, batch)
         self._waiting.append(batch)
@@ -208,7 +211,10 @@ class ShardWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close the writer. After an error, remove all shards and write no manifest."""
+        """Close the writer.
+
+        After an error, all shards are removed and no manifest is written.
+        """
         if kind is None:
             try:
                 self.close()

@@ -43,7 +43,7 @@ from stream_dr.statistics.protocol import register_nested_state
 
 @register_nested_state
 class BarycentricProjection(NamedTuple):
-    """Locally linear embedding of landmarks (r sampled rows of the stream).
+    """Locally linear embedding of landmarks (sampled rows).
 
     The coordinates of a new row are the weighted mean of its nearest landmarks' coordinates. The
     weights (called barycentric) sum to 1. With these weights, the weighted mean of the nearest
@@ -155,8 +155,8 @@ def locally_linear_embedding(
     if r < 2:
         return BarycentricProjection(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
 
-    # W has the weights of each row's neighbours. Each connected component of the graph of
-    # neighbours causes one eigenvalue 0, which is skipped.
+    # Compute the matrix W of the weights of each row's neighbours.
+    # Each connected component of the neighbour graph causes one eigenvalue 0, which is skipped.
     k = min(n_neighbors, r - 1)
     W = barycentric_weight_matrix(rows, k, reg)
     parts = int(connected_components(W, directed=False)[0])
@@ -172,10 +172,10 @@ def locally_linear_embedding(
 def barycentric_weight_matrix(
     rows: Rows, n_neighbors: int, reg: float, class_codes: np.ndarray | None = None
 ) -> sp.csr_matrix:
-    """Return the weights (r, r) of each row's neighbours, as CSR.
+    """Return the weights of each row's neighbours, as CSR.
 
-    The weights (called barycentric) of a row's neighbours sum to 1. With these weights, the mean
-    of the neighbours is as close to the row as possible.
+    The result is (r, r) for r rows. The weights (called barycentric) of a row's neighbours sum to
+    1. With these weights, the mean of the neighbours is as close to the row as possible.
 
     rows: (r, features), r rows, dense or CSR.
     n_neighbors: maximum number of neighbours of a row.
@@ -184,7 +184,8 @@ def barycentric_weight_matrix(
     class_codes: (r,) class of each row, or None. If not None, only rows of equal class are
         neighbours, and a row that is alone in its class has weight 1 on itself.
     """
-    # Only rows of one group may be neighbours. A group is a class, or all rows without classes.
+    # Only rows of one group may be neighbours.
+    # A group is a class, or the group of all rows if `class_codes` is None.
     r = rows.shape[0]
     groups = (
         [np.arange(r)] if class_codes is None else [np.flatnonzero(class_codes == c) for c in np.unique(class_codes)]
@@ -212,10 +213,11 @@ def lle_alignment_matrix(W: sp.csr_matrix) -> sp.csr_matrix:
 
 
 def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarray, reg: float) -> np.ndarray:
-    """Return the barycentric weights (rows, k) of k landmarks near each row.
+    """Return the barycentric weights of landmarks near each row.
 
-    Landmarks are sampled rows of the stream. Each row's weights sum to 1. With these weights, the
-    weighted mean of the k landmarks is as close to the row as possible.
+    The result is (rows, k) for k landmarks near each row. Landmarks are sampled rows of the
+    stream. Each row's weights sum to 1. With these weights, the weighted mean of the k landmarks
+    is as close to the row as possible.
 
     rows: (rows, features), dense or CSR.
     landmarks: (r, features), r landmarks, dense or CSR.
@@ -231,8 +233,8 @@ def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarr
         part = slice(start, start + step)
         gram = _local_gram_matrices(rows[part], landmarks, neighbour_indices[part])
 
-        # `gram` has a matrix of inner products for each row. Divide each matrix by its trace, so
-        # that the weights do not depend on the unit of the rows' values.
+        # Divide each row's matrix of inner products by its trace (the sum of its diagonal).
+        # The weights then do not depend on the unit of the rows' values.
         trace = np.einsum("nii->n", gram)
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)
@@ -241,7 +243,7 @@ def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarr
 
 
 def _local_gram_matrices(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarray) -> np.ndarray:
-    """Return a matrix of inner products (k, k) for each row.
+    """Return a matrix of inner products for each row.
 
     The result is (rows, k, k). Matrix i has the inner products of k vectors. Each vector is the
     difference between row i and one of the k landmarks near row i.
@@ -250,8 +252,8 @@ def _local_gram_matrices(rows: Rows, landmarks: Rows, neighbour_indices: np.ndar
     landmarks: (landmarks, features), sampled rows of the stream, dense or CSR.
     neighbour_indices: (rows, k), indices of the k landmarks near each row.
     """
-    # With dense landmarks, compute the inner products for all rows at once. CSR arrays cannot have
-    # three dimensions, so with CSR landmarks the rows are handled one by one.
+    # With dense landmarks, compute the inner products for all rows at once.
+    # With CSR landmarks, handle rows one by one: CSR arrays cannot have three dimensions.
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows
         differences = landmarks[neighbour_indices] - dense[:, None, :]

@@ -1,4 +1,6 @@
-"""Block conjugate gradient: solve (Cxx + γI) W1 = XH for all columns together.
+"""Block conjugate gradient: solve (Cxx + γI) W1 = XH.
+
+All columns of XH are solved for together.
 
 Symbols:
 
@@ -71,7 +73,7 @@ The size is a share of the Frobenius norm of the right-hand sides. The caller of
 
 @register_nested_state
 class BlockSolve(NamedTuple):
-    """State of the solution of a linear system between two steps.
+    """State of a linear system's solution between two steps.
 
     The linear system is A W = B, with a symmetric matrix A (features, features), k right-hand
     sides B (features, k) and the solution W (features, k). It is solved by block conjugate
@@ -156,8 +158,8 @@ def start_block_solve(
         The p columns that span a guess of the solution. The first step searches for W in this
         span. Later search directions are conjugate gradients.
     """
-    # Replace the right-hand sides by orthonormal columns with the same span, for which the system
-    # is solved. Multiplied by `values` and `expand`, these columns are the right-hand sides again.
+    # Replace the right-hand sides by orthonormal columns of the same span, and solve for these.
+    # Multiplied by `values` and `expand`, these columns are the right-hand sides again.
     vectors, values, expand = thin_svd(right_sides)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
@@ -190,16 +192,16 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
     if state.directions.shape[1] == 0:
         return state
 
-    # Compute how far the solution moves along each search direction, and the new residual (the
-    # right-hand sides minus the matrix times the solution), which is stored as two factors.
+    # Compute how far the solution moves along each search direction (`step`).
+    # Then compute the factors of the new residual: right-hand sides minus matrix times solution.
     inverse, largest = _directions_pseudo_inverse(state.directions, matrix_times_directions, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
     basis, coefficients = _orthonormalise_residual(
         state.basis - matrix_times_directions @ step, state.coefficients, state.noise * state.size
     )
 
-    # Make the new search directions from the columns of the residual. They are made conjugate to
-    # the old search directions, except after the first step with a guess.
+    # Make the new search directions from the columns of the residual.
+    # Unless this step used a guess, make the new directions conjugate to the old directions.
     conjugate = basis if state.guessing else basis - state.directions @ (inverse @ (matrix_times_directions.T @ basis))
     return state._replace(
         solution=state.solution + state.directions @ (step @ state.coefficients),
@@ -213,7 +215,7 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
 
 
 def relative_solve_residual(state: BlockSolve) -> float:
-    """Return the relative residual of a linear system's solution so far.
+    """Return the relative residual of a system's solution so far.
 
     For the linear system A W = B with the solution W, the result is ‖B − A W‖ / ‖B‖, or 0 if B is
     zero. The residual B − A W is part of the state.
@@ -257,10 +259,10 @@ def second_stage_components(
 
 
 def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> float:
-    """Return the largest principal angle between two column spans, in radians.
+    """Return the largest principal angle of two column spans.
 
-    The angle is from 0 to π/2. If the shapes of the two bases differ, the result is π/2. Costs
-    O(features · p²) for bases of p vectors.
+    The angle is from 0 to π/2 (radians). If the shapes of the two bases differ, the result is π/2.
+    Costs O(features · p²) for bases of p vectors.
 
     old_basis: (features, p), orthonormal basis of the first space.
     new_basis: (features, p), orthonormal basis of the second space.
@@ -270,8 +272,7 @@ def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> flo
     if new_basis.shape[1] == 0:
         return 0.0
 
-    # Compute the angle from its sine, because the cosine of a small angle is inexact [Björck,
-    # Golub 1973].
+    # Compute the angle from its sine: cosines of small angles are inexact [Björck, Golub 1973].
     rest = new_basis - old_basis @ (old_basis.T @ new_basis)
     sine = np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1])))
     return float(np.arcsin(min(1.0, sine)))
@@ -339,8 +340,8 @@ def _orthonormalise_residual(
     if singular_values(coefficients).min(initial=np.inf) > noise_norm:
         return _ResidualFactors(basis, coefficients)
 
-    # The residual is `basis` times `coefficients`. Use its singular vectors as the new basis,
-    # without those whose singular value is only rounding error.
+    # Use the singular vectors of the residual (`basis` times `coefficients`) as the new basis.
+    # Drop the singular vectors whose singular value is only rounding error.
     vectors, values, right = thin_svd(coefficients)
     keep = values > noise_norm
     return _ResidualFactors(basis @ vectors[:, keep], values[keep, None] * right[keep])

@@ -45,7 +45,7 @@ def scatter_sum_eigenpairs(
     total_weight: float,
     rounding_floor: float = 0.0,
 ) -> LoadingsAndEigenvalues:
-    """Return the eigenpairs of a weighted sum of two scatter matrices.
+    """Return the eigenpairs of a weighted sum of scatter matrices.
 
     The sum (features, features) is `between_weight` times the scatter between classes plus
     `total_weight` times the total scatter. Returns r eigenvectors (features, r) and eigenvalues
@@ -69,7 +69,7 @@ def scatter_sum_eigenpairs(
 def positive_scatter_sum_eigenpairs(
     between_factor: np.ndarray, between_weight: float, total_diagonal: np.ndarray, total_weight: float
 ) -> LoadingsAndEigenvalues:
-    """Return the positive eigenpairs of a weighted sum of scatter matrices.
+    """Return positive eigenpairs of a weighted sum of scatter matrices.
 
     The sum (features, features) is `between_weight` times the scatter between classes plus
     `total_weight` times the total scatter, for a negative `total_weight`. The total scatter is
@@ -87,8 +87,8 @@ def positive_scatter_sum_eigenpairs(
     within = -total_weight * np.maximum(total_diagonal - np.einsum("ij,ij->i", between_factor, between_factor), 0.0)
     d, c = between_factor.shape
 
-    # Lanczos' method computes c eigenpairs, and needs more features than that. With fewer
-    # features, the whole matrix is decomposed.
+    # Lanczos' method computes c eigenpairs, and needs more features than c.
+    # With fewer features, decompose the whole matrix.
     if c == 0 or d <= c + 1:
         values, vectors = (
             np.linalg.eigh((between_weight + total_weight) * (between_factor @ between_factor.T) - np.diag(within))
@@ -106,8 +106,7 @@ def positive_scatter_sum_eigenpairs(
             product, k=c, which="LA", v0=start, ncv=min(d, max(4 * c, 40)), tol=1e-12, **LANCZOS_SEED_ARGUMENT
         )
 
-    # Sort the eigenpairs, largest eigenvalue first, and drop those that are negative or may be
-    # rounding error.
+    # Sort the eigenpairs by descending eigenvalue. Drop negative eigenvalues and rounding error.
     order = np.argsort(-values, kind="stable")
     order = order[values[order] > d * EPS * float(np.abs(values).max(initial=0.0))]
     return LoadingsAndEigenvalues(vectors[:, order], values[order])

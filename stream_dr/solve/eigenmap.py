@@ -1,6 +1,7 @@
-"""Laplacian eigenmaps: smooth coordinates of a neighbourhood graph, and Nyström's formula.
+"""Laplacian eigenmaps: smooth coordinates of a neighbourhood graph.
 
-The nodes of the graph are r landmarks (sampled rows of the stream):
+Nyström's formula gives the coordinates of new rows. The nodes of the graph are r landmarks
+(sampled rows of the stream):
 
 * S (r, r) are the weights of the edges.
 * D (r, r) is the diagonal matrix of the degrees, which are the row sums of S.
@@ -154,15 +155,15 @@ class Eigenmap(NamedTuple):
         """
         squared_distances = np.where(squared_distances > 0, squared_distances, np.inf)
 
-        # `ends` counts, for each pair of a new row and a landmark, how many of the two have the
-        # other as a neighbour. First count the landmarks that have the new row as a neighbour.
+        # `ends` counts how many of a new row and a landmark have the other as a neighbour.
+        # First count the landmarks that have the new row as a neighbour.
         ends = (squared_distances <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
             ends[np.arange(len(ends))[:, None], near] += 1.0
 
-        # Compute the weights of the edges between new rows and landmarks. With the heat kernel,
-        # the weights of a row are divided by the largest, so that they do not all underflow to 0.
+        # Compute the weights of the edges between new rows and landmarks.
+        # Divide a row's weights of the heat kernel by the largest, so that not all underflow to 0.
         edges = np.minimum(self.one_sided * ends, 1.0)
         if self.temperature:
             nearest = squared_distances.min(axis=1, keepdims=True)
@@ -185,8 +186,7 @@ def laplacian_eigenmaps(
     drop_zero_eigenvectors: if true, skip the eigenvectors of the eigenvalue zero. Their number is
         the number of connected components of the graph.
     """
-    # The components are the eigenvectors with the index `first` to `last` - 1, in the order of
-    # ascending eigenvalues.
+    # The components are eigenvectors number `first` to `last` - 1, by ascending eigenvalue.
     r = rows.shape[0]
     parts = int(connected_components(graph.weights, directed=False)[0])
     first = parts if drop_zero_eigenvectors else 0
@@ -202,8 +202,8 @@ def laplacian_eigenmaps(
         places = with_fixed_signs(vectors / root[:, None])
         places = scale_to_unit_variance(places) if unit_variance else places
 
-    # Drop components for which 1 − eigenvalue is about zero, because the formula for coordinates
-    # of new rows divides by this difference.
+    # Drop components for which 1 − eigenvalue is about zero.
+    # The formula for the coordinates of new rows divides by 1 − eigenvalue.
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0
     return Eigenmap(

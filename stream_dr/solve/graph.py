@@ -136,7 +136,7 @@ def neighbourhood_graph(
 
 
 def _edge_ends(neighbour_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row indices of the two ends of each edge.
+    """Return the row indices of both ends of each edge.
 
     Each of r rows has an edge to each of its k nearest rows. The two results are (r · k,), the
     first and the second row of each edge.

@@ -81,7 +81,10 @@ class SampledLandmarks(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """Landmarks (r sampled rows) as a matrix (r, features), ndarray or CSR."""
+        """Landmarks (r sampled rows) as an array or CSR matrix.
+
+        The matrix is (r, features).
+        """
         if self.indices is None or self.indptr is None:
             return self.values
         shape = (len(self.indptr) - 1, self.width)
@@ -95,8 +98,8 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
 
     rows: (r, features), the sampled rows, dense or CSR.
     """
-    # `same` is the squared distance up to which a row counts as equal to a landmark. It is not 0,
-    # because a feature map may return one row with different last digits.
+    # `same` is the squared distance up to which a row counts as equal to a landmark.
+    # The distance is not 0, because a feature map may return one row with different last digits.
     if not rows.shape[0]:
         medians, same = np.zeros(rows.shape[1]), 0.0
     else:
@@ -151,8 +154,8 @@ def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_o
         return out
 
     for part, squared in squared_distance_chunks(X, landmarks.rows, landmarks.middle):
-        # Give each new row the coordinates of its nearest landmark. Then replace the coordinates
-        # of the new rows that are not equal to this landmark.
+        # Give each new row the coordinates of its nearest landmark.
+        # Then replace the coordinates of new rows that are not equal to their nearest landmark.
         closest = squared.argmin(axis=1)
         same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]

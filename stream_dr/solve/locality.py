@@ -81,8 +81,8 @@ def locality_projection(
     if total <= 0:
         return projection_without_components(mean)
 
-    # Choose the ridge. Scale the eigenproblem below so that directions in which the rows vary
-    # little (with small singular values) lose no precision.
+    # Choose the ridge.
+    # Scale the eigenproblem so that directions with small singular values lose no precision.
     share = RIDGE / len(s) if r <= d and not gamma else len(s) * EPS
     ridge = max(gamma, share * total)
     scale = np.sqrt(s**2 + ridge)
@@ -94,8 +94,8 @@ def locality_projection(
         subset_by_index=[0, min(n_components, len(s)) - 1],
     )
     if unit_variance:
-        # The rows projected onto component j are U @ (f * vectors[:, j]). Scale them to variance
-        # 1.
+        # The rows projected onto component j are U @ (f * vectors[:, j]).
+        # Scale the vectors such that the projected rows have variance 1.
         vectors = vectors * np.sqrt(r / (f**2 @ vectors**2))
     return Linear(mean, with_fixed_signs(V @ (vectors / scale[:, None])), values, "exact")
 
@@ -177,23 +177,22 @@ def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> _CentredSvd:
     if not sp.issparse(rows):
         rows, mean = rows - mean, np.zeros_like(mean)
 
-    # U are the eigenvectors of the matrix (r, r) of the centred rows' inner products. Its
-    # eigenvalues are the squared singular values. First centre the inner products of the uncentred
-    # rows.
+    # U are the eigenvectors of the matrix (r, r) of the centred rows' inner products.
+    # The eigenvalues of this matrix are the squared singular values.
+    # Centre the inner products of the uncentred rows to get the matrix.
     product = np.asarray((rows @ rows.T).toarray() if sp.issparse(rows) else rows @ rows.T)
     column = product.mean(axis=0)
     squares, U = np.linalg.eigh(product - column - column[:, None] + column.mean())
     keep = squares > r * EPS * max(float(np.trace(product)), 0.0)
     U, s = U[:, keep], np.sqrt(squares[keep])
 
-    # V is the transposed matrix of the centred rows times U, with each column divided by its
-    # singular value.
+    # V is the transposed centred rows times U, with each column divided by its singular value.
     V = np.asarray(rows.T @ U) - np.outer(mean, U.sum(axis=0))
     return _CentredSvd(U, s, V / s)
 
 
 def _singular_value_cut(singular_values: np.ndarray, n_rows: int, largest_mean: float) -> float:
-    """Return the size up to which a singular value is rounding error.
+    """Return the size up to which singular values are rounding error.
 
     The singular values are those of centred rows. The size is the rounding error of the
     decomposition plus the rounding error of centring, which grows with the rows' distance from
@@ -207,7 +206,10 @@ def _singular_value_cut(singular_values: np.ndarray, n_rows: int, largest_mean: 
 
 
 def _symmetric_part(matrix: np.ndarray) -> np.ndarray:
-    """Return the symmetric part (M + Mᵀ)/2 of a square matrix M."""
+    """Return the symmetric part (M + Mᵀ)/2 of M.
+
+    M is a square matrix.
+    """
     return 0.5 * (matrix + matrix.T)
 
 

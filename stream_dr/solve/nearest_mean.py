@@ -1,4 +1,4 @@
-"""Nearest-mean classifier: assign each row to the class whose mean is nearest.
+"""Nearest-mean classifier: a row gets the nearest mean's class.
 
 The accuracy of this classifier is one score of a model while the model learns. It is also one
 score of a projection in an evaluation. For rows (rows, p), computing the means costs O(rows p).
@@ -12,7 +12,9 @@ from stream_dr.rows.block import Rows
 
 
 def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the mean (classes, components) of the rows of each class.
+    """Return the mean of the rows of each class.
+
+    The result is (classes, components).
 
     Z: (rows, components), dense or CSR.
     codes: (rows,), index of each row's class, from 0.
@@ -41,9 +43,9 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
 
 
 def nearest_mean(Z: Rows, class_means: np.ndarray) -> np.ndarray:
-    """Return the index (rows,) of the class mean nearest to each row.
+    """Return the index of the mean nearest to each row.
 
-    If several means are equally near, the index of the first is returned.
+    The result is (rows,). If several means are equally near, the index of the first is returned.
 
     Z: (rows, components), dense or CSR.
     class_means: (classes, components).
@@ -52,5 +54,8 @@ def nearest_mean(Z: Rows, class_means: np.ndarray) -> np.ndarray:
 
 
 def _squared_lengths(Z: Rows) -> np.ndarray:
-    """Return the squared length (rows,) of each row of Z (rows, components)."""
+    """Return the squared length of each row of Z.
+
+    The result is (rows,) for Z (rows, components).
+    """
     return np.asarray(Z.multiply(Z).sum(1)).ravel() if sp.issparse(Z) else np.einsum("ij,ij->i", Z, Z)

@@ -1,4 +1,4 @@
-"""Nearest neighbours among landmarks, and distances of new rows to landmarks.
+"""Nearest neighbours among landmarks, and new rows' distances to landmarks.
 
 Landmarks are r sampled rows (r, features) of the stream, dense or CSR. All distances are
 Euclidean. Functions that return distances return squared distances.
@@ -43,15 +43,17 @@ class DistanceChunk(NamedTuple):
 
 
 def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray:
-    """Return the indices (r, k) of each landmark's k nearest landmarks.
+    """Return the indices of each landmark's k nearest landmarks.
+
+    The result is (r, k) for r landmarks.
 
     landmarks: (r, features), r sampled rows of the stream.
     k: number of nearest landmarks.
     include_self: if true, each landmark counts as the first of its own k nearest landmarks. If
         false, a landmark is not one of its own k nearest landmarks.
     """
-    # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy, which is
-    # accurate only for rows near zero. So subtract the medians from the landmarks.
+    # Subtract the medians, because the distances are accurate only for landmarks near zero.
+    # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy.
     landmarks = subtract_shift(landmarks, column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
     if not include_self:
@@ -60,7 +62,9 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
 
 
 def landmark_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of landmarks (sampled rows) at most `radius` apart.
+    """Return the pairs of landmarks at most `radius` apart.
+
+    Landmarks are sampled rows.
 
     Returns two index arrays (pairs,), the first and the second landmark of each pair. Landmarks i
     and j appear as the pair (i, j) and as the pair (j, i). No landmark is paired with itself.
@@ -98,8 +102,8 @@ def column_medians(landmarks: Rows) -> np.ndarray:
 
     landmarks: (rows, features), at least one row, dense or CSR.
     """
-    # With an even number of rows, take the larger of the two middle values and not their mean, so
-    # that medians of whole numbers are whole numbers.
+    # With an even number of rows, take the larger of the two middle values and not their mean.
+    # The medians of whole numbers are then whole numbers.
     half = landmarks.shape[0] // 2
     if not sp.issparse(landmarks):
         return np.asarray(np.partition(landmarks, half, axis=0)[half])
@@ -127,7 +131,7 @@ def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
 
 
 def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[DistanceChunk]:
-    """Yield the rows' squared distances to all landmarks, in chunks of rows.
+    """Yield squared distances to all landmarks in chunks of rows.
 
     rows: (rows, features), dense or CSR.
     landmarks: (r, features), r sampled rows of the stream.
@@ -155,7 +159,9 @@ def fit_sparse_width(rows: Rows, n_columns: int) -> Rows:
 
 
 def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray:
-    """Return the squared distances (rows, r) of rows to r landmarks.
+    """Return the squared distances of rows to r landmarks.
+
+    The result is (rows, r).
 
     rows: (rows, features), dense or CSR.
     landmarks: (r, features), r sampled rows of the stream. If the landmarks are sparse, the caller

@@ -1,4 +1,4 @@
-"""Order and signs of components that agree with the previous projection.
+"""Order and signs of components, matched to the previous projection.
 
 The sign of an eigenvector is arbitrary. Two components of nearly equal eigenvalue may also change
 places from one solution to the next. `best_order_and_signs` chooses signs and order such that each
@@ -94,9 +94,8 @@ def best_order_and_signs(
     )
     order = _best_component_order(cosines, eigenvalues)
 
-    # A component gets the sign of its cosine with the previous component of the same index.
-    # Without such a component, or if the cosine is 0, its entry of largest absolute value becomes
-    # positive.
+    # Choose signs such that the cosine with the previous component of the same index is positive.
+    # Without a previous component, or if the cosine is 0, make the entry of largest size positive.
     shared = min(cosines.shape)
     towards = np.zeros(p)
     towards[:shared] = cosines[np.arange(shared), order[:shared]]
@@ -192,8 +191,8 @@ def _columns_to_compare(projection: Projection, previous: Projection | None) -> 
     if now is not None:
         if before is None or previous is None:
             return _ComparedColumns(now.loadings, None)
-        # Put the features of `previous` in the order of `projection`. Features that `projection`
-        # does not have come last. Their loadings are cut off.
+        # Put the features of `previous` in the order of `projection`, and other features last.
+        # Then cut off the loadings of features that `projection` does not have.
         moved = move_rows(before.loadings, matching_feature_indices(previous, projection))
         return _ComparedColumns(now.loadings, moved[: len(now.loadings)])
 
@@ -213,7 +212,7 @@ def _landmark_embedding(projection: Projection | None) -> Eigenmap | Barycentric
 
 
 def _feature_names(projection: Projection) -> tuple[str, ...] | None:
-    """Return the names of the columns of the projection's feature map.
+    """Return the column names of the projection's feature map.
 
     The result is None if the projection has no feature map, or if the map has no names.
     """
@@ -221,11 +220,12 @@ def _feature_names(projection: Projection) -> tuple[str, ...] | None:
 
 
 def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
-    """Return the least-squares map from `old` to `new`, and its relative error.
+    """Return the least-squares map from `old` to `new`.
 
-    The map is the matrix M (q, p) that minimises ‖old @ M − new‖. The error is ‖old @ M − new‖
-    divided by ‖new‖. The error is 0 if the columns of `new` lie in the span of the columns of
-    `old`. The error is 1 if the two spans are orthogonal.
+    The relative error of the map is also returned. The map is the matrix M (q, p) that minimises
+    ‖old @ M − new‖. The error is ‖old @ M − new‖ divided by ‖new‖. The error is 0 if the columns
+    of `new` lie in the span of the columns of `old`. The error is 1 if the two spans are
+    orthogonal.
 
     old: (d', q) float64, q columns.
     new: (d, p) float64, p columns. If d and d' differ, the array with fewer rows is extended by
@@ -253,7 +253,7 @@ def column_norms(array: np.ndarray) -> np.ndarray:
 
 
 def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Return the order in which components agree best with previous ones.
+    """Return the component order that best matches previous ones.
 
     The order is (p,) for p components.
     Entry i of the order is the index of the component that becomes component i. Two components may
@@ -271,9 +271,8 @@ def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.nd
     if shared < 2 or len(eigenvalues) != p:
         return order
 
-    # Assign components to previous components such that the sum of their absolute cosines is
-    # largest. Two components are never swapped if their eigenvalues are not near each other,
-    # because the gain for this is very negative.
+    # Choose the order with the largest sum of absolute cosines to previous components.
+    # A very negative gain prevents a swap of components whose eigenvalues are not near each other.
     values = np.asarray(eigenvalues[:shared], dtype=np.float64)
     near = np.abs(values[:, None] - values) <= GAP * np.maximum(np.abs(values[:, None]), np.abs(values))
     gain = np.where(near, np.abs(cosines[:shared, :shared]), -2.0 * shared)
@@ -299,14 +298,16 @@ def _cosines_or_correlations(
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
 
-    # Compare columns by the correlation of the rows projected onto them. Features of small
-    # variance, whose loadings are noisy, then have little influence.
+    # Compare columns by the correlation of the rows projected onto them.
+    # Features of small variance, whose loadings are noisy, then have little influence.
     q = old.shape[1]
     return correlations(np.hstack([old, new]), multiply_by_scatter)[:q, q:]
 
 
 def correlations(columns: np.ndarray, multiply_by_scatter: MultiplyByScatter) -> np.ndarray:
-    """Return the correlations (m, m) of the rows' projections onto m columns.
+    """Return the correlations of the rows projected onto columns.
+
+    The result is (m, m) for m columns.
 
     columns: (features, m), directions onto which the rows are projected.
     multiply_by_scatter: function that multiplies columns by the scatter of the centred rows.

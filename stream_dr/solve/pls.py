@@ -1,4 +1,4 @@
-"""Partial least squares from moments, by Dayal and MacGregor's kernel algorithm.
+"""Partial least squares from moments (Dayal and MacGregor's kernel algorithm).
 
 The algorithm is from J. Chemometrics 11, 1997 [mathematics §5]. It needs two sums over the rows:
 
@@ -79,8 +79,8 @@ def pls_rotations(
 
     # Without this limit, one more component than there are features could pass the checks below.
     for _ in range(min(max_components, len(cross_sums))):
-        # Set rows of S that are rounding error to zero. S holds products of features and targets,
-        # summed over the rows. Then w is the direction of largest covariance with the targets.
+        # Set a row of S (summed feature-target products) to zero if the row is rounding error.
+        # Then w is the direction of largest covariance with the targets.
         S[np.linalg.norm(S, axis=1) <= cross_sum_noise] = 0.0
         w, sigma = _leading_left_singular(S)
         if sigma <= _SMALLEST * max([sigma, *sizes]):
@@ -95,11 +95,10 @@ def pls_rotations(
         if t <= len(r) * EPS * largest * float(r @ r):
             break
 
-        # `largest` is the largest variance of the rows along a rotation so far. In later steps, a
-        # much smaller variance counts as rounding error.
+        # `largest` is the largest variance of the rows along a rotation so far.
+        # In later steps, a much smaller variance counts as rounding error.
         largest = max(largest, t / float(r @ r))
-        # Compute the loading (features,) of this component. Remove the component from S, which
-        # holds products of features and targets, summed over the rows.
+        # Compute this component's loading, and remove the component from S (summed products).
         load = c / t
         S -= np.outer(load, r @ S)
         vectors.append(r)
@@ -116,7 +115,9 @@ class _SingularPair(NamedTuple):
 
 
 def _leading_left_singular(S: np.ndarray) -> _SingularPair:
-    """Return the leading left singular vector (features,) and its singular value.
+    """Return the leading left singular vector and its singular value.
+
+    The vector is (features,).
 
     S: (features, k), matrix of k columns to decompose. The sign is chosen so that the vector's
         entry of largest absolute value is positive.

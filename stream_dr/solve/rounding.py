@@ -22,7 +22,7 @@ from stream_dr.solve.spectral import EPS
 
 
 class Rounding(NamedTuple):
-    """Sizes of the rounding errors in sums over N centred rows.
+    """Sizes of rounding errors in sums over N centred rows.
 
     Centred rows are rows from which the mean was subtracted.
 
@@ -52,11 +52,11 @@ class Rounding(NamedTuple):
         return np.asarray(column_scatter > (8 * EPS * self.shift) ** 2)
 
     def eigenvalue_floor(self, column_scatter: np.ndarray) -> float:
-        """Return the size up to which the scatter's eigenvalues are rounding error.
+        """Return the size up to which eigenvalues are rounding error.
 
-        The scatter (features, features) is the matrix of summed products of the centred features.
-        The size is large if rows were unlearned, or if the rows' distance from zero is large
-        compared with their standard deviation.
+        The eigenvalues are those of the scatter (features, features), the matrix of summed
+        products of the centred features. The size is large if rows were unlearned, or if the rows'
+        distance from zero is large compared with their standard deviation.
 
         column_scatter: (features,), diagonal of the scatter.
         """
@@ -65,7 +65,7 @@ class Rounding(NamedTuple):
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
 
     def cross_sum_floor(self, target_norm: float, column_scatter: np.ndarray) -> float:
-        """Return the norm up to which cross sums are rounding error.
+        """Return the norm below which cross sums are rounding error.
 
         Cross sums are products of centred features and targets, summed over the rows. For example,
         they are only rounding error if all rows are of one class.
@@ -73,8 +73,8 @@ class Rounding(NamedTuple):
         target_norm: Frobenius norm of the targets before centring.
         column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
-        # The rounding error grows with the deviations of the features from their means, with the
-        # error that unlearning rows caused, and with the rows' distance from zero.
+        # The rounding error grows with the features' deviations from their means (`spread`).
+        # The error also grows with the error of unlearning and the rows' distance from zero.
         spread = float(np.sqrt(column_scatter.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
@@ -89,8 +89,8 @@ class Rounding(NamedTuple):
 
         column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
-        # `own` is the rounding error of each feature if no row was unlearned. The error of
-        # unlearning rows, one number for all features, is added to it in the next statement.
+        # `own` is the rounding error of each feature if no row was unlearned.
+        # The return statement adds the error of unlearning rows, one number for all features.
         own = 1e-12 * np.sqrt(
             np.count_nonzero(self.varying_columns(column_scatter)) * column_scatter
         ) + 8 * EPS * np.abs(self.shift)
@@ -107,15 +107,15 @@ class Rounding(NamedTuple):
         target_norm: Frobenius norm of the targets.
         column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
-        # Compare the cross sums of each feature with the feature's own rounding error, because one
-        # error for all features could be larger than the true sums of a feature with small values.
+        # Compare the cross sums of each feature with the feature's own rounding error.
+        # One error for all features could exceed the true sums of a feature with small values.
         shows = np.linalg.norm(cross_sums, axis=1) > self.cross_sum_noise(column_scatter) * target_norm
         return cross_sums if shows.all() else np.where(shows[:, None], cross_sums, 0.0)
 
     def significant_combinations(
         self, cross_sums: np.ndarray, target_norm: float, column_scatter: np.ndarray
     ) -> np.ndarray:
-        """Reduce the cross sums to combinations of targets above rounding error.
+        """Reduce cross sums to target combinations above rounding error.
 
         The k targets are replaced by r ≤ k orthogonal linear combinations of them. A combination
         is dropped if its products with all features are only rounding error. The result (features,
@@ -126,8 +126,8 @@ class Rounding(NamedTuple):
         target_norm: Frobenius norm of the targets.
         column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
-        # Divide the cross sums of each feature by their rounding error, so that features with
-        # large values do not hide features with small values.
+        # Divide the cross sums of each feature by the feature's rounding error.
+        # Otherwise features with large values would hide features with small values.
         varying_columns = self.varying_columns(column_scatter)
         cross_sum_noise = self.cross_sum_noise(column_scatter)[varying_columns]
         _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
@@ -136,9 +136,10 @@ class Rounding(NamedTuple):
 
 
 def zero_rounding(n_features: int) -> Rounding:
-    """Return a Rounding without errors, for rows whose mean is zero.
+    """Return a Rounding without errors.
 
-    Subtracting a mean of zero from the rows causes no rounding error.
+    Rows whose mean is zero have such a Rounding. Subtracting a mean of zero from the rows causes
+    no rounding error.
 
     n_features: number of features.
     """

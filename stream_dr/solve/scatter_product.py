@@ -1,9 +1,9 @@
-"""Product of a scatter matrix and some columns, summed over blocks of rows.
+"""Product of a scatter matrix and columns, block by block.
 
-The scatter matrix A (features, features) is the sum of w (x − x̄)(x − x̄)ᵀ over all rows x. w is
-the row's weight, and x̄ (features,) is the mean. P (features, r) are the columns. A is never
-formed. A block of rows X (rows, features) with the weights w (rows,) adds the following to the
-product A P [mathematics §4]:
+The product is a sum over blocks of rows. The scatter matrix A (features, features) is the sum of w
+(x − x̄)(x − x̄)ᵀ over all rows x. w is the row's weight, and x̄ (features,) is the mean. P
+(features, r) are the columns. A is never formed. A block of rows X (rows, features) with the
+weights w (rows,) adds the following to the product A P [mathematics §4]:
 
     Xᵀ(w ∘ Z) − x̄ (wᵀZ),  where Z = X P − 1 (x̄ᵀP)
 
@@ -33,11 +33,12 @@ CHUNK = 1 << 20
 
 
 class ScatterProduct:
-    """Product of a scatter matrix and some columns, summed over blocks of rows.
+    """Product of a scatter matrix and columns, by blocks.
 
-    The scatter matrix A (features, features) is the sum of (x − x̄)(x − x̄)ᵀ over all rows x,
-    times the weights of the rows. x̄ is `mean`. The product is computed without forming A. Use an
-    object of this class in a with-block. The threads are stopped at the end of the with-block.
+    The product is summed over blocks of rows, in one or more threads. The scatter matrix A
+    (features, features) is the sum of (x − x̄)(x − x̄)ᵀ over all rows x, times the weights of the
+    rows. x̄ is `mean`. The product is computed without forming A. Use an object of this class in a
+    with-block. The threads are stopped at the end of the with-block.
 
     Parameters
     ----------
@@ -81,8 +82,8 @@ class ScatterProduct:
             self._parts[0].add(block, weights)
             return
 
-        # The product is the sum of one partial product per thread. Blocks are added to the partial
-        # products in turn. A partial product takes one block at a time.
+        # The product is the sum of one partial product per thread.
+        # Add blocks to the partial products in turn. A partial product takes one block at a time.
         turn = self._blocks % len(self._parts)
         self._blocks += 1
         self._wait_for_part(turn)
@@ -102,7 +103,7 @@ class ScatterProduct:
         return out if self._scale is None else out * self._scale[:, None]
 
     def _wait_for_part(self, part_number: int) -> None:
-        """Wait until no thread is adding a block to one partial product.
+        """Wait until no thread adds to one partial product.
 
         If the last addition raised an error in its thread, the error is raised here.
 
@@ -114,9 +115,10 @@ class ScatterProduct:
 
 
 class _PartialScatterProduct:
-    """Product of a scatter matrix and some columns, summed over some of the blocks.
+    """Product of a scatter matrix and columns over some blocks.
 
-    Two threads must not use one object at the same time.
+    The product is summed over the rows of these blocks only. Two threads must not use one object
+    at the same time.
     """
 
     def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:
@@ -126,7 +128,10 @@ class _PartialScatterProduct:
         self._total = np.zeros(self._columns.shape[1])
 
     def add(self, block: Block, weights: np.ndarray | None) -> None:
-        """Add the rows of one block, with their weights (rows,) or None."""
+        """Add the rows of one block.
+
+        weights: (rows,) weights of the rows, or None.
+        """
         if sp.issparse(block.X):
             self._add_sparse_rows(block.X, weights)
         else:
@@ -137,13 +142,13 @@ class _PartialScatterProduct:
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse_rows(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
-        """Add CSR rows (rows, features), with their weights (rows,) or None."""
+        """Add CSR rows (rows, features), with weights (rows,) or None."""
         w = np.ones(X.shape[0]) if weights is None else weights
         rows = map(readonly_view, (X.indptr, X.indices, X.data, w))
         _add_sparse_rows_to_product(*rows, self._columns, self._shift, self._out, self._total)
 
     def _add_dense_rows(self, X: np.ndarray, weights: np.ndarray | None) -> None:
-        """Add dense rows (rows, features), with their weights (rows,) or None."""
+        """Add dense rows (rows, features), with weights (rows,) or None."""
         rows = max(1, CHUNK // max(1, X.shape[1]))
         for at in range(0, X.shape[0], rows):
             centred = X[at : at + rows] - self._mean
@@ -157,10 +162,11 @@ class _PartialScatterProduct:
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
-    """Add sparse rows to the product of their scatter and columns.
+    """Add sparse rows to the product of scatter and columns.
 
-    The product is `out` minus the outer product of the rows' mean and `total`. Let x be a row, w
-    its weight, and z = x @ columns − shift. The row adds w x zᵀ to `out` and w z to `total`.
+    The scatter is that of the sparse rows. The product is `out` minus the outer product of the
+    rows' mean and `total`. Let x be a row, w its weight, and z = x @ columns − shift. The row adds
+    w x zᵀ to `out` and w z to `total`.
 
     indptr: (rows + 1,), start of each CSR row in `indices` and `data`.
     indices: (entries,), column of each entry.
@@ -178,8 +184,7 @@ def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, 
         if weights[i] == 0.0:
             continue
 
-        # Compute z, the centred row times the columns. `shift` is the mean of the rows times the
-        # columns.
+        # Compute z, the centred row times the columns. `shift` is the mean times the columns.
         for c in range(r):
             z[c] = -shift[c]
         for e in range(indptr[i], indptr[i + 1]):
@@ -187,8 +192,8 @@ def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, 
             for c in range(r):
                 z[c] += v * columns[j, c]
 
-        # Add the row's weight times z to `total`, and the outer product of the row and the
-        # weighted z to `out`.
+        # Add the row's weight times z to `total`.
+        # Add the outer product of the row and the weighted z to `out`.
         for c in range(r):
             z[c] *= weights[i]
             total[c] += z[c]

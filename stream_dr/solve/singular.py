@@ -10,10 +10,10 @@ from stream_dr.errors import NotFinite
 
 
 def thin_svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the thin singular value decomposition of a matrix (m, k).
+    """Return the thin singular value decomposition of a matrix.
 
-    Returns the left singular vectors (m, r), the singular values (r,) and the right singular
-    vectors (r, k), for r = min(m, k). The largest singular value comes first.
+    The matrix is (m, k). Returns the left singular vectors (m, r), the singular values (r,) and
+    the right singular vectors (r, k), for r = min(m, k). The largest singular value comes first.
 
     Raises NotFinite if a value of the matrix is not finite.
     """
@@ -22,9 +22,9 @@ def thin_svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def singular_values(matrix: np.ndarray) -> np.ndarray:
-    """Return the singular values of a matrix (m, k), largest first.
+    """Return a matrix's singular values, largest first.
 
-    Raises NotFinite if a value of the matrix is not finite.
+    The matrix is (m, k). Raises NotFinite if a value of the matrix is not finite.
     """
     _check_finite(matrix)
     return np.linalg.svd(matrix, compute_uv=False)

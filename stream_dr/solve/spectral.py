@@ -24,9 +24,10 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 class Eigenpairs(NamedTuple):
-    """Eigenvalues (r,) and eigenvectors (m, r) of a symmetric matrix (m, m).
+    """Eigenvalues and eigenvectors of a symmetric matrix.
 
-    r may be smaller than m, because eigenvalues of about zero are left out.
+    The matrix is (m, m), the eigenvalues are (r,) and the eigenvectors (m, r). r may be smaller
+    than m, because eigenvalues of about zero are left out.
     """
 
     values: np.ndarray
@@ -34,9 +35,10 @@ class Eigenpairs(NamedTuple):
 
 
 class LeftSingularPairs(NamedTuple):
-    """Left singular vectors (m, r) and singular values (r,) of a matrix (m, k).
+    """Left singular vectors and singular values of a matrix.
 
-    r may be smaller than m and k, because values that are only rounding error are left out.
+    The matrix is (m, k), the vectors are (m, r) and the values (r,). r may be smaller than m and
+    k, because values that are only rounding error are left out.
     """
 
     vectors: np.ndarray
@@ -66,7 +68,7 @@ def semidefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> 
 
 
 def eigenvalue_rounding_limit(eigenvalues: np.ndarray, smallest_limit: float = 0.0) -> float:
-    """Return the size up to which eigenvalues are only rounding error.
+    """Return the size up to which eigenvalues are rounding error.
 
     For m eigenvalues, the size is m · 2.2e-16 times the largest eigenvalue, or `smallest_limit` if
     that is larger.
@@ -90,8 +92,8 @@ def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
     if min(m, k) == 0:
         return LeftSingularPairs(np.zeros((m, 0)), np.zeros(0))
 
-    # For a large matrix with many more rows than columns, a method that uses the inner products
-    # (k, k) of its columns is faster. It returns None if it is not accurate enough.
+    # If a large matrix has many more rows than columns, first try its columns' inner products.
+    # The method with inner products is faster, but returns None if it is not accurate enough.
     pairs = _left_singular_pairs_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
@@ -178,7 +180,7 @@ def rotate_equal_components(loadings: np.ndarray, eigenvalues: np.ndarray) -> np
 
 
 def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
-    """Make the entry of largest absolute value in each column positive.
+    """Make each column's entry of largest absolute value positive.
 
     loadings: (features, components). The result is C-ordered.
     """
@@ -188,7 +190,7 @@ def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
 
 
 def largest_signed_entries(loadings: np.ndarray) -> np.ndarray:
-    """Return each column's entry of largest absolute value, with its sign.
+    """Return each column's entry of largest absolute value, signed.
 
     The result is (p,) for p columns. If several entries of a column have the largest absolute
     value, the first of them is returned. If there are no rows, 0 is returned for each column.
@@ -198,8 +200,8 @@ def largest_signed_entries(loadings: np.ndarray) -> np.ndarray:
     if len(loadings) == 0:
         return np.zeros(loadings.shape[1])
 
-    # The entry of largest absolute value is the minimum or the maximum of its column. If minimum
-    # and maximum are equally far from zero, search for the first entry of this absolute value.
+    # The entry of largest absolute value is the minimum or the maximum of its column.
+    # If both are equally far from zero, search for the first entry of this absolute value.
     low = _column_extremes(np.minimum, loadings)
     high = _column_extremes(np.maximum, loadings)
     largest = np.where(high > -low, high, low)
@@ -209,7 +211,9 @@ def largest_signed_entries(loadings: np.ndarray) -> np.ndarray:
 
 
 def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
-    """Return the minimum or maximum (columns,) of each column of an array.
+    """Return the minimum or maximum of each column.
+
+    The result is (columns,).
 
     extreme: np.minimum or np.maximum.
     array: (rows, columns), with one row or more.

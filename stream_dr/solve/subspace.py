@@ -1,9 +1,10 @@
-"""Growing orthonormal basis on which the scatter of the rows is known exactly.
+"""Growing orthonormal basis on which the scatter is exact.
 
-PCA, SKM, MMC and PLSDA can be solved by passes over the rows without forming the scatter Cxx
-(features, features) of the centred rows. The state is an orthonormal basis V (features, m), called
-a block Krylov basis, and the product Cxx V. In each step, the caller computes the product of Cxx
-and some new directions. Then the directions become columns of V.
+The scatter is that of the rows' coordinates along the basis vectors. PCA, SKM, MMC and PLSDA can
+be solved by passes over the rows without forming the scatter Cxx (features, features) of the
+centred rows. The state is an orthonormal basis V (features, m), called a block Krylov basis, and
+the product Cxx V. In each step, the caller computes the product of Cxx and some new directions.
+Then the directions become columns of V.
 
 The small scatter VᵀCxxV (m, m) is exact. The method's usual solver is applied to the small
 scatter, as if the columns of V were the features. So no method needs a second solver.
@@ -66,13 +67,16 @@ class Subspace(NamedTuple):
 
     @property
     def scatter(self) -> np.ndarray:
-        """Scatter (m, m) of the rows' coordinates along the m basis vectors."""
+        """Scatter (m, m) of the rows' coordinates along the basis.
+
+        m is the number of basis vectors.
+        """
         small = self.basis.T @ self.images
         return (small + small.T) / 2
 
 
 def start_subspace(columns: np.ndarray) -> Subspace:
-    """Return a Subspace without basis vectors, to be grown from columns.
+    """Return an empty Subspace that will grow from columns.
 
     The `directions` of the result, which become the first basis vectors, are orthonormal vectors
     that span `columns`. Vectors that are only rounding error are dropped.
@@ -100,7 +104,7 @@ def extend_subspace(state: Subspace, scatter_times_directions: np.ndarray) -> Su
 
 
 def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) -> Subspace:
-    """Replace the basis by a smaller basis, which spans only a solution.
+    """Replace the basis by a basis of the solution's span.
 
     The solution X (features, p) lies in the span of the old basis. The `directions` of the result
     are the vectors by which the new basis grows in the next step. They span the part of Cxx X that
@@ -127,8 +131,8 @@ def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarra
         vectors of V.
     """
     if solution_coefficients.shape[1] == 0:
-        # The solution has no columns yet, but may get some when the basis grows. For example, MMC
-        # may have a positive eigenvalue only on a larger basis.
+        # The solution has no columns yet, but may get some when the basis grows.
+        # For example, MMC may have a positive eigenvalue only on a larger basis.
         return 1.0 if state.directions.shape[1] else 0.0
     image = state.images @ np.linalg.qr(solution_coefficients)[0]
     size = float(np.linalg.norm(image))
@@ -147,8 +151,8 @@ def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     size = np.linalg.norm(columns, axis=0)
     rest = columns[:, size > 0] / size[size > 0]
 
-    # Subtract the part along `basis` twice, because rounding errors along `basis` remain after the
-    # first subtraction [Parlett].
+    # Subtract the part along `basis` twice.
+    # After the first subtraction, rounding errors along `basis` remain [Parlett].
     for _ in range(2):
         rest = rest - basis @ (basis.T @ rest)
         vectors, values, _ = thin_svd(rest)

@@ -1,4 +1,4 @@
-"""Thin QR of a matrix with many more rows than columns.
+"""Thin QR of matrices with many more rows than columns.
 
 The method is CholeskyQR2 (Fukaya, Nakatsukasa, Yanagisawa, Yamamoto 2014). For a matrix M (m, n),
 the Cholesky factor R of the Gram matrix MᵀM gives Q = M R⁻¹. A second round, with Q instead of M,
@@ -51,7 +51,9 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _CholeskyQR(NamedTuple):
-    """QR factorisation of a matrix (m, n), from one Cholesky factorisation.
+    """QR factorisation of a matrix by one Cholesky factorisation.
+
+    The matrix is (m, n).
 
     Attributes
     ----------
@@ -82,8 +84,8 @@ def _cholesky_qr(matrix: np.ndarray) -> _CholeskyQR | None:
     if gram.size == 0 or not np.all(lengths > 0):
         return None
 
-    # `gram` has the inner products of the columns. Divide it by the columns' lengths, so that its
-    # diagonal is 1.
+    # `gram` has the inner products of the columns.
+    # Divide by the lengths of the columns, so that the diagonal of `gram` becomes 1.
     try:
         factor = cholesky(gram / lengths / lengths[:, None], check_finite=False)
     except np.linalg.LinAlgError:

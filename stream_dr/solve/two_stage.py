@@ -1,6 +1,7 @@
-"""Two-stage solution of generalised eigenproblems [2S, Algorithms 1 and 2; mathematics §3].
+"""Two-stage solution of generalised eigenproblems.
 
-LDA, CCA, OPLS and similar methods are generalised eigenproblems. Symbols:
+The method is from [2S, Algorithms 1 and 2; mathematics §3]. LDA, CCA, OPLS and similar methods are
+generalised eigenproblems. Symbols:
 
 * Cxx (features, features) is the scatter of the centred rows, or a diagonal matrix.
 * γ is a ridge.
@@ -64,11 +65,11 @@ accurate to 1e-10 even if the scatter alone is singular.
 def two_stage(
     scatter: np.ndarray, cross_sums: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None
 ) -> LoadingsAndEigenvalues:
-    """Return loadings and eigenvalues of a two-stage method (LDA, CCA, OPLS).
+    """Return loadings and eigenvalues of a two-stage method.
 
-    The loadings are (features, components), and the eigenvalues (components,), largest first.
-    There are at most min(rank of scatter, k) components. In each component, the loading of largest
-    absolute value is positive.
+    Such methods are LDA, CCA and OPLS. The loadings are (features, components), and the
+    eigenvalues (components,), largest first. There are at most min(rank of scatter, k) components.
+    In each component, the loading of largest absolute value is positive.
 
     Parameters
     ----------
@@ -86,8 +87,8 @@ def two_stage(
     roots = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
     root, root_t = roots(scatter, gamma, rounding)
 
-    # The eigenvalues of the components are the squared singular values of a matrix. Components
-    # whose eigenvalue is only rounding error are dropped.
+    # The eigenvalues of the components are the squared singular values of a matrix.
+    # Drop components whose eigenvalue is only rounding error.
     vectors, values = left_singular_pairs(root_t(cross_sums))
     eigenvalues = values**2
     p = int(np.count_nonzero(eigenvalues > _SMALLEST * eigenvalues.max(initial=0.0)))
@@ -115,9 +116,10 @@ MultiplyColumns = Callable[[np.ndarray], np.ndarray]
 
 
 class InverseRoot(NamedTuple):
-    """Matrix M for which M Mᵀ is the inverse of a scatter plus a ridge.
+    """Inverse root M of a scatter plus a ridge.
 
-    M is given by two functions, not as an array. It may have fewer columns than rows.
+    M Mᵀ is the inverse of the scatter plus the ridge. M is given by two functions, not as an
+    array. It may have fewer columns than rows.
 
     Attributes
     ----------
@@ -180,10 +182,10 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     if part is scatter:
         return root
 
-    # `root` multiplies by a matrix with rows only for the features that vary. The result must
-    # multiply by a matrix that also has rows of zeros, for the features that do not vary.
+    # `root` multiplies by a matrix with rows only for the features that vary.
+    # The function below also returns rows of zeros for the features that do not vary.
     def multiply_all_features(p: np.ndarray) -> np.ndarray:
-        """Multiply by `root`, and add zeros for features that do not vary."""
+        """Multiply by `root`, with zeros for features that do not vary."""
         out = np.zeros((len(scatter), p.shape[1]))
         out[varying_columns] = root.multiply(p)
         return out
@@ -206,7 +208,7 @@ def varying_part(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
 
 
 def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
-    """Return functions that multiply by M and by Mᵀ, from eigenpairs.
+    """Return an InverseRoot M from the scatter's eigenpairs.
 
     Let V (features, r) be the eigenvectors of `scatter`, and e (r,) their eigenvalues, without
     those that are only rounding error. Then M (features, r) is V with column i divided by
@@ -222,7 +224,7 @@ def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rou
 
 
 def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot | None:
-    """Return functions that multiply by M and by Mᵀ, or None.
+    """Return an InverseRoot M from a Cholesky factor, or None.
 
     Let A be `scatter` plus the ridge `gamma` on the diagonal, D the diagonal matrix that scales A
     to unit diagonal, and L the Cholesky factor of D A D. Then M = D L⁻ᵀ, and M Mᵀ is the inverse
@@ -246,9 +248,8 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     if factor is None:
         return None
 
-    # `noise` is the relative rounding error of the correlation matrix (the scaled scatter without
-    # a ridge). If the reciprocal condition number of this matrix is above `certain`, the matrix
-    # has full rank in spite of rounding errors.
+    # `noise` is the relative rounding error of the correlation matrix (scaled scatter, no ridge).
+    # A reciprocal condition number above `certain` means full rank in spite of rounding errors.
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
     if (
@@ -265,9 +266,10 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
 
 
 class _ScaledCholesky(NamedTuple):
-    """Lower Cholesky factor of a scaled matrix, and its reciprocal condition number.
+    """Lower Cholesky factor and reciprocal condition number.
 
-    If the factorisation failed, the factor is None and the number is 0.
+    Both are of a scaled matrix. If the factorisation failed, the factor is None and the number is
+    0.
     """
 
     factor: np.ndarray | None
@@ -289,8 +291,7 @@ def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> _Scaled
     matrix = scatter * scale[:, None] * scale
     matrix[np.diag_indices_from(matrix)] = 1.0
 
-    # Compute the norm of the matrix before the Cholesky factorisation, which overwrites the
-    # matrix.
+    # Compute the norm first, because the Cholesky factorisation overwrites the matrix.
     norm = float(np.abs(matrix).sum(axis=0).max())
     try:
         factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)

@@ -1,8 +1,9 @@
-"""Arrays that begin at a cache line, or at a huge page if they are large.
+"""Arrays that begin at a cache line or huge page.
 
-Learning a row of text changes values all over an array of many megabytes. The values lie in more
-memory pages than the processor can keep addresses of in its cache. Huge pages (of 2 MB) make
-learning faster, because there are fewer of them (`python benchmarks/recurrences.py beside`).
+Large arrays begin at a huge page. Learning a row of text changes values all over an array of many
+megabytes. The values lie in more memory pages than the processor can keep addresses of in its
+cache. Huge pages (of 2 MB) make learning faster, because there are fewer of them
+(`python benchmarks/recurrences.py beside`).
 
 NumPy asks Linux for huge pages for arrays of 4 MB or more. Linux provides a huge page only for
 2 MB that begin at a multiple of 2 MB. So an ordinary array of 6 MB gets one or two huge pages, and
@@ -25,7 +26,7 @@ _LARGE = 2 * HUGE_BYTES
 
 
 def aligned_zeros(n_rows: int, n_columns: int) -> np.ndarray:
-    """Return an array of zeros that begins at a cache line.
+    """Return an array of zeros, aligned to a cache line.
 
     The array is (n_rows, n_columns) float64 and C-ordered. An array of at least 4 MB begins at a
     multiple of 2 MB, which is the size of a huge page.

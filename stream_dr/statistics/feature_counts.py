@@ -1,4 +1,4 @@
-"""FeatureCounts: number of rows with each feature and label, for information gain.
+"""FeatureCounts: row counts by feature and label, for information gain.
 
 A feature is present in a row if its value there is not 0. The state stores
 
@@ -79,7 +79,7 @@ class FeatureCounts(NamedTuple):
     largest: float = 0.0
 
     def check(self) -> None:
-        """Raise DamagedFile unless all arrays are for the same features and labels."""
+        """Raise DamagedFile unless all arrays fit the features and labels."""
         check_common_state_fields(self, ("class", "multilabel"))
         d, k = self.n_features, len(self.labels)
         check_dtype_and_shapes(self, np.int64, label_rows=(k,))
@@ -89,7 +89,7 @@ class FeatureCounts(NamedTuple):
         check_finite_arrays(self, "label_weights")
 
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
-        """Return the counts of the rows of `self` and `other` together.
+        """Return the counts of all rows of `self` and `other`.
 
         The two states may have different labels, in any order. Costs O(features · labels). Raises
         CannotMerge if the states differ in the kind of targets, the type of labels, or the number
@@ -258,7 +258,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         return rows.indptr, rows.indices, rows.data, at, table[targets.codes], row_weights(block.weights, block.rows)
 
     def _update_label_sums(self, count_arguments: tuple[np.ndarray, ...], sign: int) -> None:
-        """Add a batch to each label's number and weight of rows.
+        """Add a batch to each label's row count and weight.
 
         count_arguments: the batch, as `_arguments_of_count_features` returns it.
         sign: 1 to add the rows, −1 to subtract them.
@@ -292,8 +292,8 @@ class FeatureCountAccumulator(AccumulatorBase):
         ):
             raise CannotUnlearn("rows that were not learned, or with other labels or weights, cannot be taken out.")
 
-        # When rows are removed, the sums keep the rounding errors that they had with all rows. So
-        # remember the largest total weight before any removal.
+        # Remember the largest total weight before any removal.
+        # After a removal, the sums keep the rounding errors that they had with all rows.
         self._largest = max(self._largest, self._weight)
         remaining = self._weight - float(batch[-1].sum())
         if self.rows > labelled.rows and remaining * MOST_LOST < EPS * self._largest:
@@ -329,7 +329,7 @@ def _padded_with_zeros(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def _sums_padded_for_labels(
     state: FeatureCounts, all_labels: tuple[Label, ...], n_features: int
 ) -> tuple[np.ndarray, ...]:
-    """Return the sums of a state, extended to more labels and features.
+    """Return a state's sums, extended to more labels and features.
 
     The sums are label_rows, label_weights, present and counts, in this order. The sums of new
     labels and features are zero.
@@ -358,7 +358,7 @@ def _count_features(
     feature_weights: np.ndarray,
     feature_label_weights: np.ndarray,
 ) -> None:
-    """Add the weights of rows to counts of features and labels.
+    """Add the weights of rows to feature and label counts.
 
     For each nonzero entry of a row, in feature j, the weight of the row is added to
     feature_weights[j], and to feature_label_weights[j, label] for each label of the row.

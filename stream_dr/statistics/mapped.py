@@ -1,4 +1,4 @@
-"""States and accumulators of rows that a feature map has transformed.
+"""States and accumulators of rows that a feature map transformed.
 
 A feature map computes new rows (mapped rows) from the rows that the user passes. An estimator with
 a feature map learns only mapped rows. The classes here wrap the estimator's own accumulator and
@@ -98,12 +98,12 @@ class MappedState(NamedTuple):
             raise field_error(self, "table", "None", "there, rows having been learned")
 
     def merge(self, other: "MappedState") -> "MappedState":
-        """Return the state of the rows of `self` and `other` together.
+        """Return the state of all rows of `self` and `other`.
 
         Raises CannotMerge if the feature maps differ, or if the fields `inner` cannot be merged.
         """
-        # If a state has no rows, some parameters of its feature map may not be decided yet. Then
-        # the result is the other state, if its map is the same with decided parameters.
+        # If a state has no rows, some parameters of its feature map may not be decided yet.
+        # Return the other state if its map is the same map with decided parameters.
         maps = feature_map(self.feature_map), feature_map(other.feature_map)
         if not self.rows and maps[0].could_become_after_batch(maps[1]):
             return other
@@ -159,7 +159,7 @@ class MappedState(NamedTuple):
         )
 
     def _with_fields_of_inner(self) -> "MappedState":
-        """Return the state with some fields copied from its inner state.
+        """Return the state with fields copied from its inner state.
 
         The fields are rows, rows_skipped, target_kind and labels.
         """
@@ -234,7 +234,7 @@ class MappedAccumulator:
 
     @property
     def rows_skipped(self) -> int:
-        """Number of rows that were not learned because they had no target."""
+        """Number of rows not learned because they had no target."""
         return self.inner.rows_skipped
 
     @property
@@ -265,17 +265,23 @@ class MappedAccumulator:
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of a table's columns. Empty if the feature map does not read tables."""
+        """Names of a table's columns.
+
+        The result is empty if the feature map does not read tables.
+        """
         return ()
 
     @property
     def scatter(self) -> str:
-        """Part of the scatter matrix that is stored for the mapped rows."""
+        """Stored part of the mapped rows' scatter matrix."""
         return self.inner.scatter
 
     @property
     def folds(self) -> int:
-        """Number of folds into which rows are divided, for cross-validation. 0 without folds."""
+        """Number of folds for cross-validation, 0 without folds.
+
+        The rows are divided into the folds.
+        """
         return self.inner.folds
 
     def add(self, block: Block) -> None:
@@ -350,8 +356,8 @@ class MappedAccumulator:
 
     def _map_block(self, block: Block, n_features: int) -> Block:
         check_numeric_rows(block)
-        # If rows are divided into folds, the hash of a row decides its fold. The hash is computed
-        # from the row before the map.
+        # With folds, compute the hash of each row from the row before the map.
+        # The hash of a row decides its fold.
         hashes = row_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
         X = self._map_rows(block, n_features)
         return block._replace(X=X, names=None, width_stated=True, checked=False, hashes=hashes)
@@ -360,7 +366,7 @@ class MappedAccumulator:
         return self._map.apply(block.X, n_features, block.names)
 
     def _width_and_names_with(self, block: Block) -> "InputColumns":
-        """Return the input columns of the map after learning a batch.
+        """Return the map's input columns after learning a batch.
 
         The accumulator is not changed. Raises WidthMismatch if the batch does not fit.
 
@@ -485,7 +491,7 @@ class TableAccumulator(MappedAccumulator):
         self.n_features = len(self._names)
 
     def _warn_if_only_diagonal(self, column_statistics: TableState) -> None:
-        """Warn if only the diagonal of the scatter matrix is stored.
+        """Warn if only the scatter matrix's diagonal is stored.
 
         The warning OnlyDiagonal is issued if scatter="auto" and the table may get too many mapped
         columns for a whole scatter matrix.
@@ -521,9 +527,9 @@ class TableAccumulator(MappedAccumulator):
 
     @property
     def mapping_depended_on_other_rows(self) -> bool:
-        """True if the mapping of some learned rows depended on other rows.
+        """True if learned rows' mapping depended on other rows.
 
-        Then the state may still depend on rows that have been removed.
+        If so, the state may still depend on rows that have been removed.
         """
         return self.table is not None and learned_rows_depend_on_others(self._map, self.table)
 

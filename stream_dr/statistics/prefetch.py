@@ -1,4 +1,4 @@
-"""Function that loads an element of an array into the cache before it is needed.
+"""Function that loads an array element into the cache early.
 
 A sparse row uses values all over an array of many megabytes. Waiting for a value that is not in
 the second-level cache takes longer than the arithmetic with the value. So a value is requested

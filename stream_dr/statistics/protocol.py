@@ -1,4 +1,4 @@
-"""Accumulators and states, and the conversion of states to named arrays.
+"""Accumulators, states, and conversion of states to named arrays.
 
 An Accumulator is mutable, and only one thread may change it. `add(block)` learns one batch. All
 checks happen before the first write, so a batch that raises an error leaves the accumulator
@@ -41,7 +41,7 @@ class Packable(Protocol):
     """
 
     def check(self) -> None:
-        """Raise DamagedFile unless the fields of the state have valid values.
+        """Raise DamagedFile unless the state's fields have valid values.
 
         For example, all arrays must have as many features as the state.
         """
@@ -52,7 +52,7 @@ Packed = TypeVar("Packed", bound=Packable)
 
 
 class State(Packable, Protocol):
-    """Everything that an estimator remembers of the rows it has learned."""
+    """Everything that an estimator remembers of its learned rows."""
 
     @property
     def rows(self) -> int:
@@ -61,7 +61,7 @@ class State(Packable, Protocol):
 
     @property
     def rows_skipped(self) -> int:
-        """Number of rows that were not learned because they had no target."""
+        """Number of rows not learned because they had no target."""
         ...
 
     @property
@@ -84,10 +84,10 @@ class State(Packable, Protocol):
 
 
 class AdditiveState(State, Protocol):
-    """State that consists of sums over rows, so that states can be merged."""
+    """State of sums over rows, which can be merged."""
 
     def merge(self, other: Any) -> Self:
-        """Return the state of the rows of `self` and `other` together.
+        """Return the state of all rows of `self` and `other`.
 
         Raises CannotMerge.
         """
@@ -108,7 +108,7 @@ class Accumulator(Protocol):
 
     @property
     def rows_skipped(self) -> int:
-        """Number of rows that were not learned because they had no target."""
+        """Number of rows not learned because they had no target."""
         ...
 
     @property
@@ -136,12 +136,15 @@ class Accumulator(Protocol):
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of a table's columns. Empty if the feature map does not read tables."""
+        """Names of a table's columns.
+
+        The result is empty if the feature map does not read tables.
+        """
         ...
 
     @property
     def scatter(self) -> str:
-        """Part of the scatter matrix of the features that is stored.
+        """Stored part of the scatter matrix of the features.
 
         The value is "exact" (all pairs of features), "diagonal", "none" or "auto" (not yet
         decided). It is "" for accumulators without a scatter matrix.
@@ -150,7 +153,10 @@ class Accumulator(Protocol):
 
     @property
     def folds(self) -> int:
-        """Number of folds into which rows are divided, for cross-validation. 0 without folds."""
+        """Number of folds for cross-validation, 0 without folds.
+
+        The rows are divided into the folds.
+        """
         ...
 
     @property
@@ -163,12 +169,15 @@ class Accumulator(Protocol):
 
     @property
     def table(self) -> TableState | None:
-        """Running statistics of a table's columns. None if the feature map does not use any."""
+        """Running statistics of a table's columns.
+
+        The value is None if the feature map uses no such statistics.
+        """
         ...
 
     @property
     def decided(self) -> JsonDict:
-        """Parameters whose values were computed from the first batch, by name."""
+        """Parameters computed from the first batch, by name."""
         ...
 
     @property
@@ -181,7 +190,10 @@ class Accumulator(Protocol):
         ...
 
     def add(self, block: Block) -> None:
-        """Learn one batch. Its targets must be a Targets object or None."""
+        """Learn one batch.
+
+        The targets of the batch must be a Targets object or None.
+        """
         ...
 
     def remove(self, block: Block) -> None:
@@ -193,7 +205,10 @@ class Accumulator(Protocol):
         ...
 
     def freeze(self) -> State:
-        """Return the state so far. Later batches do not change it."""
+        """Return the state so far.
+
+        Later batches do not change the returned state.
+        """
         ...
 
 
@@ -251,10 +266,10 @@ def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
 
 
 def unpack(state_class: type[Packed], arrays: dict[str, np.ndarray], description: JsonDict) -> Packed:
-    """Return the state that `pack` converted to arrays and a description.
+    """Return the state that `pack` converted.
 
-    Raises DamagedFile if the arrays belong to another state. A description that was not returned
-    by `pack` may raise any error.
+    `pack` returns the arrays and the description of the state. Raises DamagedFile if the arrays
+    belong to another state. A description that was not returned by `pack` may raise any error.
 
     state_class: class of the state. (The description names the classes of nested states.)
     """
@@ -264,7 +279,9 @@ def unpack(state_class: type[Packed], arrays: dict[str, np.ndarray], description
 
 
 def _describe_and_collect_arrays(state: Any, name_prefix: str, arrays: dict[str, np.ndarray]) -> JsonDict:
-    """Return the description of a state, and add its arrays to `arrays`.
+    """Return a state's description, and collect its arrays.
+
+    The arrays are added to `arrays`.
 
     name_prefix: start of the names of the state's arrays. For a nested state, the path of its
         field.
@@ -347,7 +364,10 @@ def register_nested_state(state_class: type) -> type:
 
 
 class Absent(NamedTuple):
-    """Value of a field of a state for an optional part that is not stored."""
+    """Value of a state's field for an optional part.
+
+    The optional part is not stored.
+    """
 
 
 register_nested_state(Absent)

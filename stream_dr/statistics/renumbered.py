@@ -59,8 +59,7 @@ def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any
     if isinstance(state, LabelSets):
         return state.renumbered(new_index, n_features)
 
-    # Otherwise the fields of the state are arrays. Find the axes of each array that run over
-    # features.
+    # Find the axes over features of each array, because the state's fields are arrays here.
     axes = _AXES.get(type(state))
     if axes is None:
         raise CannotMerge(
@@ -88,9 +87,10 @@ def _renumber_axes(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarr
 
 
 def _renumber_reservoir(state: Reservoir, new_index: np.ndarray, n_features: int) -> Reservoir:
-    """Return a copy of a sample of rows with renumbered features.
+    """Return a sample of rows with renumbered features.
 
-    Dense rows do not change. (Features are renumbered only for rows of tables, which are CSR.)
+    The result is a copy. Dense rows do not change. (Features are renumbered only for rows of
+    tables, which are CSR.)
 
     new_index: (features,) new index of each feature.
     n_features: number of features of the result.

@@ -62,7 +62,7 @@ KeepLabels = Literal["no", "all", "some"]
 
 
 class Reservoir(NamedTuple):
-    """Random sample of the rows of a stream, in the order of the stream.
+    """Random sample of a stream's rows, in stream order.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class Reservoir(NamedTuple):
     indptr: np.ndarray | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless the arrays have one entry per sampled row."""
+        """Raise DamagedFile unless arrays have one entry per sampled row."""
         check_common_state_fields(self, ("class",))
         n = len(self.numbers)
         check_within(self, 1, 2**31, "capacity")
@@ -145,8 +145,8 @@ class Reservoir(NamedTuple):
             return later._replace(rows_skipped=self.rows_skipped + later.rows_skipped)
         check_label_type(self.labels, later.labels)
 
-        # Each sampled row has a random key. If rows have weights, the keys of the two samples are
-        # compared as they are. Otherwise all sampled rows get new keys.
+        # Use the random keys of both samples if rows have weights, else draw new keys.
+        # The two samples' keys of weighted rows can be compared as they are.
         labels = tuple(dict.fromkeys((*self.labels, *later.labels)))
         mine, theirs = (self.keys, later.keys) if self.weighted or later.weighted else _draw_merge_keys(self, later)
 
@@ -209,9 +209,10 @@ class ReservoirAccumulator(AccumulatorBase):
         self._rows = state.kept
 
     def add(self, block: Block) -> None:
-        """Learn a batch. Rows with small random keys enter the sample.
+        """Learn a batch, whose rows may enter the sample.
 
-        Raises WidthMismatch, TargetKindMismatch, InvalidTargets, InvalidIndex or NotFinite.
+        Rows with small random keys enter. Raises WidthMismatch, TargetKindMismatch,
+        InvalidTargets, InvalidIndex or NotFinite.
         """
         check_numeric_rows(block)
         block, skipped = drop_rows_without_target(block) if self.keep_labels == "all" else (block, 0)
@@ -273,7 +274,7 @@ class ReservoirAccumulator(AccumulatorBase):
         return _recode_labels(block.y.codes, block.y.labels, self.labels)
 
     def _put_rows_into_sample(self, block: Block, label_codes: np.ndarray) -> None:
-        """Put the rows with the smallest random keys into the sample.
+        """Put rows with the smallest random keys into the sample.
 
         Rows of the batch with smaller keys replace sampled rows with larger keys.
 
@@ -286,8 +287,8 @@ class ReservoirAccumulator(AccumulatorBase):
             with np.errstate(divide="ignore", over="ignore"):
                 draws = draws / block.weights
 
-        # Only rows whose random key is below `limit` can enter the sample. If the sample is full,
-        # this is the largest key in the sample.
+        # Only rows whose random key is below `limit` can enter the sample.
+        # If the sample is full, `limit` is the largest key in the sample.
         limit = self._keys.max() if len(self._keys) == self.capacity else np.inf
         offered = np.flatnonzero(draws < limit)
         keys = np.concatenate([self._keys, draws[offered]])
@@ -349,7 +350,7 @@ def _recode_labels(codes: np.ndarray, old_labels: tuple[Label, ...], new_labels:
 
 
 def _stack_rows_as_float64(upper: Rows, lower: Rows, n_features: int) -> Rows:
-    """Return the rows of `upper`, followed by the rows of `lower`.
+    """Return the rows of `upper`, then those of `lower`.
 
     The result is float64. It is CSR if `upper` is CSR.
 
@@ -370,7 +371,7 @@ def _widened_csr(X: Rows, n_features: int) -> sp.csr_matrix:
 
 
 def _stacked_sample_rows(a: Reservoir, b: Reservoir) -> Rows:
-    """Return the rows of sample a, followed by the rows of sample b.
+    """Return the rows of sample a, then those of b.
 
     The result is CSR if a or b has CSR rows. Raises CannotMerge if a and b have dense rows with
     different numbers of features.

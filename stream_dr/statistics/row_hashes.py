@@ -95,9 +95,10 @@ def _add_sparse_row_hashes(
 
 
 def row_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
-    """Return a hash of each row of numbers and its target.
+    """Return a hash of each row and its target.
 
-    The result is (rows,) uint64. Rows with equal values and targets have equal hashes.
+    The rows are rows of numbers. The result is (rows,) uint64. Rows with equal values and targets
+    have equal hashes.
 
     hash_column_names: True if a feature map finds columns by name. A column is then hashed by its
         name, not by its index.
@@ -116,7 +117,7 @@ def row_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
 def table_row_hashes(
     named_columns: Iterable[tuple[str, RawColumn]], targets: Targets | None, n_rows: int
 ) -> np.ndarray:
-    """Return a hash of each row of a table and its target.
+    """Return a hash of each table row and its target.
 
     The result is (rows,) uint64. Missing values add nothing to a hash.
 
@@ -170,8 +171,8 @@ def target_hashes(targets: Targets | None, n_rows: int) -> np.ndarray:
         codes = text_hashes(str(int(label)) if isinstance(label, int) else str(label) for label in targets.labels)[
             targets.codes
         ]
-        # `codes` has the hash of each label of each row, row after row. The sum of a row's hashes
-        # is a difference of two running sums, modulo 2⁶⁴.
+        # `codes` has the hash of each label of each row, row after row.
+        # The sum of a row's hashes is a difference of two running sums, modulo 2⁶⁴.
         running = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(codes, dtype=np.uint64)))
         sums = codes if targets.indptr is None else running[targets.indptr[1:]] - running[targets.indptr[:-1]]
     hashes = mix(sums ^ _TARGET)

@@ -1,1 +1,4 @@
-"""Readers of file formats. Most read a file in Blocks without holding the file in memory."""
+"""Readers of file formats.
+
+Most readers read a file in Blocks, without the whole file in memory.
+"""

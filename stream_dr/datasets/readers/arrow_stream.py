@@ -1,4 +1,4 @@
-"""Open text files so that Arrow reads them without calling Python.
+"""Open text files that Arrow reads without calling Python.
 
 Arrow reads ahead in its own thread. This thread must not call Python functions. If it did, the
 process would abort while the interpreter shuts down. The process would deadlock if the main thread

@@ -1,4 +1,4 @@
-"""Columns: convert Arrow batches of a table to Blocks, by the role of each column.
+"""Columns: convert Arrow batches of a table to Blocks.
 
 The caller names the columns of labels, targets, weights and ids. All other columns are features,
 in the file's order. If all features are numbers without missing values, they become a dense
@@ -36,7 +36,7 @@ _ROLES_BY_NAME = {"id": "id", "label": "label", "labels": "label", "target": "ta
 
 
 class ColumnRoles(NamedTuple):
-    """What the columns of a table are: labels, targets, weights, ids or features.
+    """Roles of a table's columns: labels, targets, weights, ids, features.
 
     Columns without a role are features.
 

@@ -225,7 +225,7 @@ def _replace_empty_strings_by_null(batch: pa.RecordBatch, text_columns: set[str]
 
 
 class CsvFile:
-    """A CSV file: its column names, its first rows, and methods that read it.
+    """CSV file with its column names and first rows.
 
     Attributes
     ----------
@@ -247,8 +247,8 @@ class CsvFile:
         self.first_line = number + 1 if form.header is not False else 1
         self.has_gaps = False
 
-        # Each piece must have some rows, so long rows need larger pieces. The length of the first
-        # record is an estimate of the length of a row.
+        # Take larger pieces for longer rows, so that each piece has some rows.
+        # The length of the first record is an estimate of the length of a row.
         piece = max(PIECE, min(LONGEST, 4 * sum(len(field) + 3 for field in record)))
         self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
@@ -563,7 +563,7 @@ class CsvFile:
 
 
 class _TypedColumn(NamedTuple):
-    """A column, and the Arrow type to which its values are converted.
+    """Column with the Arrow type of its converted values.
 
     number: index of the column among all columns of the file, from 0.
     name: name of the column.
@@ -576,7 +576,7 @@ class _TypedColumn(NamedTuple):
 
 
 def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
-    """Return the end of an error message on a wrong type.
+    """Return words for an expected type, for an error message.
 
     The message begins with "FIELD in column NAME is no".
 

@@ -1,4 +1,4 @@
-"""Databases: read a table or view of an SQLite or DuckDB file.
+"""Databases: read tables or views of SQLite or DuckDB files.
 
 The path of a table is `FILE!TABLE`, or `FILE` if the file has only one table. Files are opened
 read-only.

@@ -1,8 +1,9 @@
-"""JSON lines: read a file with one JSON object in each line, with Arrow's incremental reader.
+"""JSON lines: read files of one JSON object per line.
 
-Files may be compressed (.gz, .bz2, .xz, or archive.zip!member). Each object is a row. Its keys are
-the names of columns. A missing key is a missing value. Sparse rows are written as in a shard, such
-as `{"indices": [3, 17], "values": [0.5, 1.2], "label": "a"}`.
+Arrow's incremental reader reads the files. Files may be compressed (.gz, .bz2, .xz, or
+archive.zip!member). Each object is a row. Its keys are the names of columns. A missing key is a
+missing value. Sparse rows are written as in a shard, such as
+`{"indices": [3, 17], "values": [0.5, 1.2], "label": "a"}`.
 
 Arrow reads the file in pieces of 1 MiB. The values in the first piece decide the type of each
 column. Numeric features are read as floats. One piece and its parsed columns are in memory.
@@ -67,8 +68,7 @@ def read_jsonl(
         for name in (*(features or ()), *roles.numeric_target_columns())
     }
 
-    # Choose the Arrow type of each column. In a table, each feature has its own type. In a matrix,
-    # all features are floats.
+    # Choose the Arrow type of each column: own types in a table, floats in a matrix.
     day_columns: list[str] = []
     if must_read_as_table(first, features, roles):
         roles = roles._replace(raw=True)
@@ -95,7 +95,7 @@ def read_jsonl(
 
 
 def _has_only_midnights(column: pa.Array) -> bool:
-    """Return True if all timestamps of a column are at midnight.
+    """True if all timestamps of a column are at midnight.
 
     The column then has days, which are dates without a time. Arrow reads days as timestamps at
     midnight.

@@ -1,4 +1,4 @@
-"""Libsvm: read files with lines of the form `label index:value …` (libsvm, svmlight).
+"""Libsvm: read files with lines `label index:value …` (libsvm, svmlight).
 
 Several labels are separated by commas (`1,5,7 3:0.5`). A line that begins with `index:value`, or
 with a blank, has no label. Fields `qid:…` and comments after `#` are skipped. Columns are numbered
@@ -73,8 +73,8 @@ def split_labels_from_pairs(lines: Lines) -> tuple[list[str], np.ndarray]:
         stop = blank.start() if blank else end
         field = data[start:stop]
 
-        # A line that begins with index:value has no label. A field qid:… after the label is
-        # skipped.
+        # A line that begins with index:value has no label.
+        # Skip a field qid:… after the label.
         if b":" in field:
             field = b""
             stop = start

@@ -1,8 +1,8 @@
-"""Lines: read text files in groups of about 1,000 lines, with line numbers.
+"""Lines: read text files in groups of numbered lines.
 
-All readers of text formats use this module. Files compressed with gzip, bzip2 or xz are recognised
-by their suffix. The path of a file in a zip archive is `archive.zip!member`, or `archive.zip` if
-the archive has only one file.
+A group has about 1,000 lines. All readers of text formats use this module. Files compressed with
+gzip, bzip2 or xz are recognised by their suffix. The path of a file in a zip archive is
+`archive.zip!member`, or `archive.zip` if the archive has only one file.
 
 One group of lines is in memory at a time. A group has fewer lines if the lines are long, and a
 line of more than 16 MiB is an error. The memory therefore does not grow with the size of the file.
@@ -40,7 +40,7 @@ PACKED = (".gz", ".bz2", ".xz", ".zip")
 
 
 class Lines(NamedTuple):
-    """Some consecutive lines of a file, without blank lines and comments.
+    """Consecutive lines of a file, without blank lines and comments.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Lines(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of lines. Each line is one row of the data set."""
+        """Number of lines, each of which is one row."""
         return len(self.numbers)
 
     def text(self, line_index: int) -> str:

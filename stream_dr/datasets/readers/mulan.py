@@ -1,4 +1,4 @@
-"""Mulan: read ARFF files, such as the data sets of MULAN.
+"""Mulan: read ARFF files, such as MULAN's data sets.
 
 An attribute of an ARFF file is a column. Labels have one of two forms:
 
@@ -84,9 +84,10 @@ def read_arff(
     label: str | None = None,
     rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield the rows and targets of an ARFF file in blocks.
+    """Yield the rows of an ARFF file in Blocks.
 
-    The rows are float64, dense or sparse. If `labels` and `label` are None, rows have no targets.
+    A Block has rows with their targets. The rows are float64, dense or sparse. If `labels` and
+    `label` are None, rows have no targets.
 
     Parameters
     ----------

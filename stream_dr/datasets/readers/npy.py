@@ -1,4 +1,4 @@
-"""Npy: read arrays in .npy and .npz files, some rows at a time.
+"""Npy: read .npy and .npz arrays in blocks of rows.
 
 A .npz file may have a sparse matrix that was written by scipy.sparse.save_npz.
 
@@ -193,10 +193,10 @@ def _open_target_reader(exit_stack: ExitStack, path: str) -> _NpyArrayReader:
 
 
 def _load_sparse_npz(path: FileName) -> sp.csr_matrix:
-    """Return the sparse matrix in a .npz file as float64 CSR.
+    """Return the sparse matrix in a .npz file as CSR.
 
-    scipy.sparse.save_npz has written the file. All indices are checked, because compiled code uses
-    them without a check.
+    Values are float64. scipy.sparse.save_npz has written the file. All indices are checked,
+    because compiled code uses them without a check.
     """
     X = sp.load_npz(path)
     if X.format not in ("csr", "csc"):
@@ -248,7 +248,10 @@ def _combine_into_blocks(
 
 
 def _as_float64(X: np.ndarray) -> np.ndarray:
-    """Return an array as float64. Raises SchemaMismatch for an array of strings."""
+    """Return an array as float64.
+
+    Raises SchemaMismatch for an array of strings.
+    """
     if X.dtype.kind == "U":
         raise SchemaMismatch("rows are strings, no numbers; save tables of words as CSV or Parquet.")
     return X.astype(np.float64)

@@ -1,8 +1,8 @@
-"""Pairs: parse the `index:value` pairs of many lines at once into a CSR matrix.
+"""Pairs: parse `index:value` pairs of many lines at once.
 
-Arrow's compiled functions split the bytes and parse the numbers. They round numbers correctly and
-raise an error for any text that is not a number. After an error, the lines are parsed again one by
-one in Python, to find the line with the error.
+The pairs become a CSR matrix. Arrow's compiled functions split the bytes and parse the numbers.
+They round numbers correctly and raise an error for any text that is not a number. After an error,
+the lines are parsed again one by one in Python, to find the line with the error.
 
 One core parses 2 to 4 million pairs a second. The memory is a few times the size of the lines.
 """

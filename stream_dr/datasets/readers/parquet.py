@@ -1,4 +1,4 @@
-"""Read Parquet files, and Arrow IPC files and streams, batch by batch.
+"""Read Parquet files, Arrow IPC files and streams in batches.
 
 Uncompressed files with the columns of a shard can be used as shards directly, without this module.
 

@@ -1,4 +1,6 @@
-"""RCV1: read the data set Reuters RCV1-v2, which is published in two forms.
+"""RCV1: read the data set Reuters RCV1-v2.
+
+The data set is published in two forms:
 
 - LYRL2004 [Lewis, Yang, Rose, Li, JMLR 5, 2004] has vector files with lines
   `document  index:value …`, and one topics file (`rcv1-v2.topics.qrels`) with lines

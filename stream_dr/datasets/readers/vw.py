@@ -1,4 +1,4 @@
-"""Vowpal Wabbit: read files with lines of the form `label |namespace index:value …`.
+"""Vowpal Wabbit: read lines `label |namespace index:value …`.
 
 A line must have exactly one namespace. An index is the number of a column, from 0. A name in place
 of an index is an error that names the line, because names would have to be hashed first.

@@ -211,7 +211,7 @@ class MomentAccumulator(AccumulatorBase):
         return batch if self._sets is None else self.number_label_sets(batch)
 
     def number_label_sets(self, batch: BatchPlan) -> BatchPlan:
-        """Return the batch with the index of each row's label set.
+        """Return the batch with each row's label set index.
 
         A label set is a distinct combination of labels. If the accumulator stores no sums for
         label sets, or the batch has no labels, the batch is returned unchanged. Raises
@@ -290,8 +290,8 @@ class MomentAccumulator(AccumulatorBase):
         `begin` must have been called with this batch. There must be at most
         `max_rows_per_step(decay)` rows (clock.py).
         """
-        # Under decay, all rows so far lose weight. So the factor from stored sums to true sums
-        # becomes smaller. The stored sums do not change.
+        # Under decay, all rows so far lose weight, but the stored sums do not change.
+        # So make the factor from stored sums to true sums smaller.
         self._scale = advance_scale(self._scale, self.decay, stop - start, self.rescale)
         weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
 

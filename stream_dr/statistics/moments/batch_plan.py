@@ -172,7 +172,7 @@ class ExtendedLabels(NamedTuple):
 def extended_labels(
     label_codes: dict[Label, int], earlier_labels: tuple[Label, ...], targets: Targets
 ) -> ExtendedLabels:
-    """Append the new labels of a batch to the earlier labels.
+    """Append a batch's new labels to the earlier labels.
 
     label_codes: index of each earlier label.
     earlier_labels: labels before the batch.

@@ -1,8 +1,9 @@
-"""CentredPart: weight, mean and centred second moments of rows [mathematics §1].
+"""CentredPart: weight, mean and centred second moments of rows.
 
-Let C_a and C_b (features, features) be the centred scatter matrices of two sets of rows a and b,
-N_a and N_b their weights, and δ the mean of b minus the mean of a. The scatter matrix C of all
-these rows, of weight N, follows from the formula of Chan, Golub and LeVeque:
+The formulas are in [mathematics §1]. Let C_a and C_b (features, features) be the centred scatter
+matrices of two sets of rows a and b, N_a and N_b their weights, and δ the mean of b minus the mean
+of a. The scatter matrix C of all these rows, of weight N, follows from the formula of Chan, Golub
+and LeVeque:
 
     C = C_a + C_b + (N_a N_b / N) δ δᵀ
 
@@ -95,21 +96,21 @@ class CentredPart(NamedTuple):
     def nonzero_counts(self) -> np.ndarray:
         """Array (features,), the number of rows in which each feature is not 0.
 
-        NaN for a feature whose number is unknown.
+        The array is (features,). NaN for a feature whose number is unknown.
         """
         return self.nonzero if len(self.nonzero) == len(self.mean) else np.full(len(self.mean), np.nan)
 
     @property
     def variances(self) -> np.ndarray:
-        """Sums (features,) of the squared deviations of each feature from its mean. Read only.
+        """Sums of squared deviations of features from their means.
 
-        For the values x of a feature, with weights w and mean x̄, the sum is Σ w (x − x̄)². It is
-        not divided by the number of rows.
+        The array is (features,) and read-only. For the values x of a feature, with weights w and
+        mean x̄, the sum is Σ w (x − x̄)². It is not divided by the number of rows.
         """
         return np.diagonal(self.scatter) if self.exact else self.diagonal
 
     def scaled(self, factor: float) -> "CentredPart":
-        """Return a copy with the weight and all sums multiplied by factor.
+        """Return a copy with weight and sums multiplied by factor.
 
         The means do not change.
         """
@@ -159,7 +160,7 @@ class CentredPart(NamedTuple):
         return part
 
     def join(self, other: "CentredPart", target_mean_difference: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
-        """Add the rows of `other` to these sums, or remove them.
+        """Add or remove the rows of `other`.
 
         Returns the sums of the resulting rows. `self` and `other` must have the same features, the
         same target columns and the same `exact`. If one has weight 0, the other is returned. Costs

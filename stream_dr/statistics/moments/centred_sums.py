@@ -56,7 +56,9 @@ def rows_per_chunk(n_features: int) -> int:
 
 
 class Joining(NamedTuple):
-    """Terms that add a chunk of rows to the sums of the earlier rows.
+    """Terms that add rows to the sums of earlier rows.
+
+    The added rows are called a chunk.
 
     Attributes
     ----------
@@ -75,7 +77,7 @@ class Joining(NamedTuple):
 
 
 class CentredSums:
-    """Growing weight, mean and second moments of rows about their mean.
+    """Growing weight, mean and centred second moments of rows.
 
     `add` adds rows. `freeze` returns the sums as a CentredPart.
     """
@@ -89,15 +91,15 @@ class CentredSums:
 
     @property
     def variances(self) -> np.ndarray:
-        """Sums (features,) of the squared deviations of each feature from its mean. Read only.
+        """Sums of squared deviations of features from their means.
 
-        For the values x of a feature, with weights w and mean x̄, the sum is Σ w (x − x̄)². It is
-        not divided by the number of rows.
+        The array is (features,) and read-only. For the values x of a feature, with weights w and
+        mean x̄, the sum is Σ w (x − x̄)². It is not divided by the number of rows.
         """
         return np.diagonal(self._scatter) if self.exact else self._diagonal
 
     def freeze(self) -> CentredPart:
-        """Return a copy of the sums so far as a CentredPart."""
+        """Return a copy of the sums as a CentredPart."""
         scatter = symmetric_from_lower_triangle(self._scatter) if self.exact else self._scatter
         mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
@@ -162,8 +164,8 @@ class CentredSums:
         if X.shape[0] == 1:
             return self._add_single_row(X, weights, total_weight, targets)
 
-        # `rows` gets the centred rows. Its last row, written later, is the difference between the
-        # mean of these rows and the mean of the earlier rows, times a factor.
+        # `rows` gets the centred rows and, later, a last row that joins them to the earlier rows.
+        # The last row is a factor times (mean of these rows − mean of the earlier rows).
         rows = np.empty((len(X) + 1, X.shape[1]))
         joining = self._add_chunk_to_mean(
             *write_root_weighted_rows(X, weights, total_weight, rows[:-1], self._nonzero), total_weight
@@ -216,7 +218,7 @@ class CentredSums:
             self._cross += np.outer(joining.root * joining.step, own[-1])
 
     def _add_chunk_to_mean(self, chunk_mean: np.ndarray, chunk_mean_low: np.ndarray, chunk_weight: float) -> Joining:
-        """Add a chunk of rows to the total weight and the mean.
+        """Add a chunk of rows to the weight and mean.
 
         Returns the difference of the means and its factors. With them, the caller adds the chunk
         to the second moments.
@@ -236,9 +238,9 @@ class CentredSums:
 
 
 class TargetRows(NamedTuple):
-    """Targets of a chunk of b rows, for the cross sums.
+    """Targets of a chunk of rows, for the cross sums.
 
-    Cross sums are products of features and targets, summed over the rows.
+    The chunk has b rows. Cross sums are products of features and targets, summed over the rows.
 
     Attributes
     ----------

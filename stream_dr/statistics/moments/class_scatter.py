@@ -1,4 +1,4 @@
-"""ClassScatter: for each class, the scatter matrix about the mean of the class.
+"""ClassScatter: each class's scatter matrix about the class mean.
 
 The estimator WMV (weighted maximum variance) needs these matrices [mathematics §2]. For each
 class, the weight, the mean m and the sum Σ w (x − m)(x − m)ᵀ over the rows x of the class are
@@ -99,7 +99,7 @@ class ClassScatter(NamedTuple):
         return type(self)(weights, mean, low, scatter)
 
     def join(self, other: "ClassScatter", sign: float, is_not_empty: np.ndarray) -> "ClassScatter":
-        """Add the rows of `other` to each class, or remove them.
+        """Add or remove the rows of `other` in each class.
 
         Returns the weights, means and scatter matrices of the resulting rows. `self` and `other`
         must have the same features and classes.

@@ -1,4 +1,4 @@
-"""Centring of dense rows, and their matrix products, by numpy and BLAS.
+"""Centring and products of dense rows by numpy and BLAS.
 
 Only the lower triangle of a scatter matrix is updated, because the matrix is symmetric.
 
@@ -49,8 +49,8 @@ def write_root_weighted_rows(
 
     # Copy the rows as float64, because numpy multiplies other types without BLAS.
     centred_rows[:] = X
-    # einsum computes the mean without threads. Threads of BLAS would stay busy afterwards, on
-    # cores that later matrix products need.
+    # Compute the mean by einsum, which uses no threads.
+    # Threads of BLAS would stay busy afterwards, on cores that later matrix products need.
     point = np.einsum("i,ij->j", weights, centred_rows) / total_weight
     centred_rows -= point
     step = np.einsum("i,ij->j", weights, centred_rows) / total_weight
@@ -61,7 +61,7 @@ def write_root_weighted_rows(
 
 
 def add_scatter_product(lower_triangle: np.ndarray, rows: np.ndarray) -> None:
-    """Add the product rowsᵀ rows to the lower triangle of a matrix.
+    """Add rowsᵀ rows to the lower triangle of a matrix.
 
     The upper triangle of the matrix has arbitrary values afterwards.
 
@@ -89,7 +89,7 @@ def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) 
 
 
 def add_outer_product_to_lower(lower_scatter: np.ndarray, vector: np.ndarray, factor: float) -> None:
-    """Add factor · vector vectorᵀ to the lower triangle of `lower_scatter`.
+    """Add factor · vector vectorᵀ to a matrix's lower triangle.
 
     lower_scatter: (features, features), changed in place.
     vector: (features,).

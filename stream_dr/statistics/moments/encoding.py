@@ -1,4 +1,6 @@
-"""Encoding of targets as k numeric columns, of which cross sums are stored.
+"""Encoding of targets as k numeric columns for cross sums.
+
+Cross sums are products of features and target columns, summed over the rows. The encodings are:
 
 - "none": targets are not read (unsupervised).
 - "indicator": a label's column is 1 in rows that have the label, and 0 elsewhere. Continuous
@@ -96,7 +98,7 @@ class RowSets(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Targets of the rows of a batch as k numeric columns.
+    """Targets of a batch as k numeric columns.
 
     Labels are stored in sparse form, continuous targets as an array.
 
@@ -133,7 +135,7 @@ def check_encoding(encoding: Encoding) -> None:
 
 
 def check_encoding_kind(encoding: Encoding, kind: str) -> None:
-    """Raise TargetKindMismatch if the encoding cannot encode this kind of targets.
+    """Raise TargetKindMismatch if the encoding cannot encode these targets.
 
     kind: "class", "multilabel" or "continuous".
     """

@@ -104,7 +104,7 @@ class FoldedState(NamedTuple):
                 raise field_error(self, "parts", "of different features or labels", "of the same")
 
     def merge(self, other: "FoldedState") -> "FoldedState":
-        """Return the state of the rows of `self` and `other` together.
+        """Return the state of all rows of `self` and `other`.
 
         With decay < 1, the rows of `other` must have come after the rows of `self`. Raises
         CannotMerge, for example if the numbers of folds or the decays differ.
@@ -130,7 +130,7 @@ class FoldedState(NamedTuple):
         return merged._replace(decay=self.decay, scale=self.scale, clock=self.clock, rows_skipped=self.rows_skipped)
 
     def parts_with_true_sums(self) -> tuple[MomentState, ...]:
-        """Return the state of each fold, with sums of true size.
+        """Return each fold's state, with sums of true size.
 
         The folds in `parts` store sums divided by the attribute `scale`, because of decay. This
         method multiplies them by `scale`.
@@ -142,7 +142,7 @@ register_nested_state(FoldedState)
 
 
 def align_folds(parts: list[MomentState]) -> tuple[MomentState, ...]:
-    """Give the states of all folds the same features and labels.
+    """Give all folds' states the same features and labels.
 
     After a merge, the folds may have labels in different orders, and some folds may lack labels.
     The folds also get the same list of label sets. A label set is a distinct combination of
@@ -237,7 +237,7 @@ class FoldedAccumulator(AccumulatorBase):
 
     @property
     def scatter(self) -> str:  # type: ignore[override]
-        """Part of the scatter matrix of the features that is stored."""
+        """Stored part of the scatter matrix of the features."""
         return self._parts[0].scatter
 
     def add(self, block: Block) -> None:
@@ -270,8 +270,8 @@ class FoldedAccumulator(AccumulatorBase):
 
         age: number of rows learned after the last row of the batch.
         """
-        # Learn only this batch, in a new accumulator with empty folds. Label sets (distinct
-        # combinations of labels) are numbered from 0 on there.
+        # Learn only this batch, in a new accumulator with empty folds.
+        # The new accumulator numbers label sets (distinct combinations of labels) from 0 on.
         batch = self._plan_with_hashes(block)
         removed = FoldedAccumulator(self.folds, self._build)
         batch = removed._parts[0].number_label_sets(batch)

@@ -43,7 +43,7 @@ MOST_SETS = 20_000
 
 @register_nested_state
 class SetSums(NamedTuple):
-    """Sums of rows for each of m label sets, as a matrix.
+    """Sums of rows for each label set, as a matrix.
 
     A label set is a distinct combination of labels. Row i of the matrix (m, width) is the weighted
     sum of all rows with the same label set. `width` is the number of features. The matrix is CSR
@@ -88,7 +88,7 @@ class SetSums(NamedTuple):
         return sums.toarray() if sp.issparse(sums) else sums
 
     def merge_set_sums(self, newer: "SetSums", n_features: int) -> "SetSums":
-        """Return the sums of the rows of `self` and `newer` together.
+        """Return the sums of all rows of `self` and `newer`.
 
         A label set is a distinct combination of labels. The result has the label sets of `self`
         and of `newer`. If a label set has sums in both, the sums are added.
@@ -166,7 +166,7 @@ class LabelSets(NamedTuple):
             )
 
     def cross(self, set_factors: Rows, mean: np.ndarray, mean_low: np.ndarray) -> np.ndarray:
-        """Return centred sums of rows, with a factor for each label set.
+        """Return centred row sums, multiplied by factors of label sets.
 
         A label set is a distinct combination of labels. For each label set, the rows that have it
         are centred on the mean x̄ of all rows, multiplied by their weights and summed. The result
@@ -220,12 +220,12 @@ class LabelSets(NamedTuple):
         )
 
     def scaled(self, factor: float) -> Self:
-        """Return a copy with all weights and sums multiplied by factor."""
+        """Return a copy with weights and sums multiplied by factor."""
         stack = tuple(part._replace(values=part.values * factor) for part in self.stack)
         return self._replace(weights=self.weights * factor, stack=stack)
 
     def join(self, other: "LabelSets", n_features: int, sign: float = 1.0) -> "LabelSets":
-        """Add the rows of `other` to these sums, or remove them.
+        """Add or remove the rows of `other`.
 
         Returns the sums for each label set (distinct combination of labels). An index must mean
         the same label in `self` and in `other`. A label set without rows after a removal gets sums
@@ -274,8 +274,8 @@ class LabelSetSums:
         encoded: targets of the rows.
         n_rows: number of rows.
         """
-        # `new` holds the combinations of labels that no earlier batch had, with the next free
-        # indices. A row without labels gets the index −1.
+        # `new` holds the combinations of labels that are new in this batch, with their indices.
+        # `numbers` gets the index of each row's combination, or −1 for a row without labels.
         new: dict[tuple[int, ...], int] = {}
         known = len(self._numbers)
         numbers = np.empty(n_rows, dtype=np.int64)
@@ -294,7 +294,7 @@ class LabelSetSums:
         return RowSets(numbers, new)
 
     def begin(self, new_set_numbers: dict[tuple[int, ...], int]) -> None:
-        """Make room for new label sets, which have no rows yet.
+        """Make room for new label sets without rows.
 
         new_set_numbers: index of each new label set. The keys are the label sets, as tuples of
             label indices.
@@ -314,15 +314,15 @@ class LabelSetSums:
         set_numbers: (rows,) index of each row's label set, −1 for rows without labels.
         n_features: number of features.
         """
-        # If the stream begins with dense rows, its first row is subtracted from all rows, so that
-        # the sums lose no digits.
+        # If the stream begins with dense rows, subtract its first row from all rows.
+        # The sums then lose no digits.
         if not sp.issparse(X) and not self._stack and not len(self._shift):
             self._shift = X[0].astype(np.float64)
         if len(self._shift):
             X = (X.toarray() if sp.issparse(X) else X) - self._shift[: X.shape[1]]
 
-        # For each label set (combination of labels), add the weights of its new rows, their
-        # number, and the sum of the weighted rows.
+        # For each label set (combination of labels), add the weights and number of new rows.
+        # Also add the weighted sum of the new rows of each label set.
         labelled = np.flatnonzero(set_numbers >= 0)
         own, w, count = set_numbers[labelled], weights[labelled], len(self._numbers)
         self._weights = self._weights + np.bincount(own, w, count)
@@ -338,7 +338,7 @@ class LabelSetSums:
         self._weights, self._stack = scaled.weights, list(scaled.stack)
 
     def join(self, other: LabelSets, n_features: int, sign: float) -> None:
-        """Add the rows of `other` to the sums, or remove them.
+        """Add or remove the rows of `other` in place.
 
         n_features: number of features.
         sign: 1 to add the rows of other, −1 to remove them.
@@ -347,8 +347,8 @@ class LabelSetSums:
         self.begin({s: len(self._numbers) + i for i, s in enumerate(s for s in other.sets if s not in self._numbers)})
         at = np.array([self._numbers[s] for s in other.sets], dtype=np.int64)
 
-        # Add the sums of the rows. `_shift` is the row that is subtracted from every row before
-        # summing. The sums of `other` are first converted to this shift.
+        # Convert the sums of `other` to the shift of `self`, and add them.
+        # `_shift` is the row that is subtracted from every row before summing.
         if not self._stack:
             self._shift = other.shift
         for part in _sums_with_shift(other, _vector_padded_with_zeros(self._shift, n_features), n_features):
@@ -376,7 +376,7 @@ class LabelSetSums:
         self._stack.append(sums)
 
     def _zero_sums_of_sets(self, is_empty: np.ndarray, n_features: int) -> None:
-        """Set the sums of label sets without rows to exactly zero.
+        """Set the sums of empty label sets to exactly zero.
 
         A label set is a distinct combination of labels.
 

@@ -1,7 +1,8 @@
-"""Largest: largest values of sums before rows were unlearned [mathematics §1].
+"""Largest: largest values of sums before rows were unlearned.
 
-When rows are subtracted from a sum, the sum keeps the rounding error that it had with these rows.
-So the largest value that a sum has had shows how many of its digits are still right.
+See [mathematics §1]. When rows are subtracted from a sum, the sum keeps the rounding error that it
+had with these rows. So the largest value that a sum has had shows how many of its digits are still
+right.
 
 In a total over all columns, a large column would hide a small column. So the largest value is
 stored for the scatter of every feature, for every target, and for the weight.

@@ -1,4 +1,4 @@
-"""Shifts of sparse rows, so that sums of their products lose no digits.
+"""Shifts of sparse rows that keep digits in product sums.
 
 Sums of products lose digits for a feature whose mean is large compared with its standard
 deviation. A sparse feature can have a large mean only if it is nonzero in many rows. So a feature
@@ -99,8 +99,8 @@ def _write_feature_shifts(
     nonzero_counts_to_update: (features,), changed in place. To the entry of each feature is added
         the number of rows of weight above 0 in which the feature is not 0.
     """
-    # For each feature, compute the mean of its nonzeros (in `shift`), and the total weight of the
-    # rows in which it is not 0 (in `there`).
+    # For each feature, compute the mean of its nonzeros (in `shift`).
+    # Also compute the total weight of the rows in which the feature is not 0 (in `there`).
     there = np.zeros(len(shift))
     for i in range(len(weights)):
         if weights[i] > 0.0:
@@ -138,7 +138,7 @@ def _write_shifted_rows(
     out_indices: np.ndarray,
     out_values: np.ndarray,
 ) -> int:
-    """Write CSR rows minus a shift, times their weights' square roots.
+    """Write shifted CSR rows, times the roots of their weights.
 
     For each row x of weight w, √w (x − shift) is written. In each row of the output, the features
     with a nonzero shift come first. Returns the number of entries written.
@@ -162,8 +162,8 @@ def _write_shifted_rows(
     out_indptr[0] = 0
     for i in range(len(weights)):
         if weights[i] > 0.0:
-            # First write the entries of the shifted features for the value 0. Then replace those
-            # that are not 0 in this row, and append the nonzeros of the other features.
+            # First write −shift for each shifted feature, the value of a zero.
+            # Then replace the values that are not 0, and append the other features' nonzeros.
             first, root = used, np.sqrt(weights[i])
             for t in range(len(shifted_features)):
                 out_indices[used] = shifted_features[t]
@@ -189,7 +189,7 @@ def _write_shifted_rows(
 
 @compiled()
 def add_sparse_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, scatter: np.ndarray) -> None:
-    """Add the outer product of each CSR row to a matrix.
+    """Add each CSR row's outer product to a matrix.
 
     Only the lower triangle of the matrix is changed.
 

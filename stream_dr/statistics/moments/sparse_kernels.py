@@ -1,4 +1,4 @@
-"""Compiled loops that add the nonzeros of CSR rows to sums per feature.
+"""Compiled loops that add CSR rows to sums per feature.
 
 The sums are the rows of the array `feature_sums` (d, 4 + k) for d features and k target columns.
 Row j of `feature_sums` belongs to feature j. Let v be the nonzeros of the feature, w the weights
@@ -98,7 +98,7 @@ def add_sparse_rows_one_label(
     feature_sums: np.ndarray,
     earlier_weight: float,
 ) -> float:
-    """Add CSR rows with one label each to sums of features.
+    """Add CSR rows with one label each to feature sums.
 
     Returns the total weight of all rows so far.
 
@@ -118,8 +118,8 @@ def add_sparse_rows_one_label(
         earlier_weight += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                # Prefetch two cache lines of a later nonzero's feature: the line with the first
-                # sums of the feature, and the line with its sum for the label of row i.
+                # Prefetch the cache line with the first sums of a later nonzero's feature.
+                # Also prefetch the line with the feature's sum for the label of row i.
                 further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(feature_sums, further, np.uint64(0))
                 if column >= np.uint64(LINE):
@@ -145,7 +145,7 @@ def add_sparse_rows_many_labels(
     feature_sums: np.ndarray,
     earlier_weight: float,
 ) -> float:
-    """Add CSR rows with several labels each to sums of features.
+    """Add CSR rows with several labels each to feature sums.
 
     Returns the total weight of all rows so far.
 
@@ -169,8 +169,8 @@ def add_sparse_rows_many_labels(
         begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                # Prefetch cache lines of a later nonzero's feature: the line with the first sums
-                # of the feature, and the lines with its sums for the labels of row i.
+                # Prefetch the cache line with the first sums of a later nonzero's feature.
+                # Also prefetch the lines with the feature's sums for the labels of row i.
                 further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(feature_sums, further, np.uint64(0))
                 for t in range(begin, end):

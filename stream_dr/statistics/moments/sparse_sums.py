@@ -74,11 +74,11 @@ the weight remains after rows are removed, the weight is set to 0.
 
 @register_nested_state
 class SparsePart(NamedTuple):
-    """Sums over sparse rows with d features and k target columns.
+    """Sums over sparse rows with their k target columns.
 
-    Arrays are float64. Let v be the nonzero values of a feature, w the weights of their rows, and
-    c a fixed number near the values. Under decay, all sums are stored divided by a common number,
-    the `scale` of the MomentState.
+    The rows have d features. Arrays are float64. Let v be the nonzero values of a feature, w the
+    weights of their rows, and c a fixed number near the values. Under decay, all sums are stored
+    divided by a common number, the `scale` of the MomentState.
 
     Attributes
     ----------
@@ -113,11 +113,14 @@ class SparsePart(NamedTuple):
 
     @property
     def sums(self) -> np.ndarray:
-        """Sums Σ w x (features,) over all rows x with weights w."""
+        """Sums Σ w x of rows x with weights w.
+
+        The array is (features,).
+        """
         return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
 
     def centred(self, total_weight: float, target_offset: np.ndarray) -> CentredPart:
-        """Convert the sums to sums about the mean of the rows.
+        """Convert the sums to sums about the rows' mean.
 
         total_weight: total weight of all rows.
         target_offset: (target columns,) mean of the targets minus `reference`.
@@ -181,7 +184,7 @@ class SparsePart(NamedTuple):
         return SparsePart(self.features, cross, reference.copy())
 
     def join(self, other: "SparsePart", sign: float = 1.0) -> "SparsePart":
-        """Add the rows of `other` to these sums, or remove them.
+        """Add or remove the rows of `other`.
 
         Returns the sums of the resulting rows. `self` and `other` must have the same features and
         target columns. The result has the `reference` of `self`, the point that is subtracted from
@@ -228,7 +231,7 @@ class SparseSums:
         return sums
 
     def freeze(self) -> SparsePart:
-        """Return a copy of the sums so far as a SparsePart."""
+        """Return a copy of the sums as a SparsePart."""
         records, end = self._records[: self.width], HEAD + self.columns
         return SparsePart(records[:, :HEAD].copy(), records[:, HEAD:end].copy(), self.reference.copy())
 
@@ -299,7 +302,7 @@ class SparseSums:
             self.reference = weights / total @ targets
 
     def move_reference_if_far(self, sums_of_targets: TargetSums) -> None:
-        """Move `reference` to the targets' mean if it is far away.
+        """Move `reference` to the targets' mean if far away.
 
         `reference` is the point that is subtracted from continuous targets before their products
         with the features are summed. It is far away if the distance is more than eight standard
@@ -376,10 +379,10 @@ def nonzero_offsets_and_scatters(feature_sums: np.ndarray) -> NonzeroSpreads:
 
 
 def _values_per_feature(n_target_columns: int) -> int:
-    """Return the number of float64 values to reserve for one feature.
+    """Return the number of values to reserve per feature.
 
-    A feature has four sums of its own and one sum with each target column. The number of values is
-    rounded up to whole cache lines, except without targets.
+    The values are float64. A feature has four sums of its own and one sum with each target column.
+    The number of values is rounded up to whole cache lines, except without targets.
 
     n_target_columns: number of target columns.
     """
@@ -387,7 +390,7 @@ def _values_per_feature(n_target_columns: int) -> int:
 
 
 def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, sign: float) -> np.ndarray:
-    """Add the feature sums of two sets of rows, or subtract them.
+    """Add or subtract the feature sums of two row sets.
 
     Let v be the nonzeros of a feature, w the weights of their rows, and c a number that is fixed
     for each feature and each set of rows. Feature sums (features, 4) have the columns Σ w, c,
@@ -398,8 +401,8 @@ def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, si
     second_sums: sums of the second rows.
     sign: 1 to add the second rows to the first rows, −1 to remove them from the first rows.
     """
-    # For each feature, compute the mean of its nonzeros in both sets of rows together, and the
-    # scatter about this mean.
+    # For each feature, compute the mean of its nonzeros in both sets of rows together (`offset`).
+    # Also compute the scatter of the nonzeros about this mean (`spread`).
     (offset, spread), (other, other_spread) = (
         nonzero_offsets_and_scatters(first_sums),
         nonzero_offsets_and_scatters(second_sums),
@@ -411,8 +414,8 @@ def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, si
     offset = offset + sign * share * step
     spread = spread + sign * (other_spread + first_sums[:, WEIGHT] * share * step**2)
 
-    # If a feature has nonzeros only in the first rows or only in the second rows, copy its sums,
-    # so that they do not change by rounding.
+    # Copy the sums of a feature that has nonzeros in only one of the two sets of rows.
+    # Copied sums do not change by rounding.
     out = _sums_about_nonzero_means(n, first_sums[:, POINT], offset, spread)
     out[n == 0.0] = 0.0
     out[second_sums[:, WEIGHT] == 0.0] = first_sums[second_sums[:, WEIGHT] == 0.0]

@@ -152,7 +152,7 @@ class MomentState(NamedTuple):
     largest: Largest = Largest()
 
     def check(self) -> None:
-        """Raise DamagedFile if two fields of the state contradict each other.
+        """Raise DamagedFile if fields of the state contradict each other.
 
         All sums must be for the same features, labels and kind of targets.
         """
@@ -217,7 +217,7 @@ class MomentState(NamedTuple):
         return self.largest.relative_error(present_sum_values(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
-        """Return the state of the rows of `self` and `other` together.
+        """Return the state of all rows of `self` and `other`.
 
         With decay < 1, the rows of `other` must have come after the rows of `self`. Raises
         CannotMerge. Costs O(d k + d²) for d features and k target columns.
@@ -251,7 +251,7 @@ class MomentState(NamedTuple):
         )
 
     def cross_by_label_set(self, set_factors: Rows) -> np.ndarray:
-        """Return centred sums of rows, with a factor for each label set.
+        """Return centred row sums, multiplied by factors of label sets.
 
         A label set is a distinct combination of labels. For each label set, the rows that have it
         are centred on the mean of all rows, multiplied by their weights and summed. The result
@@ -371,7 +371,7 @@ def check_stored_optional_sums(state: MomentState, encoding: Encoding, label_set
 
 
 def check_same_parameters(first_state: MomentState, second_state: MomentState) -> None:
-    """Raise CannotMerge unless two states were learned with the same parameters.
+    """Raise CannotMerge unless two states have the same parameters.
 
     The parameters are the encoding of the targets, the decay, the stored part of the scatter
     matrix, and which optional sums are stored. The value "auto" of the scatter fits every value.
@@ -385,7 +385,7 @@ def check_same_parameters(first_state: MomentState, second_state: MomentState) -
 
 
 def merge_states(older: MomentState, newer: MomentState) -> MomentState:
-    """Return the state of the rows of `older` and `newer` together.
+    """Return the state of all rows of `older` and `newer`.
 
     Under decay, the rows of `newer` must have come after the rows of `older`. Raises CannotMerge.
     """
@@ -398,8 +398,8 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
         scatter = other.scatter if one.scatter == "auto" else one.scatter
         return one._replace(rows_skipped=skipped, scatter=scatter)
 
-    # Stored sums are divided by a scale. Give `older` the scale of `newer`. Its rows also decay,
-    # because the rows of `newer` came later.
+    # Let the rows of `older` decay, because the rows of `newer` came later.
+    # Then give `older` the scale of `newer`, because stored sums are divided by a scale.
     _check_same_features_and_targets(older, newer)
     a, b = align_states_together(scale_state(older, older.scale * older.decay**newer.clock / newer.scale), newer)
     return a._replace(
@@ -415,7 +415,7 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
 
 
 def align_states_together(*states: MomentState) -> tuple[MomentState, ...]:
-    """Give states equal features and labels, so that sums can be added.
+    """Give states equal features and labels for adding their sums.
 
     The results have the labels of the first state, then the new labels of the second state, and so
     on. A state stores sums either about the mean of the rows (centred) or, for sparse rows, about
@@ -427,8 +427,8 @@ def align_states_together(*states: MomentState) -> tuple[MomentState, ...]:
     width = max(state.n_features for state in states)
     total = max(len(labels), *(state.columns for state in states))
 
-    # Renumber the labels of each state, and add features. If some states then store sums about the
-    # mean and other states sums about fixed points, convert all sums to sums about the mean.
+    # Renumber the labels of each state, and add features.
+    # If only some states then store sums about the mean, convert all sums to sums about the mean.
     aligned = []
     for state in states:
         columns = np.array([number[label] for label in state.labels], dtype=np.int64)
@@ -521,7 +521,7 @@ def add_or_subtract_sums(first_state: MomentState, second_state: MomentState, si
 
 
 def _check_same_features_and_targets(first_state: MomentState, second_state: MomentState) -> None:
-    """Raise CannotMerge unless rows and targets of two states fit together.
+    """Raise CannotMerge unless two states' rows and targets fit together.
 
     Checks the number of features, the kind of targets, the number of target columns and the type
     of the labels.

@@ -1,4 +1,4 @@
-"""Compiled loop over the labels of rows that have several labels."""
+"""Compiled loop over the labels of rows with several labels."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def add_multilabel_targets(
     label_sums: np.ndarray,
     gram: np.ndarray,
 ) -> None:
-    """Add rows with several labels to the sums of the labels.
+    """Add rows with several labels to the labels' sums.
 
     Row i has the labels codes[indptr[i]:indptr[i + 1]] and the weight w = weights[i]. All labels
     of the row have the value y = label_values[i].

@@ -83,10 +83,10 @@ class TargetPart(NamedTuple):
         return self.total / total_weight if total_weight > 0.0 else np.zeros_like(self.total)
 
     def scatter(self, total_weight: float) -> np.ndarray:
-        """Return the centred scatter matrix (k, k) of k target columns.
+        """Return the centred scatter matrix of the target columns.
 
-        With y the targets of a row, w its weight and ȳ the mean of the targets, the matrix is
-        Σ w (y − ȳ)(y − ȳ)ᵀ.
+        The matrix is (k, k) for k target columns. With y the targets of a row, w its weight and ȳ
+        the mean of the targets, the matrix is Σ w (y − ȳ)(y − ȳ)ᵀ.
 
         total_weight: total weight of all rows. Under decay it is divided by the same number as the
             sums.
@@ -166,7 +166,7 @@ class TargetSums:
         self.values = CentredSums(part.values)
 
     def freeze(self) -> TargetPart:
-        """Return a copy of the sums so far as a TargetPart."""
+        """Return a copy of the sums as a TargetPart."""
         weights, rows, total, gram = (a.copy() for a in (self.label_weights, self.label_rows, self.total, self.gram))
         return TargetPart(weights, rows, total, gram, self.values.freeze())
 
@@ -219,8 +219,8 @@ class TargetSums:
         if encoded.values is not None:
             return self.values.add(encoded.values, scaled_weights, float(scaled_weights.sum()))
 
-        # Every row has at most one label, with value 1 in the label's target column. So the sum of
-        # these values, times the weights of the rows, is the weight of the label's rows.
+        # `added` is the weight of each label's rows and the weighted sum of its target column.
+        # Every row has at most one label, with value 1 in the label's target column.
         k = len(self.total)
         if not len(self.gram):
             scaled_weights = (
@@ -241,7 +241,7 @@ class TargetSums:
 
 
 def add_or_subtract_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
-    """Add the target sums of two sets of rows, or subtract them.
+    """Add or subtract the target sums of two row sets.
 
     Returns the sums of the resulting rows. A label without remaining rows gets sums of exactly 0.
 

@@ -75,8 +75,8 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     _check_same_target_kind(state_of_all, state_to_remove)
     a, b = align_states_together(state_of_all, scale_state(state_to_remove, 1.0 / state_of_all.scale))
 
-    # `largest` holds the largest value that each sum has had. It shows how large rounding errors
-    # can be. Check that no more weight is removed than was learned.
+    # Check that no more weight is removed than was learned.
+    # `largest` holds the largest value of each sum so far, which bounds the rounding errors.
     largest = a.largest.join(_sum_values_without_constants(a))
     noise = ROUNDING * largest.weight
     _check_removable_weight(a.weight, b.weight, noise, "weight")
@@ -191,7 +191,7 @@ def _check_same_target_kind(state_of_all: MomentState, state_to_remove: MomentSt
 
 
 def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: MomentState, rounding_error: float) -> None:
-    """Raise CannotUnlearn if a state to remove has too many rows.
+    """Raise CannotUnlearn if too many rows would be removed.
 
     The rows to remove must not have more weight, or be more rows, than the learned rows. This is
     checked for each feature of sparse rows, each label and each label set.

@@ -1,4 +1,4 @@
-"""BasisState: frozen vectors and means of the recurrences CCIPCA and incremental SKM.
+"""BasisState: frozen vectors and means of CCIPCA or incremental SKM.
 
 These two methods update p vectors and c means of rows after each row. The vectors are stored as a
 product of two matrices: basis columns D (d, p + c) for d features, and coefficients M (p, p + c).

@@ -1,4 +1,4 @@
-"""BlockBasis: the vectors of CCIPCA or incremental SKM, stored as a product.
+"""BlockBasis: vectors of CCIPCA or incremental SKM as a product.
 
 Both methods have p vectors v_i and c means of rows. A new row x replaces each vector by a
 combination of the vectors, the means and x. Let A (features, p + c) have the vectors and means as
@@ -135,7 +135,7 @@ class BlockBasis:
             self.features = min_features
 
     def refresh_basis(self, rows_learned: int) -> None:
-        """Multiply out the factors of the vectors, to remove rounding errors.
+        """Multiply out the vectors' factors to remove rounding errors.
 
         The vectors are stored as a product of long columns D and a small matrix M. The product
         becomes the new D, and the identity the new M. The inner products of the vectors are
@@ -229,8 +229,8 @@ class BlockBasis:
             rows = tuple(readonly_view(part) for part in (_as_int32(X.indptr), _as_int32(X.indices), X.data))
         loop, at = learn_dense_rows if self.dense else learn_sparse_rows, 0
 
-        # The compiled loop stops early if digits are lost, or if the next row is too long. Remove
-        # the cause, then continue at row `at`.
+        # The compiled loop stops early if digits are lost, or if the next row is too long.
+        # After an early stop, remove the cause and continue at row `at`.
         while at < X.shape[0]:
             small = (self.columns, self.table, self.lengths, self.counts)
             settings = (self.live, self.turned, self.components, self.unit)
@@ -258,7 +258,7 @@ class BlockBasis:
         )
 
     def _shrink_unit(self, next_row_largest: float) -> None:
-        """Shrink `unit`, the power of 2 by which rows are multiplied.
+        """Shrink `unit`, the power of 2 that multiplies all rows.
 
         Values of the next row and of `shift` then stay below 2^100. All stored arrays are
         multiplied by powers of 2, so no digit is lost.

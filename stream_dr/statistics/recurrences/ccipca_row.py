@@ -135,7 +135,7 @@ def update_mean_and_residual(
     p: int,
     residual: np.ndarray,
 ) -> float:
-    """Add a row to the running mean, and return |x − x̄|².
+    """Add a row to the mean, and return |x − x̄|².
 
     x is the row, and x̄ the running mean of all rows up to x. The inner products of the vectors
     (the components) with the mean and with x are updated, too.

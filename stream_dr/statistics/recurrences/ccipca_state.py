@@ -1,9 +1,10 @@
-"""State of CCIPCA: p vectors and the running mean [CCIPCA, section 2; mathematics §6].
+"""State of CCIPCA: p vectors and the running mean.
 
-CCIPCA is candid covariance-free incremental PCA. The length of a vector is its eigenvalue. Let x
-be row number n, and u_1 = x − (mean of the first n rows). Without centring, u_1 = x. The vectors
-v_1, v_2, … are updated one after the other. Vector v_i is updated with u_i, and then the part of
-u_i along v_i is subtracted from u_i:
+The method is from [CCIPCA, section 2; mathematics §6]. CCIPCA is candid covariance-free
+incremental PCA. The length of a vector is its eigenvalue. Let x be row number n, and u_1 = x −
+(mean of the first n rows). Without centring, u_1 = x. The vectors v_1, v_2, … are updated one
+after the other. Vector v_i is updated with u_i, and then the part of u_i along v_i is subtracted
+from u_i:
 
     v_i ← (n−1−ℓ)/n v_i + (1+ℓ)/n u_i (u_iᵀ v_i)/‖v_i‖
     u_{i+1} = u_i − (u_iᵀ v_i) v_i/‖v_i‖²
@@ -107,7 +108,7 @@ class CCIPCAAccumulator(AccumulatorBase):
             self.rows += block.rows
 
     def freeze(self) -> CCIPCAState:
-        """Return a copy of the vectors so far as a CCIPCAState.
+        """Return a copy of the vectors as a CCIPCAState.
 
         Costs O(d p) for d features and p vectors.
         """

@@ -182,7 +182,7 @@ def add_vector_from_residual(
 def update_squared_lengths(
     squared_lengths: np.ndarray, basis_products: np.ndarray, update_coefficients: np.ndarray, squared_norm: float
 ) -> None:
-    """Update the squared lengths of the basis columns for one row.
+    """Update the basis columns' squared lengths for one row.
 
     The basis columns are the k columns of a matrix D (features, k). A row x with k coefficients q
     changes D to D + x qᵀ.
@@ -235,10 +235,11 @@ def needs_basis_refresh(
         if abs(gram_and_mixing[i, size + i]) < SMALLEST:
             return True
 
-    # At most every 32 rows, check a condition that needs more time. It is that some vector is much
-    # shorter than the terms whose sum it is.
+    # Return early for most rows, because the check below needs more time than the checks above.
     if row_number % 32 != 0 or row_number - refreshed_at_row < max(32, row_number // 16):
         return False
+
+    # Return True if a vector is much shorter than the terms whose sum it is: digits were lost.
     for i in range(n_vectors):
         terms = 0.0
         for j in range(n_vectors):

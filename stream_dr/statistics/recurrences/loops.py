@@ -1,4 +1,6 @@
-"""Loops over sparse and over dense rows, for CCIPCA and incremental SKM.
+"""Loops over rows, for CCIPCA and incremental SKM.
+
+One loop is for sparse rows, the other for dense rows.
 
 A loop uses the features of each row twice: first for inner products with the basis columns D, and
 at the end to add the row to D. The two loops have the following arguments, for p vectors, c means
@@ -54,7 +56,9 @@ from stream_dr.statistics.recurrences.skm_row import skm_row
 
 
 class LoopEnd(NamedTuple):
-    """Where and why a loop over the rows of a batch stopped.
+    """Row and reason at which a loop over rows stopped.
+
+    The rows are those of one batch.
 
     Attributes
     ----------
@@ -77,7 +81,7 @@ def learn_sparse_rows(
     table: np.ndarray, lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float,
     a: float, variance: np.ndarray | None, labels: np.ndarray | None,
 ) -> LoopEnd:  # fmt: skip
-    """Learn the sparse rows of a batch, from row `at` on.
+    """Learn sparse rows of a batch, from row `at` on.
 
     The loop stops early if digits are lost, or if the next row is too long. The module's docstring
     lists the other parameters.
@@ -124,7 +128,7 @@ def learn_dense_rows(
     lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float, a: float,
     variance: np.ndarray | None, labels: np.ndarray | None,
 ) -> LoopEnd:  # fmt: skip
-    """Learn the dense rows of a batch from row `at` on.
+    """Learn dense rows of a batch, from row `at` on.
 
     The loop stops early if digits are lost, or if the next row is too long. The module's docstring
     lists the other parameters.
@@ -137,8 +141,7 @@ def learn_dense_rows(
     whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
     worst, deflated = 1.0, 1.0
     while at < X.shape[0]:
-        # Compute the inner products of a block of rows with the basis columns, and with each
-        # other.
+        # Compute the inner products of a block of rows with the basis columns and with each other.
         rows = min(BLOCK, X.shape[0] - at)
         products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
         weights, why, done = np.empty((rows, size)), GOES_ON, 0
@@ -165,8 +168,8 @@ def learn_dense_rows(
                 )
                 update_running_variance(variance, remaining, row, unit, a)
             update_squared_lengths(lengths[0], x, q, squared)
-            # `growth` is the factor by which the number of rows may grow before rounding errors
-            # are removed. It is smaller for CCIPCA, because this also moves the shift to the mean.
+            # `growth` is the factor by which the row number may grow before errors are removed.
+            # For CCIPCA the factor is smaller, because a removal also moves the shift to the mean.
             growth = 64 if variance is None else 8
             if worst > LOST or needs_basis_refresh(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN

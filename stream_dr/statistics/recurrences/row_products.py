@@ -1,4 +1,4 @@
-"""Loops of CCIPCA and incremental SKM that run over the features of rows.
+"""Loops of CCIPCA and incremental SKM over rows' features.
 
 The vectors of both methods are stored as a product of basis columns D (features, k) and small
 coefficients (block_basis.py). Each sparse row x is used twice. `write_sparse_row_products`
@@ -13,8 +13,9 @@ from memory, and a block reads D only once for all of its rows. D has a multiple
 because the compiler's vectorised loops would be slow for other numbers.
 
 While a sparse row is added to D, the rows of D that the next sparse row needs are prefetched. This
-is faster if other threads or processes use the memory a lot (`python benchmarks/recurrences.py
-beside`). The command `python benchmarks/recurrences.py parts` measures the time of each function.
+is faster if other threads or processes use the memory a lot
+(`python benchmarks/recurrences.py beside`). The command `python benchmarks/recurrences.py parts`
+measures the time of each function.
 
 numba does not notice if this file or coefficients.py changes after loops.py was compiled. After a
 change, remove the `__pycache__` directories or touch loops.py.
@@ -51,7 +52,7 @@ def write_sparse_row_products(
     basis_columns: np.ndarray,
     basis_products: np.ndarray,
 ) -> float:
-    """Write the inner products of a sparse row with basis columns.
+    """Write a sparse row's inner products with basis columns.
 
     Returns the squared length of the row. The row x is `row_scale` times the entries `first_entry`
     to `end_entry` − 1 of a CSR matrix.
@@ -136,7 +137,9 @@ def write_shifted_block(
 def write_block_products(
     transposed_block: np.ndarray, basis_columns: np.ndarray, basis_products: np.ndarray, row_gram: np.ndarray
 ) -> None:
-    """Write the inner products of rows with basis columns and each other.
+    """Write inner products of rows with columns and each other.
+
+    The columns are the basis columns.
 
     transposed_block: (features, rows), the transposed rows of a block of dense rows.
     basis_columns: (features, k), k columns.
@@ -181,7 +184,9 @@ def add_block_to_basis(
 def add_products_of_earlier_rows(
     basis_products: np.ndarray, row_gram: np.ndarray, update_coefficients: np.ndarray, row_in_block: int
 ) -> None:
-    """Correct a row's inner products for earlier rows of its block.
+    """Correct a row's inner products for earlier rows.
+
+    The earlier rows are those of the same block.
 
     The k basis columns change with every row x_s of the block: column j is increased by x_s times
     update_coefficients[s, j]. But `basis_products` was computed with the columns as they were

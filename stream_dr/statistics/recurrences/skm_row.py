@@ -1,8 +1,8 @@
-"""One row of incremental SKM (supervised Kampong measure), from inner products.
+"""One row of incremental SKM, learned from inner products.
 
-The method updates vectors v_1, v_2, … with the row x and the means of c classes (formulas in
-skm_state.py). After each vector, the parts along this vector are subtracted from the row and from
-the means. The residual of x is called u.
+SKM is the supervised Kampong measure. The method updates vectors v_1, v_2, … with the row x and
+the means of c classes (formulas in skm_state.py). After each vector, the parts along this vector
+are subtracted from the row and from the means. The residual of x is called u.
 
 The vectors are stored as a product of basis columns D (features, k) and coefficients M
 (block_basis.py). No array here has the length of the features. u and the remaining class means are
@@ -188,7 +188,7 @@ def update_mean_and_working_vectors(
     shares: np.ndarray,
     inner: np.ndarray,
 ) -> None:
-    """Add a row to its class mean, and set up working vectors.
+    """Update the class mean and set up working vectors.
 
     The working vectors are the row x and the means of the c classes. Later, their parts along the
     components (called vectors) are subtracted. The module's docstring lists the other parameters.
@@ -197,8 +197,8 @@ def update_mean_and_working_vectors(
     shares: (c + 1,), an output: coefficient of x in each working vector.
     inner: (c + 1, c + 1), an output: inner products of the working vectors with each other.
     """
-    # Compute the inner products of the row with the vectors, and with the class means as they were
-    # before this row.
+    # Compute the inner products of the row with the vectors.
+    # Also compute the row's inner products with the class means before this row.
     size, c = products.shape[0], counts.shape[0]
     u, mean = working[0], p + label
     write_vector_products(table, products, live, u)
@@ -216,8 +216,7 @@ def update_mean_and_working_vectors(
     u[mean] = keep * u[mean] + new * squared
     mirror_gram_row(table, mean, live, p, c)
 
-    # Set up c + 1 working vectors. The first is the row itself, and the others are the class
-    # means.
+    # Set up c + 1 working vectors: first the row itself, then the class means.
     inner[0, 0], shares[:] = squared, 0.0
     shares[0] = 1.0
     for k in range(c):

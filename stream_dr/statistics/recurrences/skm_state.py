@@ -63,7 +63,7 @@ class SKMState(NamedTuple):
 
 
 class SKMAccumulator(AccumulatorBase):
-    """Accumulator that learns rows by incremental SKM, one after the other.
+    """Accumulator that learns rows one by one by incremental SKM.
 
     Incremental SKM is the incremental supervised Kampong measure. Only one thread may change the
     accumulator. `add` makes all checks before it changes anything. `freeze` returns an SKMState.
