@@ -74,7 +74,8 @@ class SizeLimit(NamedTuple):
 class _BodyType(NamedTuple):
     """Media type and content encoding of a request body.
 
-    For example, the media type is "application/json" and the encoding `packing` is "gzip".
+    media: media type, for example "application/json".
+    packing: content encoding, for example "gzip".
     """
 
     media: str

@@ -24,11 +24,11 @@ log = logging.getLogger("stream_dr.warm_up")
 
 
 class Ingest:
-    """Parser of request bodies, whose one thread passes the batches on to the engine.
+    """Parser of request bodies, which passes batches to the engine.
 
-    A body waits for this thread. The parsed batch then waits for the log. The setting
-    `max_queue_bytes` is the limit of waiting bytes. `BodyMemory` applies the limit to the bodies
-    of all requests. The engine applies the limit to the parsed batches.
+    A body waits for the one thread that parses. The parsed batch then waits for the log. The
+    setting `max_queue_bytes` is the limit of waiting bytes. `BodyMemory` applies the limit to the
+    bodies of all requests. The engine applies the limit to the parsed batches.
 
     Parameters
     ----------

@@ -59,8 +59,8 @@ FIRST_CODE.flags.writeable = False
 class RowLayout:
     """Columns of a row's features, and their sorted order.
 
-    The order sorts the row's values by column. river passes a row as a dict of names and values.
-    Names without a column are left out.
+    river passes a row as a dict of names and values. Taken in this order, the values are sorted by
+    column. Names without a column are left out.
 
     Attributes
     ----------
@@ -82,10 +82,10 @@ class RowLayout:
         self.order = known[np.argsort(columns[known])]
         self.columns = columns[self.order]
 
-        # Build one CSR row as a template, which `rows` copies and fills with values.
-        # The copy is faster than scipy's constructor, which checks its arrays.
-        self._convert_dict = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
-        self._convert_dict.has_canonical_format = True
+        # Build one CSR row as a template, which the method `rows` copies and fills with values.
+        # To copy the template is faster than to call scipy's constructor for each row.
+        self._template_row = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
+        self._template_row.has_canonical_format = True
 
     def rows(self, feature_values: np.ndarray) -> sp.csr_matrix:
         """Return rows as CSR rows of `width` columns.
@@ -95,7 +95,7 @@ class RowLayout:
         """
         feature_values = feature_values[..., self.order]
         if feature_values.ndim == 1:
-            row = copy(self._convert_dict)
+            row = copy(self._template_row)
             row.data = feature_values
             return row
 

@@ -26,9 +26,10 @@ class _ChainedSources:
         self._parts = parts
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, "Block"]]:
-        """Yield (number, Block) for after < number ≤ until.
+        """Yield the batches with after < number ≤ until, as (number, Block).
 
-        Batches are numbered from 0. The numbers go on from one source to the next.
+        Batches are numbered from 0. The numbers go on from one source to the next. If `until` is
+        None, all later batches are yielded.
         """
         blocks = (block for part in self._parts for _, block in part.events())
         return ((n, b) for n, b in enumerate(blocks) if n > after and (until is None or n <= until))
@@ -143,7 +144,7 @@ class ReadOptions(NamedTuple):
     def has_fractional_targets(self, path: Path) -> bool:
         """True if some of a file's first targets have fractions."""
         # Targets that are words raise an error here, so the answer is False.
-        # Any other error of the file is raised again when its rows are learned.
+        # An error in the file itself is raised again when the file's rows are learned.
         try:
             first = None if self.reads_as_shards(path) else self.open_files_as_one([path]).first
         except StreamDRError:
@@ -252,7 +253,7 @@ def first_table_block(files: dict[Path, "FileSource"]) -> "Block | None":
 
 
 # The functions `_declare_file_options` and `_declare_table_options` are never called.
-# `_add_options` copies their parameters to commands.
+# typer reads options from the parameters of a command, so `_add_options` copies these to commands.
 def _declare_file_options(
     format: Annotated[
         str | None,

@@ -140,10 +140,10 @@ class _ClusterSums:
     def __call__(
         self, columns_to_multiply: np.ndarray, is_first_pass: bool, on_rows: Callable[[int], None] | None
     ) -> Sums:
-        """Return the sums of a pass over the model's rows.
+        """Return the sums of one pass of refine over the model's rows.
 
         columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
-        is_first_pass: True for the first pass, in which a new accumulator learns the rows again.
+        is_first_pass: True for the first pass, which also computes the moments of the rows again.
         on_rows: function that is called with the number of rows after the pass, or None.
         """
         client = self._client
@@ -242,10 +242,10 @@ class _ShardRows:
 
 
 def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:
-    """Return the sums of a pass over a task's batches.
+    """Return the sums of one pass of refine over a task's batches.
 
     columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
-    is_first_pass: True for the first pass, in which a new accumulator learns the rows again.
+    is_first_pass: True for the first pass, which also computes the moments of the rows again.
     """
     return _sums_of_source(context, _ShardRows(task, context), columns_to_multiply, is_first_pass)
 
@@ -256,7 +256,7 @@ def _sums_of_source(
     """Return the sums of a pass over a source's rows.
 
     columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
-    is_first_pass: True for the first pass, in which a new accumulator learns the rows again.
+    is_first_pass: True for the first pass, which also computes the moments of the rows again.
     """
     estimator = estimator_from_spec(context.spec)
     moments = estimator.moments(context.state)

@@ -68,7 +68,7 @@ class _PlanRun:
         spec, state = plan.recurrences[recurrence_index]
         # Report each batch once, although several models learn the batch.
         # If models have mergeable states (`plan.specs`), their tasks report all batches.
-        # Otherwise the first model of `plan.recurrences` reports all batches.
+        # If no model has a mergeable state, the first model of `plan.recurrences` reports them.
         on_batch = self._raise_if_stopped if plan.specs or recurrence_index else self._report_batch_if_running
         return learn_task(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 

@@ -57,7 +57,7 @@ def project_rows_on_cluster(
     if system.get_file_info(f"{folder}/{MANIFEST_NAME}").type != fs.FileType.NotFound:
         raise OutputExists(f"{output_folder} holds a data set already; name a new folder, or delete that one.")
 
-    # Divide the data set into tasks. No states are merged, so only the number of rows decides.
+    # Divide the data set into tasks of about equal size. The 0 says that no states are merged.
     projection = published_or_raise(model).projection
     schema = directory.schema
     sized = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]

@@ -322,7 +322,8 @@ class Nystroem(FeatureMap):
             check_finite(values)
             return np.asarray(values)
 
-        # These kernels depend only on differences of rows, and rows far from 0 would lose digits.
+        # Subtract a row from all dense rows, because rows far from 0 would lose digits.
+        # These kernels (rbf, laplacian, matern) depend only on differences of rows.
         if not sp.issparse(A) and not sp.issparse(B):
             A, B = A - B[0], B - B[0]
         if self.kernel == "matern":

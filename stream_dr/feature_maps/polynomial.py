@@ -3,7 +3,8 @@
 The kernel of two rows x and x' is (γ xᵀx' + c)^degree. It is the inner product of the rows'
 products, if the products are weighted accordingly.
 
-If there are at most n_features different products, the map returns all products, and inner
+The parameter n_features is the maximum number of columns of a mapped row. If there are at most
+n_features different products, the map returns all products, and inner
 products of mapped rows are exact. Mapping a row then costs O(n_features · degree), and the map
 takes 8 · degree bytes for each product.
 

@@ -351,7 +351,9 @@ class MappedColumns(NamedTuple):
 
 
 def mapped_columns_by_kind(state: TableState, encoding: EncodingSpec) -> MappedColumns:
-    """Return the columns of mapped rows by encoded kind.
+    """Return the columns of mapped rows, grouped by what they encode.
+
+    The groups are marks of missing values, categories, numbers and so on, as in MappedColumns.
 
     state: statistics of the table.
     encoding: settings of the map.

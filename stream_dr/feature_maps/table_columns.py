@@ -79,7 +79,8 @@ class EncodingSpec(NamedTuple):
     Attributes
     ----------
     max_categories : int
-        Largest number of categories of a column that are one-hot (a column of 0 and 1 each).
+        Largest number of categories of a table column that are encoded one-hot, each as a mapped
+        column of zeros and ones.
     n_hashed : int
         Number of columns that all further categories of a column share.
     words : Words
@@ -404,7 +405,8 @@ def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSp
             "number of them (n_words)."
         )
 
-    # Merge the columns that mark missing values and the columns of hashed categories.
+    # Give the column of `b` that marks missing values the place of the same column of `a`.
+    # Do the same for the columns of hashed categories.
     new_index: dict[int, int] = {}
     if b.missing >= 0:
         if a.missing < 0:

@@ -130,7 +130,7 @@ def _max_numeric_columns_by_name(
     """
     declared = _declared_kinds(overrides)
     # The final kind of a column is not known yet, for example strings become categories or texts.
-    # So count the numeric columns of the widest kind that each column may get.
+    # Take, for each kind of values, the kind of column that has the most numeric columns.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
     return {
         name: _max_numeric_columns_of_kind(name, declared.get(name, raw.get(kind, kind)), encoding)

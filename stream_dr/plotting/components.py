@@ -243,7 +243,7 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
 def _eigenvalue_interval_trace(component_numbers: np.ndarray, spread: ComponentSpread) -> Trace:
     """Return a plotly trace of eigenvalues with error bars.
 
-    The eigenvalues are drawn as marks, without their bias.
+    The marks show the eigenvalues minus their estimated bias.
 
     component_numbers: (components,) number of each component, from 1.
     spread: uncertainty of the components.

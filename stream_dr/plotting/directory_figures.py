@@ -383,8 +383,9 @@ class LiveFigures:
 def _count_rows_by_label(newest: NewestRows) -> Counts:
     """Return the number of rows with each label.
 
-    The pairs are in order of the labels. The MAX_LABELS most frequent labels have a pair each. All
-    other labels share the last pair. Rows without a label are left out.
+    The result is a list of pairs (label, number of rows) in order of the labels. The MAX_LABELS
+    most frequent labels have a pair each. All other labels share the last pair. Rows without a
+    label are left out.
     """
     targets = newest.targets
     if targets is None or targets.kind == "continuous":

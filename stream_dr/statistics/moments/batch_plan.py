@@ -131,8 +131,9 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
         weights, y = block.weights, block.y
         rows -= skipped
 
-    # The first batch decides whether the whole scatter matrix is stored.
     weights = row_weights(weights, rows)
+
+    # The first batch decides whether the whole scatter matrix is stored.
     scatter, width = accumulator.scatter, max(accumulator.n_features, features)
     if scatter == "auto" and rows:
         stated = not sparse or block.width_stated

@@ -220,8 +220,8 @@ class CentredSums:
     def _add_chunk_to_mean(self, chunk_mean: np.ndarray, chunk_mean_low: np.ndarray, chunk_weight: float) -> Joining:
         """Add a chunk of rows to the weight and mean.
 
-        Returns the difference of the means and its factors. With them, the caller adds the chunk
-        to the second moments.
+        Returns a Joining: the difference of the chunk's mean and the earlier mean, and the factors
+        by which the caller adds this difference to the second moments.
 
         chunk_mean, chunk_mean_low: (features,) mean of the chunk as the sum of two arrays.
         chunk_weight: weight of the chunk.

@@ -315,7 +315,7 @@ class LabelSetSums:
         n_features: number of features.
         """
         # If the stream begins with dense rows, subtract its first row from all rows.
-        # The sums then lose no digits.
+        # Sums of rows far from 0 would lose digits.
         if not sp.issparse(X) and not self._stack and not len(self._shift):
             self._shift = X[0].astype(np.float64)
         if len(self._shift):
@@ -365,9 +365,9 @@ class LabelSetSums:
     def _push_matrix(self, sums: SetSums, n_features: int) -> None:
         """Append a matrix of sums to the list of matrices.
 
-        The total of all matrices in the list is the sum for each label set. To keep the list
-        short, the last matrix is first removed and added to the new matrix, as long as it is at
-        most twice as large as the new matrix.
+        The sums of a label set are the total of its sums in all matrices of the list. To keep the
+        list short, matrices are merged. While the last matrix is at most twice as large as the new
+        matrix, it is removed from the list and added to the new matrix.
 
         n_features: number of features.
         """

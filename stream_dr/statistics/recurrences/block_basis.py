@@ -150,7 +150,7 @@ class BlockBasis:
         if follow:
             self.shift += self.columns[: self.features, p] / max(self.counts[0], 1.0)
 
-        # Copy the coefficients of the vectors, with zeros for vectors that do not exist yet.
+        # Copy the coefficients of the k vectors. Vectors past `live` do not exist yet.
         mixing = self.table[:p, size : size + k].copy()
         mixing[self.live :] = 0.0
         scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])
