@@ -160,7 +160,7 @@ def _shipped(name: str) -> Set:
 
 def _wide() -> Set:
     blocks = list(generate_rcv1_like(5_000, "top4"))
-    topics = [label for block in blocks for label in block.y.row_labels()]
+    topics = [label for block in blocks for label in block.y.targets_by_row()]
     frame = pd.DataFrame({"y": pd.Series(topics).map({name: i for i, name in enumerate(sorted(set(topics)))})})
     return Set(frame, "y", ".svm", sparse=sp.vstack([block.X for block in blocks], "csr"))
 

@@ -35,7 +35,7 @@ def rows_of(dataset: Dataset) -> tuple[sp.csr_matrix, np.ndarray]:
     """All rows and labels of a data set, for the classifiers only."""
     blocks = [block for _, block in dataset.events()]
     return sp.vstack([b.X for b in blocks], format="csr"), np.array(
-        [label for b in blocks for label in b.y.row_labels()]
+        [label for b in blocks for label in b.y.targets_by_row()]
     )
 
 

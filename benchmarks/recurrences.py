@@ -37,7 +37,7 @@ COPIER = "import numpy as np\na = np.ones(1 << 23)\nb = a.copy()\nprint(flush=Tr
 def text(rows: int) -> Batches:
     """1,000-row batches of generated text rows with one of four labels."""
     blocks = list(generate_rcv1_like(rows, "top4", seed=0))
-    return [(block.X, [str(label) for label in block.y.row_labels()]) for block in blocks]
+    return [(block.X, [str(label) for label in block.y.targets_by_row()]) for block in blocks]
 
 
 def digits(rows: int) -> Batches:

@@ -158,7 +158,9 @@ def digits() -> TrainTestRows:
 def _stack_rows_and_labels(blocks: Iterator[Block]) -> tuple[Rows, np.ndarray]:
     """Return the CSR rows and the labels of all blocks."""
     parts = list(blocks)
-    return sp.csr_matrix(sp.vstack([part.X for part in parts])), np.concatenate([part.y.row_labels() for part in parts])
+    return sp.csr_matrix(sp.vstack([part.X for part in parts])), np.concatenate(
+        [part.y.targets_by_row() for part in parts]
+    )
 
 
 def ensure_training_shards(folder: Path, data: TrainTestRows) -> list[Path]:
@@ -217,7 +219,7 @@ def post_shard_batches(address: str, shard_paths: list[Path]) -> Iterator[Mappin
             yield client.partial_fit(block.X, block.y, key=f"demo-{number}")
 
     last = blocks[-1]
-    body = {"rows": [_sparse_row_as_json(row) for row in last.X], "labels": last.y.row_labels()}
+    body = {"rows": [_sparse_row_as_json(row) for row in last.X], "labels": last.y.targets_by_row()}
     headers = {"Idempotency-Key": "demo-json"}
     response = httpx.post(f"{address}/partial_fit?wait=applied", json=body, headers=headers, timeout=60)
     response.raise_for_status()

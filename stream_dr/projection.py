@@ -38,7 +38,7 @@ from stream_dr.feature_maps.table import (
     Table,
     TableState,
     Text,
-    count_unseen_values,
+    count_values_not_encoded,
     map_table_rows,
     mapped_column_names,
     slices_within_memory_limit,
@@ -471,7 +471,7 @@ class Mapped(NamedTuple):
 
         The category or the column of such a value was never learned.
         """
-        return 0 if self.table is None else count_unseen_values(feature_map(self.feature_map), self.table, X)
+        return 0 if self.table is None else count_values_not_encoded(feature_map(self.feature_map), self.table, X)
 
     def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Map rows (rows, features), dense or CSR, and project them.

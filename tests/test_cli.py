@@ -371,7 +371,7 @@ def test_a_model_goes_on_from_a_saved_estimator(
     tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = open_dataset([folder]).shards[0].read(0)
-    stream_dr.LDA().fit(first.X, first.y.row_labels()).save(tmp_path / "lda.safetensors")
+    stream_dr.LDA().fit(first.X, first.y.targets_by_row()).save(tmp_path / "lda.safetensors")
     command = ("replay", folder, "--dir", tmp_path / "D", "--model", f"lda={tmp_path / 'lda.safetensors'}")
     assert Done(capsys, *command).out.splitlines()[1] == "lda: 140 rows, position 5, lda"
     assert Done(capsys, *command).out.splitlines()[1] == "lda: 140 rows, position 5, lda"

@@ -187,7 +187,7 @@ def _mulan(path: Path) -> Set:
         for part in ("train", "test")
         for b in read_arff(path.with_name(path.name.replace("train", part)), labels=names)
     ]
-    Y = np.array([[name in labels for name in names] for b in blocks for labels in b.y.row_labels()], dtype=float)
+    Y = np.array([[name in labels for name in names] for b in blocks for labels in b.y.targets_by_row()], dtype=float)
     return np.vstack([b.X for b in blocks]), Y
 
 
@@ -260,7 +260,7 @@ def tfidf(train: sp.csr_matrix, test: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.
 
 def _stacked(blocks: Iterable[Block]) -> Set:
     kept = list(blocks)
-    return sp.vstack([b.X for b in kept], format="csr"), np.concatenate([b.y.row_labels() for b in kept])
+    return sp.vstack([b.X for b in kept], format="csr"), np.concatenate([b.y.targets_by_row() for b in kept])
 
 
 def _path(name: str) -> Path | None:

@@ -86,7 +86,7 @@ def _all_generated(k: int = 101) -> tuple[sp.csr_matrix, np.ndarray]:
     """Return 3,000 generated rows and Y (3,000, k) of their k commonest labels."""
     blocks = list(generate_rcv1_like(3000))
     names = sorted({name for b in blocks for name in b.y.labels})
-    Y = np.array([[name in labels for name in names] for b in blocks for labels in b.y.row_labels()], dtype=float)
+    Y = np.array([[name in labels for name in names] for b in blocks for labels in b.y.targets_by_row()], dtype=float)
     Y = Y[:, np.sort(np.argsort(-Y.sum(axis=0), kind="stable")[:k])]
     return sp.vstack([b.X for b in blocks], format="csr"), Y
 

@@ -137,7 +137,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.prefix = prefix
 
         self.learner: Estimator = clone(estimator)
-        self._columns_by_name = bool(self.learner.columns_by_name())
+        self._columns_by_name = bool(self.learner.identifies_columns_by_name())
         self._columns: dict[Hashable, int] = {}
         self._last_layout = RowLayout((), {})
 

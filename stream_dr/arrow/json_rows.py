@@ -168,7 +168,7 @@ def json_rows(block: Block) -> JsonObject:
 
     if block.y is not None:
         key = "target" if block.y.kind == "continuous" else "labels"
-        obj[key] = block.y.row_labels()
+        obj[key] = block.y.targets_by_row()
     if block.weights is not None:
         obj["weights"] = block.weights.tolist()
     if block.ids is not None:

@@ -221,12 +221,12 @@ def refuse_ids_as_labels(files: dict[Path, "FileSource"], command_words: list[st
     files: opened files by path.
     command_words: words of the command line. The proposed commands are made of these words.
     """
-    from stream_dr.targets.kind import look_like_numbers
+    from stream_dr.targets.kind import has_too_many_labels_for_classes
 
     for path, source in files.items():
         first = source.first
         column = source.options.label
-        if first is None or first.y is None or not look_like_numbers(first.y):
+        if first is None or first.y is None or not has_too_many_labels_for_classes(first.y):
             continue
 
         numbers = ["--targets" + word[7:] if word.split("=")[0] == "--label" else word for word in command_words]

@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression, ridged_scatter_along
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.solve.rounding import Rounding
-from stream_dr.solve.spectral import EPS, semidefinite_eigenpairs
+from stream_dr.solve.spectral import EPS, nonzero_semidefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 
 
@@ -149,7 +149,7 @@ class CCA(TargetRegression, TwoStage):
 
         # Scale to unit diagonal, so that units do not decide which eigenvalues count as zero.
         scale = 1.0 / np.sqrt(diagonal[varying_columns])
-        values, vectors = semidefinite_eigenpairs(
+        values, vectors = nonzero_semidefinite_eigenpairs(
             moments.target_scatter[np.ix_(varying_columns, varying_columns)] * scale[:, None] * scale
         )
         keep = values > 1e-10 * values.max(initial=0.0)

@@ -12,8 +12,8 @@ from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLi
 from stream_dr.estimators.fitting.moments import compute_moments
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
 from stream_dr.estimators.spca import SPCA
-from stream_dr.rows.batches import as_block, split_target_column
-from stream_dr.rows.block import Rows, row_weights
+from stream_dr.rows.batches import as_block, move_named_column_to_targets
+from stream_dr.rows.block import Rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import dense_encoded_rows, encode
 from stream_dr.targets.targets import Targets, drop_rows_without_target
@@ -81,7 +81,7 @@ def hsic(
         return _exact_hsic(X, y, sample_weight, kernel, sigma, x_kernel, x_sigma)
     state = SPCA(kernel=kernel, sigma=sigma, feature_map=feature_map).fit(X, y, sample_weight).state_
     moments = compute_moments(state)
-    return hsic_from_moments(moments, moments.clear_noisy_features(moments.cross, moments.target_size))
+    return hsic_from_moments(moments, moments.clear_noisy_features(moments.cross, moments.uncentred_target_norm))
 
 
 def _exact_hsic(
@@ -96,14 +96,16 @@ def _exact_hsic(
     check_choice("x_kernel", x_kernel, ("linear", "rbf"))
     check_number_in_range("x_sigma", x_sigma, low=0.0, exclude_low=True)
 
-    block, _ = spca.parse(new_fitted_state(spca), split_target_column(as_block(X, y, weights)), raise_if_empty=True)
+    block, _ = spca.parse(
+        new_fitted_state(spca), move_named_column_to_targets(as_block(X, y, weights)), raise_if_empty=True
+    )
     block, _ = drop_rows_without_target(block)
     # Choose the kernel of the targets.
     # For labels, "rbf" means the linear kernel of the indicators (0 and 1), without a width.
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
     row_sigma = x_sigma if x_kernel == "rbf" else None
     return _hsic_in_blocks(
-        block.X, _targets_as_numbers(block.y), row_weights(block.weights, block.rows), row_sigma, y_sigma
+        block.X, _targets_as_numbers(block.y), weights_or_ones(block.weights, block.rows), row_sigma, y_sigma
     )
 
 

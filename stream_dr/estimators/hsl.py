@@ -161,7 +161,7 @@ class HSL(TwoStage):
         n_e[moments.present] = moments.label_weights
         assert isinstance(state.label_sets, LabelSets)
         columns = label_set_factors(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
-        return RightHandSide(state.cross_by_label_set(columns) * moments.scale[:, None], k**0.5)
+        return RightHandSide(state.centred_set_sums_times_factors(columns) * moments.scale[:, None], k**0.5)
 
 
 def label_set_factors(

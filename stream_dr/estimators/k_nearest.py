@@ -136,7 +136,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """
         self.check_parameters()
         fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
-        fitted.check_fixed_parameters(self)
+        fitted.check_learning_parameters_unchanged(self)
         return self._learn_batch(fitted, X, y)
 
     def predict(self, X: RowsLike) -> np.ndarray:
@@ -146,7 +146,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         NotFitted if no row was learned so far, and WidthMismatch if X has another number of
         features than the rows learned.
         """
-        rows = self._rows_in_learned_order(X)
+        rows = self._rows_in_learned_column_order(X)
         return self.classes_[self._fitted_neighbour_classifier().predict(rows)]
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
@@ -154,7 +154,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
         The result is (rows, classes) float64. Columns are in the order of `classes_`.
         """
-        rows, search = self._rows_in_learned_order(X), self._fitted_neighbour_classifier()
+        rows, search = self._rows_in_learned_column_order(X), self._fitted_neighbour_classifier()
         shares = np.zeros((rows.shape[0], len(self.classes_)))
         shares[:, search.classes_] = search.predict_proba(rows)
         return shares
@@ -175,7 +175,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return_distance : bool, default True
             If False, only the indices are returned.
         """
-        rows = None if X is None else self._rows_in_learned_order(X)
+        rows = None if X is None else self._rows_in_learned_column_order(X)
         return self._fitted_neighbour_classifier().kneighbors(rows, n_neighbors, return_distance)
 
     def merge(self, other: "KNearest") -> Self:
@@ -253,10 +253,10 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """
         if "fitted_" not in vars(self) or not self.fitted_.accumulator.rows:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
-        self.fitted_.check_fixed_parameters(self)
+        self.fitted_.check_learning_parameters_unchanged(self)
         return self.fitted_
 
-    def _rows_in_learned_order(self, X: RowsLike) -> Any:
+    def _rows_in_learned_column_order(self, X: RowsLike) -> Any:
         """Return rows to classify, in the learned order of columns.
 
         Raises WidthMismatch if the columns differ from the learned rows' columns, and EmptyInput

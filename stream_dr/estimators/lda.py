@@ -229,14 +229,14 @@ class LDA(LinearClassifier, TwoStage):
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
         return gaussian_class_readout(moments, apart, variances, priors)
 
-    def shrunk_trace(self, moments: Moments) -> float:
+    def trace_to_shrink(self, moments: Moments) -> float:
         """Return the trace of the within-class scatter.
 
         The scatter is summed over rows.
         """
-        return max(super().shrunk_trace(moments) - float((_between_scatter_factor(moments) ** 2).sum()), 0.0)
+        return max(super().trace_to_shrink(moments) - float((_between_scatter_factor(moments) ** 2).sum()), 0.0)
 
-    def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+    def scatter_of_components(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the within-class scatter (p,) along each of p components.
 
         The scatter is a sum over rows. If the within-class scatter along a component is only
@@ -244,14 +244,14 @@ class LDA(LinearClassifier, TwoStage):
 
         loadings: (features, p), the components.
         """
-        total, xh = super().component_variances(loadings, moments, solution), _between_scatter_factor(moments)
-        if moments.scatter is None and solution != "refined":
+        total, xh = super().scatter_of_components(loadings, moments, solution_kind), _between_scatter_factor(moments)
+        if moments.scatter is None and solution_kind != "refined":
             within = np.maximum(moments.diagonal - (xh**2).sum(axis=1), 0.0) @ loadings**2
         else:
-            within = total - self._between_scatter_along(loadings, moments, solution)
+            within = total - self._between_scatter_along(loadings, moments, solution_kind)
         return np.where(within > ZERO_WITHIN_VARIANCE * total, within, total)
 
-    def _between_scatter_along(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+    def _between_scatter_along(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the between-class scatter (p,) along each component.
 
         The value is a sum over classes. Each summand is the class's weight times the squared
@@ -259,7 +259,7 @@ class LDA(LinearClassifier, TwoStage):
         solution, `priors` replace the classes' weights, because the solution was computed so.
         """
         centres = moments.offsets.T @ loadings
-        if self.priors is None or solution != "refined":
+        if self.priors is None or solution_kind != "refined":
             return moments.label_weights @ centres**2
         priors = self._class_priors(moments)
         return moments.weight * priors @ (centres - priors @ centres) ** 2

@@ -73,4 +73,4 @@ class MMC(ClosedForm):
 
         moments: centred sums of the rows and targets, from which the components are computed.
         """
-        return margin_directions(moments, 1.0 + self.alpha, -float(self.alpha), self.n_components)
+        return margin_directions(moments, 1.0 + self.alpha, -float(self.alpha), self.n_components is None)

@@ -43,7 +43,7 @@ class OPLS(TargetRegression, TwoStage):
 
     limit: ClassVar[str] = "there are at most as many as targets that the rows say something about"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
-    eigenvalue_growth: ClassVar[int] = 1
+    eigenvalue_growth_exponent: ClassVar[int] = 1
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return the cross-scatter and the norm of the targets.
@@ -51,7 +51,7 @@ class OPLS(TargetRegression, TwoStage):
         The cross-scatter (features, k) is of rows and targets. The norm decides which part of the
         cross-scatter is only rounding error.
         """
-        return RightHandSide(moments.cross, moments.target_size)
+        return RightHandSide(moments.cross, moments.uncentred_target_norm)
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.

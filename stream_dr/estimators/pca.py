@@ -13,7 +13,7 @@ from stream_dr.estimators.fitting.moments import Moments, divide_or_zero_by_scal
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
-from stream_dr.solve.spectral import semidefinite_eigenpairs
+from stream_dr.solve.spectral import nonzero_semidefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.protocol import State
 
@@ -70,7 +70,7 @@ class PCA(LinearGaussian, ClosedForm):
     target_kinds: ClassVar[tuple[str, ...]] = ()
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
     encoding: ClassVar[str] = "none"
-    eigenvalue_growth: ClassVar[int] = 1
+    eigenvalue_growth_exponent: ClassVar[int] = 1
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True, None)
 
     n_components: int | float | None = None  # type: ignore[assignment]  # a share of the variance, too
@@ -83,13 +83,13 @@ class PCA(LinearGaussian, ClosedForm):
         super().check_parameters()
         check_choice("whiten", self.whiten, (False, True))
 
-    def check_components(self) -> None:
+    def check_n_components(self) -> None:
         """Raise InvalidParameter if n_components is outside its range.
 
         n_components must be None, an integer ≥ 1, or a float between 0 and 1.
         """
         if not isinstance(self.n_components, float):
-            super().check_components()
+            super().check_n_components()
         elif not 0.0 < self.n_components < 1.0:
             raise InvalidParameter(
                 f"n_components={self.n_components!r}; as a share of all variance it must lie between 0 and 1, both left out."
@@ -135,16 +135,16 @@ class PCA(LinearGaussian, ClosedForm):
         shares = np.cumsum(eigenvalues) / max(float(moments.diagonal.sum()), np.finfo(float).tiny)
         return min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(eigenvalues))
 
-    def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
+    def make_projection(self, moments: Moments, directions: Directions, solution_kind: str) -> Linear:
         """Return the linear projection to some of the directions.
 
         The parameter n_components decides their number. If `whiten` is true, projected rows have
         variance 1 along every component.
 
         directions: directions and their eigenvalues.
-        solution: kind of solution, such as "exact".
+        solution_kind: kind of solution, such as "exact".
         """
-        projection = super().make_projection(moments, directions, solution)
+        projection = super().make_projection(moments, directions, solution_kind)
         if not self.whiten:
             return projection
         return projection._replace(
@@ -207,7 +207,9 @@ class PCA(LinearGaussian, ClosedForm):
                 "PCA keeps only the diagonal of Cxx here (scatter is diagonal past 4,096 features), and principal axes "
                 "cannot be had from it. Call refine(source), give scatter='exact', or use CCIPCA."
             )
-        values, vectors = semidefinite_eigenpairs(moments.scatter, moments.rounding.eigenvalue_floor(moments.diagonal))
+        values, vectors = nonzero_semidefinite_eigenpairs(
+            moments.scatter, moments.rounding.eigenvalue_floor(moments.diagonal)
+        )
         return vectors, values
 
 

@@ -80,7 +80,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     limit: ClassVar[str] = "past these the rows have no covariance with the targets"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
     solves_eigenproblem: ClassVar[bool] = False
-    eigenvalue_growth: ClassVar[int] = 2
+    eigenvalue_growth_exponent: ClassVar[int] = 2
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     cross_validates: ClassVar[str] = "n_components"
@@ -104,7 +104,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         most: maximum number of rotations. There are fewer if the remaining covariance is only
             rounding error.
         """
-        cross_sum_noise = moments.rounding.cross_sum_noise(moments.diagonal) * moments.target_size
+        cross_sum_noise = moments.rounding.cross_sum_noise(moments.diagonal) * moments.uncentred_target_norm
         return pls_rotations(moments.scatter_or_diagonal, moments.cross, most, cross_sum_noise)
 
     def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
@@ -116,7 +116,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         """
         return cross_validate_components(self, parts)
 
-    def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
+    def ridged_scatter_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Return the product of the rows' scatter and columns.
 
         The product is (features, m). Other methods add a ridge to the scatter. PLS-DA has no

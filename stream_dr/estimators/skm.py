@@ -102,4 +102,4 @@ class SKM(ClosedForm):
             # Compute the between-class scatter from the labelled rows only, about their own mean.
             cross = moments.cross - np.outer(moments.cross.sum(axis=1) / labelled, moments.label_weights)
             moments = moments._replace(cross=cross * np.sqrt(moments.weight / labelled))
-        return margin_directions(moments, 1.0 + self.a, 1.0 - self.a, self.n_components)
+        return margin_directions(moments, 1.0 + self.a, 1.0 - self.a, self.n_components is None)

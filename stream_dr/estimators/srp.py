@@ -104,7 +104,7 @@ class SRP(DependenceMethod):
         cross-scatter of rows and targets. If the targets are numbers, the components are the
         columns themselves. If the cross-scatter is only rounding error, there are no components.
         """
-        cross = moments.clear_noisy_features(moments.cross, moments.target_size)
+        cross = moments.clear_noisy_features(moments.cross, moments.uncentred_target_norm)
         if not cross.any():
             return cross[:, :0], np.zeros(0)
         if moments.labelled:
@@ -113,7 +113,7 @@ class SRP(DependenceMethod):
             cross = cross @ draw(labels, int(self.n_components or 10), self.random_state or 0)
         return cross, (cross**2).sum(axis=0)
 
-    def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+    def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return loadings (features, components) at the length that `scaling` requires.
 
         With scaling="unit", the loadings are divided by the weight of all rows. With

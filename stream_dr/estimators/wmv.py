@@ -13,7 +13,7 @@ from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
 from stream_dr.feature_maps.draws import is_finite_number
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs
-from stream_dr.solve.spectral import EPS, Eigenpairs, indefinite_eigenpairs
+from stream_dr.solve.spectral import EPS, Eigenpairs, nonzero_indefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.targets.label_codes import Label
@@ -91,7 +91,7 @@ class WMV(ClosedForm):
     unlabelled: Literal["skip", "use"] = "skip"
 
     @property
-    def eigenvalue_growth(self) -> int:  # type: ignore[override]
+    def eigenvalue_growth_exponent(self) -> int:  # type: ignore[override]
         """Exponent of the eigenvalues' growth with the number of rows.
 
         The eigenvalues grow as N^g for N rows. g is 2 with pairs="equal". g is 1 with
@@ -133,7 +133,7 @@ class WMV(ClosedForm):
         """
         return self.pairs == "share" and not self.pair_weights
 
-    def class_pairs(self, moments: Moments) -> np.ndarray:
+    def class_pair_weights(self, moments: Moments) -> np.ndarray:
         """Return the weights of pairs of rows, by class.
 
         The weights are a matrix (classes, classes). The matrix is symmetric.
@@ -163,7 +163,7 @@ class WMV(ClosedForm):
         fewer than `min_class_rows` rows get this factor, too.
         """
         moments = self._with_unlabelled_class(moments)
-        factors = (self.class_pairs(moments) @ moments.label_weights).tolist()
+        factors = (self.class_pair_weights(moments) @ moments.label_weights).tolist()
         waiting = {} if not self._has_equal_class_factors() else dict.fromkeys(moments.waiting, *factors[:1])
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
@@ -179,11 +179,11 @@ class WMV(ClosedForm):
         if not len(m.label_weights):
             return np.zeros((len(m.mean), 0)), np.zeros(0)
 
-        factors = self.class_pairs(m) @ m.label_weights
+        factors = self.class_pair_weights(m) @ m.label_weights
         if m.scatter is None:
             return self._directions_from_diagonal(m, factors)
         if not isinstance(state.class_scatter, ClassScatter):
-            return self.directions_on(moments._replace(scatter=factors[0] * m.scatter), state)
+            return self.directions_on_basis(moments._replace(scatter=factors[0] * m.scatter), state)
 
         # Unlabelled rows' scatter is the scatter of all rows minus the labels' scatters.
         classes = len(m.labels)
@@ -199,9 +199,9 @@ class WMV(ClosedForm):
         by_label[m.present] = factors[:classes]
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
             total += factor * state.scale * scatter * m.scale[:, None] * m.scale
-        return self.directions_on(moments._replace(scatter=total), state)
+        return self.directions_on_basis(moments._replace(scatter=total), state)
 
-    def directions_on(self, moments: Moments, state: MomentState) -> Directions:
+    def directions_on_basis(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components as columns, and their eigenvalues.
 
         The largest eigenvalue comes first.
@@ -211,12 +211,12 @@ class WMV(ClosedForm):
             class's factor.
         """
         moments = self._with_unlabelled_class(moments)
-        C = self.class_pairs(moments)
+        C = self.class_pair_weights(moments)
         scatter = moments.scatter
         eigenvalue_floor = (
             float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
         )
-        values, vectors = indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, eigenvalue_floor)
+        values, vectors = nonzero_indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, eigenvalue_floor)
         p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
 
@@ -244,7 +244,7 @@ class WMV(ClosedForm):
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
-        roots, vectors = _between_eigenpairs(moments, np.diag(factors / n) - self.class_pairs(moments))
+        roots, vectors = _between_eigenpairs(moments, np.diag(factors / n) - self.class_pair_weights(moments))
         if share > 0.0 or (roots < -len(roots) * EPS * np.abs(roots).max(initial=0.0)).any():
             raise NeedsRefine(
                 "only the diagonal of Cxx is stored (it is past 4,096 features), and where the scatter of "

@@ -43,7 +43,7 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.source import RepeatableBatches, Source
 from stream_dr.rows.table_rows import arrow_from_raw, raw_from_arrow, raw_rows
 from stream_dr.statistics.mapped import MappedState
-from stream_dr.targets.kind import look_like_numbers
+from stream_dr.targets.kind import has_too_many_labels_for_classes
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import class_targets, continuous_targets, drop_rows_without_target
@@ -77,7 +77,8 @@ This first fit compiles numba functions, so that measured times do not include c
 """
 
 RIDGE_MIN_COLUMNS = 100
-"""Minimum number of numeric columns for which `default_estimator_spec` sets a ridge (a regularisation)."""
+"""Minimum number of numeric columns for which `default_estimator_spec` sets a ridge (a
+regularisation)."""
 
 MAX_DENSE_COLUMNS = 4096
 """Maximum number of columns of sparse rows that are converted to dense rows for scikit-learn."""
@@ -387,7 +388,7 @@ def ridge_key_for_rows(batch: Block, map_spec: JsonDict | None) -> str:
 
 def _refuse_labels_like_numbers(sample: Block) -> None:
     """Raise InvalidTargets if labels look like numbers or ids."""
-    if look_like_numbers(sample.y):
+    if has_too_many_labels_for_classes(sample.y):
         raise InvalidTargets(
             f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
             "target='continuous'."
@@ -599,7 +600,7 @@ def _targets_for_sklearn(rows: Block) -> np.ndarray:
     columns) if there are several target columns.
     """
     if rows.y.kind == "class":
-        return label_array(rows.y.row_labels())
+        return label_array(rows.y.targets_by_row())
     return rows.y.values if rows.y.values.shape[1] > 1 else rows.y.values[:, 0]
 
 
@@ -737,5 +738,5 @@ def _concatenate_blocks(blocks: list[Block]) -> Block:
         X = np.vstack(rows)
 
     build = class_targets if blocks[0].y.kind == "class" else continuous_targets
-    y = build([target for block in blocks for target in block.y.row_labels()])
+    y = build([target for block in blocks for target in block.y.targets_by_row()])
     return Block(X, y, names=blocks[0].names)

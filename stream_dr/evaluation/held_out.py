@@ -122,7 +122,7 @@ def _score_on_source(estimator: Estimator, source: Source) -> float:
     # Labels are scored batch by batch. R² needs the numbers of all batches together.
     for _, block in source.events():
         if block.y.values is None:
-            accuracies.append(predictor.score(block._replace(y=None), block.y.row_labels()))
+            accuracies.append(predictor.score(block._replace(y=None), block.y.targets_by_row()))
             rows.append(block.rows)
         else:
             truth.append(block.y.values)

@@ -19,7 +19,7 @@ from stream_dr.feature_maps.table_columns import (
     set_kind_and_add_columns,
     update_column_statistics,
 )
-from stream_dr.feature_maps.taken_for import InferredKind, infer_kind
+from stream_dr.feature_maps.taken_for import InferredKind, declared_or_inferred_kind
 from stream_dr.feature_maps.widths import hashed_columns_per_text, reason_for_diagonal_scatter
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
@@ -213,9 +213,9 @@ def _infer_kind_from_batches(name: str, batches: list[RawColumn | None], table_m
     batches: values of the column in each batch. None for a batch without the column.
     table_map: map with the kinds that the user declares.
     """
-    inferred = infer_kind(name, batches[0] or _column_without_rows(), table_map.overrides())
+    inferred = declared_or_inferred_kind(name, batches[0] or _column_without_rows(), table_map.overrides())
     for values in filter(None, batches):
-        inferred = inferred if inferred.kind else infer_kind(name, values, table_map.overrides())
+        inferred = inferred if inferred.kind else declared_or_inferred_kind(name, values, table_map.overrides())
     return inferred
 
 

@@ -43,7 +43,7 @@ class FeatureMap(ABC):
         """
         return True
 
-    def decided(self, block: Block) -> "FeatureMap":
+    def with_first_batch_parameters(self, block: Block) -> "FeatureMap":
         """Return the map with its final parameters.
 
         Parameters without a value are computed from the first batch.
@@ -69,10 +69,10 @@ class FeatureMap(ABC):
         return False
 
     @abstractmethod
-    def max_mapped_columns(self, width: int) -> int:
+    def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the largest number of columns of mapped rows.
 
-        width: number of features of the rows before mapping, 0 if unknown.
+        n_input_columns: number of features of the rows before mapping, 0 if unknown.
         """
 
     @abstractmethod

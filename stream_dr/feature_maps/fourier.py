@@ -103,7 +103,7 @@ class RandomFourier(FeatureMap):
         """
         return self.gamma is not None
 
-    def decided(self, block: Block) -> "RandomFourier":
+    def with_first_batch_parameters(self, block: Block) -> "RandomFourier":
         """Return the map with a number as gamma.
 
         If gamma is None, it becomes 1/d, where d is the number of features of the batch. For
@@ -150,10 +150,10 @@ class RandomFourier(FeatureMap):
             and replace(other, gamma=self.gamma) == self
         )
 
-    def max_mapped_columns(self, width: int) -> int:
+    def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number D of columns of mapped rows.
 
-        width: not used.
+        n_input_columns: not used.
         """
         return self.n_features
 

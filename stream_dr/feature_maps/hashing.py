@@ -48,10 +48,10 @@ class Hashing(FeatureMap):
     by_name: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
 
-    def max_mapped_columns(self, width: int) -> int:
+    def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number of columns of hashed rows.
 
-        width: not used.
+        n_input_columns: not used.
         """
         return self.n_features
 

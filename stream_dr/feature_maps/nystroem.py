@@ -124,11 +124,11 @@ class Landmarks(NamedTuple):
             return self.values
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.factor), self.n_features))
 
-    def same(self, other: "Landmarks") -> bool:
+    def has_same_rows(self, other: "Landmarks") -> bool:
         """Return True if `other` has equal rows in equal order."""
         return _rows_as_hashable_bytes(self.rows) == _rows_as_hashable_bytes(other.rows)
 
-    def among(self, X: Rows) -> bool:
+    def any_is_row_of(self, X: Rows) -> bool:
         """Return True if any row of X is a landmark.
 
         X: (rows, features), dense or CSR.
@@ -201,12 +201,12 @@ class Nystroem(FeatureMap):
         """
         return int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else len(self.landmarks)
 
-    def max_mapped_columns(self, width: int) -> int:
+    def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number of coordinates, one for each landmark row.
 
         A coordinate is 0 until its landmark has been drawn.
 
-        width: not used.
+        n_input_columns: not used.
         """
         return self.most
 
@@ -294,7 +294,7 @@ class Nystroem(FeatureMap):
         out = np.zeros((X.shape[0], self.most))
         n = len(landmarks.factor)
         if n and X.shape[0]:
-            values = self.values(X, landmarks.rows)
+            values = self.kernel_values(X, landmarks.rows)
             out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
 
             # Set coordinates that are only rounding errors to 0.
@@ -302,7 +302,7 @@ class Nystroem(FeatureMap):
             out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0
         return out
 
-    def values(self, A: Rows, B: Rows) -> np.ndarray:
+    def kernel_values(self, A: Rows, B: Rows) -> np.ndarray:
         """Return the kernel values of two sets of rows.
 
         Entry (i, j) of the float64 array is the kernel of row i of A and row j of B.
@@ -425,7 +425,7 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
     n = len(landmarks.factor)
     room = nystroem_map.most - n
     known = nystroem_map.coordinates(landmarks, candidate_rows)[:, :n]
-    K = nystroem_map.values(candidate_rows, candidate_rows)
+    K = nystroem_map.kernel_values(candidate_rows, candidate_rows)
     remainder = K - known @ known.T
 
     # Factorise the remainder (Cholesky) one column at a time.

@@ -70,20 +70,20 @@ class Polynomial(FeatureMap):
         """
         return True
 
-    def products(self, n_features: int) -> int:
+    def product_count(self, n_features: int) -> int:
         """Return the number of different products of `degree` factors.
 
         The factors are the `n_features` features and, unless coef0 is 0, a constant.
         """
         return comb(n_features + bool(self.coef0) + self.degree - 1, self.degree)
 
-    def max_mapped_columns(self, width: int) -> int:
+    def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number of columns of mapped rows.
 
-        width: number of features of the rows before mapping. If it is 0, an upper bound is
-            returned.
+        n_input_columns: number of features of the rows before mapping. If it is 0, an upper bound
+            is returned.
         """
-        return min(self.products(width), self.n_features) if width else self.n_features
+        return min(self.product_count(n_input_columns), self.n_features) if n_input_columns else self.n_features
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
@@ -109,7 +109,7 @@ class Polynomial(FeatureMap):
             X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], max(n_stream_features, X.shape[1])))
         X = X.astype(np.float64, copy=False) * np.sqrt(self.gamma)
         with np.errstate(over="ignore", invalid="ignore"):
-            out = self._all_products(X) if self.products(X.shape[1]) <= self.n_features else self._tensor_sketch(X)
+            out = self._all_products(X) if self.product_count(X.shape[1]) <= self.n_features else self._tensor_sketch(X)
         check_finite(out)
         return out
 
@@ -121,8 +121,8 @@ class Polynomial(FeatureMap):
 
         n_input_columns: number of features of the rows before mapping.
         """
-        exact = self.products(n_input_columns) <= self.n_features
-        return self.degree * (8 * self.products(n_input_columns) if exact else 12 * n_input_columns)
+        exact = self.product_count(n_input_columns) <= self.n_features
+        return self.degree * (8 * self.product_count(n_input_columns) if exact else 12 * n_input_columns)
 
     def _all_products(self, X: Rows) -> np.ndarray:
         """Return all products of `degree` features of each row.

@@ -43,13 +43,13 @@ from stream_dr.feature_maps.table_columns import (
     TableColumn,
     convert_values_to_kind,
     encode_values_as_entries,
-    mapped_columns_of_categories,
+    mapped_columns_of_categories_and_missing,
     mapped_names_by_index,
     merge_column_statistics,
     set_kind_and_add_columns,
     update_column_statistics,
 )
-from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, infer_kind
+from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, declared_or_inferred_kind
 from stream_dr.feature_maps.widths import hashed_columns_per_text
 from stream_dr.feature_maps.words import Words
 from stream_dr.rows.raw_rows import RawColumn, RawRows, raise_if_raw_rows
@@ -152,15 +152,15 @@ class Table(FeatureMap):
     sparse: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
-    def max_mapped_columns(self, width: int) -> int:
+    def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the largest number of columns of mapped rows.
 
         The number is an upper bound for columns of any kind.
 
-        width: number of columns of the table.
+        n_input_columns: number of columns of the table.
         """
         most = max(7, self.max_categories + self.n_hashed, self.n_words or 0, MOST_ONE_HOT if self.one_hot else 0)
-        return width * (most + 1) + (WORDS_IN_ALL if width and not self.n_words else 0)
+        return n_input_columns * (most + 1) + (WORDS_IN_ALL if n_input_columns and not self.n_words else 0)
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
@@ -240,12 +240,12 @@ class Text(FeatureMap):
     sparse: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
-    def max_mapped_columns(self, width: int) -> int:
+    def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number of output columns.
 
         Words are hashed to `n_features` columns. One more column marks missing texts.
 
-        width: not used.
+        n_input_columns: not used.
         """
         return self.n_features + 1
 
@@ -314,7 +314,9 @@ def update_statistics(table_map: Table | Text, state: TableState | None, rows: R
     new_kinds: dict[str, str] = {}
     for name in (column.name for column in state.columns if not column.kind):
         if (values := rows.column(name)) is not None:
-            new_kinds[name] = "text" if isinstance(table_map, Text) else infer_kind(name, values, overrides).kind
+            new_kinds[name] = (
+                "text" if isinstance(table_map, Text) else declared_or_inferred_kind(name, values, overrides).kind
+            )
     words = hashed_columns_per_text(encoding, state.columns, new_kinds)
 
     # Add the batch's values to the statistics of each column.
@@ -421,7 +423,7 @@ def map_table_rows(table_map: Table | Text, state: TableState, rows: RawRows) ->
     """
     encoding = table_map.encoding()
     encoded = [c for c in state.columns if c.is_encoded]
-    pairs = zip(encoded, convert_encoded_columns(state, rows), strict=True)
+    pairs = zip(encoded, convert_columns_to_encode(state, rows), strict=True)
     parts = [encode_values_as_entries(column, values, encoding) for column, (_, values) in pairs]
     shape = (rows.rows, state.width)
     if not parts:
@@ -434,7 +436,7 @@ def map_table_rows(table_map: Table | Text, state: TableState, rows: RawRows) ->
     return X
 
 
-def convert_encoded_columns(state: TableState, rows: RawRows) -> Iterator[tuple[str, RawColumn]]:
+def convert_columns_to_encode(state: TableState, rows: RawRows) -> Iterator[tuple[str, RawColumn]]:
     """Yield the name and the values of each encoded column.
 
     The values are converted to the kind of the column. Raises SchemaMismatch if a value cannot be
@@ -445,7 +447,7 @@ def convert_encoded_columns(state: TableState, rows: RawRows) -> Iterator[tuple[
             yield column.name, convert_values_to_kind(column, rows.column(column.name), rows.rows)
 
 
-def count_unseen_values(table_map: Table | Text, state: TableState, rows: RawRows) -> int:
+def count_values_not_encoded(table_map: Table | Text, state: TableState, rows: RawRows) -> int:
     """Count the values that the map does not encode.
 
     The map does not encode unknown categories, and values of columns that the first batch did not
@@ -459,7 +461,7 @@ def count_unseen_values(table_map: Table | Text, state: TableState, rows: RawRow
             count += int(np.count_nonzero(~values.missing))
         elif column is not None and column.kind == "category":
             texts = convert_values_to_kind(column, values, rows.rows)
-            place = mapped_columns_of_categories(column, texts.labels, encoding)[texts.values]
+            place = mapped_columns_of_categories_and_missing(column, texts.labels, encoding)[texts.values]
             count += int(np.count_nonzero((place < 0) & ~texts.missing))
     return count
 

@@ -275,7 +275,7 @@ def encode_values_as_entries(column: TableColumn, values: RawColumn, encoding: E
 
     # The other entries depend on the kind of the column.
     if column.kind == "category":
-        place = mapped_columns_of_categories(column, values.labels, encoding)[values.values]
+        place = mapped_columns_of_categories_and_missing(column, values.labels, encoding)[values.values]
         at = np.flatnonzero(~missing & (place >= 0))
         parts.append((at, place[at], np.ones(len(at))))
     elif column.kind == "text":
@@ -296,7 +296,7 @@ def encode_values_as_entries(column: TableColumn, values: RawColumn, encoding: E
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def mapped_columns_of_categories(
+def mapped_columns_of_categories_and_missing(
     column: TableColumn, categories: tuple[str, ...], encoding: EncodingSpec
 ) -> np.ndarray:
     """Return the numeric column that encodes each category.

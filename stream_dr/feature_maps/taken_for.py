@@ -69,7 +69,7 @@ class InferredKind(NamedTuple):
     why: str
 
 
-def infer_kind(name: str, first_values: RawColumn, overrides: ColumnOverrides) -> InferredKind:
+def declared_or_inferred_kind(name: str, first_values: RawColumn, overrides: ColumnOverrides) -> InferredKind:
     """Return the kind of a column, and the reason.
 
     If the user has declared a kind, this kind is returned. Without a declared kind, the kind is

@@ -25,7 +25,7 @@ def hashed_columns_per_text(encoding: EncodingSpec, columns: Sequence[TableColum
     return encoding.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
 
 
-def max_numeric_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
+def max_mapped_columns_of_table(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
     """Return the largest possible width of encoded rows.
 
     A feature map encodes each column of the table as one or several numeric columns.
@@ -33,10 +33,10 @@ def max_numeric_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) 
     encoding: settings of the map.
     columns: statistics of the table's columns.
     """
-    return sum(_max_numeric_columns_of(column, column.kind, encoding) for column in columns)
+    return sum(_max_mapped_columns_of(column, column.kind, encoding) for column in columns)
 
 
-def _max_numeric_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
+def _max_mapped_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
     """Return the largest possible width of a column's encoding.
 
     The width is the number of numeric columns that encode the column.
@@ -44,9 +44,7 @@ def _max_numeric_columns_of(column: TableColumn, kind: str, encoding: EncodingSp
     column: statistics of the table's column that has the value.
     kind: kind of the column, such as "number" or "text".
     """
-    return (
-        len(column.places) + 1 if column.kind == "text" else _max_numeric_columns_of_kind(column.name, kind, encoding)
-    )
+    return len(column.places) + 1 if column.kind == "text" else _max_mapped_columns_of_kind(column.name, kind, encoding)
 
 
 def check_max_encoded_columns(
@@ -60,9 +58,9 @@ def check_max_encoded_columns(
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     max_width: largest number of numeric columns that is allowed.
     """
-    total = max_numeric_columns_of_kinds(encoding, overrides, kinds)
+    total = max_mapped_columns_of_kinds(encoding, overrides, kinds)
     if total > max_width:
-        message = table_too_wide_message(total, _max_numeric_columns_by_name(encoding, overrides, kinds), max_width)
+        message = table_too_wide_message(total, _max_mapped_columns_by_name(encoding, overrides, kinds), max_width)
         raise TooManyFeatures(f'{message}, or take scatter="diagonal".', needed=total, limit=max_width)
 
 
@@ -74,7 +72,7 @@ def reason_for_diagonal_scatter(encoding: EncodingSpec, columns: Sequence[TableC
 
     columns: the columns of the table.
     """
-    most = {column.name: _max_numeric_columns_of(column, column.kind, encoding) for column in columns}
+    most = {column.name: _max_mapped_columns_of(column, column.kind, encoding) for column in columns}
     total = sum(most.values())
     return (
         ""
@@ -101,7 +99,7 @@ def table_too_wide_message(max_total: int, max_by_column: dict[str, int], allowe
     )
 
 
-def max_numeric_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
+def max_mapped_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
     """Return the largest possible width of encoded rows.
 
     A feature map encodes each column of the table as one or several numeric columns. The width
@@ -113,10 +111,10 @@ def max_numeric_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverri
     declared = _declared_kinds(overrides)
     texts = any(declared.get(name, kind) == "text" for name, kind in kinds.items())
     shared = WORDS_IN_ALL if texts and not encoding.words.n_features else 0
-    return shared + sum(_max_numeric_columns_by_name(encoding, overrides, kinds).values())
+    return shared + sum(_max_mapped_columns_by_name(encoding, overrides, kinds).values())
 
 
-def _max_numeric_columns_by_name(
+def _max_mapped_columns_by_name(
     encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]
 ) -> dict[str, int]:
     """Return the largest possible width of each column's encoding.
@@ -133,7 +131,7 @@ def _max_numeric_columns_by_name(
     # Take, for each kind of values, the kind of column that has the most numeric columns.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
     return {
-        name: _max_numeric_columns_of_kind(name, declared.get(name, raw.get(kind, kind)), encoding)
+        name: _max_mapped_columns_of_kind(name, declared.get(name, raw.get(kind, kind)), encoding)
         for name, kind in kinds.items()
     }
 
@@ -150,7 +148,7 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
     )
 
 
-def _max_numeric_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
+def _max_mapped_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
     """Return the largest possible width of a column's encoding.
 
     The width is the number of numeric columns that encode the column. The numeric column that

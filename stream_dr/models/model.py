@@ -537,8 +537,8 @@ class Model:
     def freeze_and_mark_solving(self) -> FrozenState:
         """Return the state for `try_to_publish`, and set `solving.is_running`.
 
-        The caller must pass the state to `try_to_publish`, which resets `solving.is_running`. If two
-        threads solve one model, the first to end resets it.
+        The caller must pass the state to `try_to_publish`, which resets `solving.is_running`. If
+        two threads solve one model, the first to end resets it.
         """
         self.solving.is_running = True
         return self.freeze()
@@ -739,7 +739,7 @@ class Model:
         return {
             "name": self.name,
             "estimator": self.spec.estimator,
-            "params": self.spec.params | accumulator.decided,
+            "params": self.spec.params | accumulator.first_batch_parameters,
             "state": self.state,
             "position": self.position,
             "rows": self.rows,

@@ -81,7 +81,7 @@ def _pack_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
     fitted: FittedState | None = vars(estimator).get("fitted_")
     if fitted is not None:
         # Add the state, then the refined projection and the projection last returned to the user.
-        fitted.check_fixed_parameters(estimator)
+        fitted.check_learning_parameters_unchanged(estimator)
         arrays, described = pack_under_prefix("state", fitted.accumulator.freeze())
         metadata |= described | {"names": list(fitted.names) if fitted.names else None}
         for name, projection in (("refined", fitted.refined), ("shown", fitted.shown)):

@@ -294,7 +294,9 @@ def _arrange_as_table(block: Block, schema: Schema) -> Block:
     """
     if schema.names is None or schema.kinds is None:
         return block
-    rows = raw_from_array(block.X, block.names).arrange_columns(dict(zip(schema.names, schema.kinds, strict=True)))
+    rows = raw_from_array(block.X, block.names).reorder_convert_and_add_columns(
+        dict(zip(schema.names, schema.kinds, strict=True))
+    )
     return block._replace(X=rows, names=rows.names)
 
 
@@ -307,7 +309,7 @@ def drop_unneeded_targets(estimator: Estimator, block: Block) -> Block:
     """
     y = block.y if estimator.target_kinds else None
     y = None if y is None or no_row_has_target(y) else y
-    hashes = estimator.fold_hashes(block, block.rows)
+    hashes = estimator.group_or_id_hashes(block, block.rows)
     return block if y is block.y and hashes is None else block._replace(y=y, hashes=hashes)
 
 

@@ -44,7 +44,7 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
     X, y = block.X, block.y
     kind = kind or rows_kind(X)
     if kind is not Kind.STREAM:
-        yield split_target_column(block, kind)
+        yield move_named_column_to_targets(block, kind)
         return
     if y is not None and not isinstance(y, str):
         raise InvalidTargets(
@@ -55,7 +55,7 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
     empty = None
     any_rows = False
     for table in iterate_arrow_tables(X):
-        batch = split_target_column(block._replace(X=table), Kind.TABLE)
+        batch = move_named_column_to_targets(block._replace(X=table), Kind.TABLE)
         if table.num_rows:
             any_rows = True
             yield batch
@@ -67,7 +67,7 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
         yield empty
 
 
-def split_target_column(block: Block, kind: Kind | None = None) -> Block:
+def move_named_column_to_targets(block: Block, kind: Kind | None = None) -> Block:
     """Return the block with a column of X as targets.
 
     The column is the column that the block's `y` names. If `y` is not a string, or X is not a

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import InvalidWeights, NotFinite
 from stream_dr.rows.raw_rows import LARGEST, RawRows, raise_if_raw_rows
-from stream_dr.rows.sparse_rows import check_indices_are_canonical, is_sparse
+from stream_dr.rows.sparse_rows import check_indices_and_test_if_canonical, is_sparse
 
 Ids = list[str] | list[int]
 """Ids of a batch's rows, one for each row."""
@@ -107,19 +107,19 @@ class Block(NamedTuple):
             return int(self.X.data.nbytes + self.X.indices.nbytes + self.X.indptr.nbytes)
         return int(self.X.nbytes)
 
-    def take(self, rows: np.ndarray) -> "Block":
+    def take(self, row_indices: np.ndarray) -> "Block":
         """Return a block of some rows, in the indices' order.
 
         The targets of this block must be a `Targets` object or None.
 
-        rows: int64 indices of the rows.
+        row_indices: int64 indices of the rows.
         """
         return self._replace(
-            X=self.X[rows],
-            y=None if self.y is None else self.y.take(rows),
-            weights=None if self.weights is None else self.weights[rows],
-            ids=None if self.ids is None else cast(Ids, [self.ids[i] for i in rows.tolist()]),
-            hashes=None if self.hashes is None else self.hashes[rows],
+            X=self.X[row_indices],
+            y=None if self.y is None else self.y.take(row_indices),
+            weights=None if self.weights is None else self.weights[row_indices],
+            ids=None if self.ids is None else cast(Ids, [self.ids[i] for i in row_indices.tolist()]),
+            hashes=None if self.hashes is None else self.hashes[row_indices],
         )
 
 
@@ -136,7 +136,7 @@ def check_numeric_rows(block: Block) -> None:
     if block.checked:
         return
     if block.sparse:
-        check_indices_are_canonical(block.X)
+        check_indices_and_test_if_canonical(block.X)
     check_finite(block.X)
 
 
@@ -215,7 +215,7 @@ def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
     return array
 
 
-def row_weights(weights: np.ndarray | None, n_rows: int) -> np.ndarray:
+def weights_or_ones(weights: np.ndarray | None, n_rows: int) -> np.ndarray:
     """Return read-only weights (rows,) for compiled loops.
 
     weights: (rows,), or None. If None, all weights are 1.

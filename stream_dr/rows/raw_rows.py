@@ -169,7 +169,7 @@ class RawRows:
         """Return the column with this name, or None."""
         return self.columns[self.names.index(name)] if name in self.names else None
 
-    def arrange_columns(self, families: dict[str, str]) -> "RawRows":
+    def reorder_convert_and_add_columns(self, families: dict[str, str]) -> "RawRows":
         """Return the rows with columns in the order of `families`.
 
         The columns are also converted to the families that `families` gives. Columns that

@@ -47,7 +47,7 @@ def as_csr(X: Any) -> "sp.csr_matrix":
         raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
 
     matrix = X if X.format == "csr" else _checked_csr(X)
-    canonical = check_indices_are_canonical(matrix)
+    canonical = check_indices_and_test_if_canonical(matrix)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
     if not canonical:
@@ -64,13 +64,13 @@ def raise_if_complex(X: Numeric) -> None:
         )
 
 
-def check_indices_are_canonical(X: "sp.csr_matrix") -> bool:
+def check_indices_and_test_if_canonical(X: "sp.csr_matrix") -> bool:
     """True if every row's indices are sorted and distinct.
 
     Raises InvalidIndex if the index arrays are not valid. If an index is out of range, the error
     names the row and the index.
     """
-    return _check_compressed_indices(X.indptr, X.indices, len(X.data), X.shape, "row")
+    return _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), X.shape, "row")
 
 
 def _checked_csr(X: Any) -> "sp.csr_matrix":
@@ -81,10 +81,10 @@ def _checked_csr(X: Any) -> "sp.csr_matrix":
     """
     # Convert formats other than CSC and BSR to COO, whose row and column indices are checked.
     if X.format == "csc":
-        _check_compressed_indices(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
+        _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
     elif X.format == "bsr":
         blocks = (X.shape[0] // X.blocksize[0], X.shape[1] // X.blocksize[1])
-        _check_compressed_indices(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
+        _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
     else:
         X = X.tocoo()
         if not len(X.row) == len(X.col) == len(X.data):
@@ -96,7 +96,7 @@ def _checked_csr(X: Any) -> "sp.csr_matrix":
     return X.tocsr()
 
 
-def _check_compressed_indices(
+def _check_indices_and_test_if_canonical(
     indptr: np.ndarray, indices: np.ndarray, n_values: int, shape: tuple[int, int], row_word: str
 ) -> bool:
     """True if every row's indices are sorted and distinct.

@@ -397,7 +397,7 @@ class TestThenTrain:
         if y.indptr is None:
             return np.asarray(predicted != targets)
         labels = [*self._labels, None]
-        return np.array([labels[c] not in row for c, row in zip(predicted.tolist(), y.row_labels(), strict=True)])
+        return np.array([labels[c] not in row for c, row in zip(predicted.tolist(), y.targets_by_row(), strict=True)])
 
     def _project_tested_rows(self, model_id: int, projection_number: int, projection: Projection) -> np.ndarray:
         """Return all tested rows in memory, projected (rows, components).

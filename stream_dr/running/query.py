@@ -462,7 +462,7 @@ def _id_and_target_columns(block: Block, field_types: dict[str, pa.DataType]) ->
     # A row's list of one numeric target is written as a number.
     values: dict[str, object] = {"id": block.ids}
     if isinstance(block.y, Targets):
-        rows = block.y.row_labels()
+        rows = block.y.targets_by_row()
         if block.y.kind == "continuous" and block.y.values is not None and block.y.values.shape[1] == 1:
             rows = [row[0] if row is not None else None for row in rows]
         values[_COLUMN[block.y.kind]] = rows

@@ -27,7 +27,7 @@ from inspect import signature
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from stream_dr.solve.spectral import EPS, Eigenpairs, LoadingsAndEigenvalues, indefinite_eigenpairs
+from stream_dr.solve.spectral import EPS, Eigenpairs, LoadingsAndEigenvalues, nonzero_indefinite_eigenpairs
 
 LANCZOS_SEED_ARGUMENT: dict[str, int] = {"rng": 0} if "rng" in signature(eigsh).parameters else {}
 """Keyword argument that makes scipy's Lanczos solver `eigsh` repeatable.
@@ -42,38 +42,40 @@ def scatter_sum_eigenpairs(
     between_factor: np.ndarray,
     between_weight: float,
     total_scatter: np.ndarray,
-    total_weight: float,
+    total_scatter_weight: float,
     rounding_floor: float = 0.0,
 ) -> LoadingsAndEigenvalues:
     """Return the eigenpairs of a weighted sum of scatter matrices.
 
     The sum (features, features) is `between_weight` times the scatter between classes plus
-    `total_weight` times the total scatter. Returns r eigenvectors (features, r) and eigenvalues
-    (r,). The largest eigenvalue comes first, and eigenvalues may be negative. Eigenvalues within
-    rounding of zero are dropped. Costs O(d³) time and O(d²) memory for d features.
+    `total_scatter_weight` times the total scatter. Returns r eigenvectors (features, r) and
+    eigenvalues (r,). The largest eigenvalue comes first, and eigenvalues may be negative.
+    Eigenvalues within rounding of zero are dropped. Costs O(d³) time and O(d²) memory for d
+    features.
 
     between_factor: (features, c), factor for c classes. `between_factor` times its transpose is
         the scatter between classes.
     between_weight: weight of the scatter between classes.
     total_scatter: (features, features), total scatter of the rows, divided by the number of rows.
-    total_weight: weight of the total scatter.
+    total_scatter_weight: weight of the total scatter.
     rounding_floor: absolute value up to which eigenvalues of `total_scatter` are rounding error.
     """
-    values, vectors = indefinite_eigenpairs(
-        between_weight * (between_factor @ between_factor.T) + total_weight * total_scatter,
-        abs(total_weight) * rounding_floor,
+    values, vectors = nonzero_indefinite_eigenpairs(
+        between_weight * (between_factor @ between_factor.T) + total_scatter_weight * total_scatter,
+        abs(total_scatter_weight) * rounding_floor,
     )
     return LoadingsAndEigenvalues(vectors, values)
 
 
 def positive_scatter_sum_eigenpairs(
-    between_factor: np.ndarray, between_weight: float, total_diagonal: np.ndarray, total_weight: float
+    between_factor: np.ndarray, between_weight: float, total_scatter_diagonal: np.ndarray, total_scatter_weight: float
 ) -> LoadingsAndEigenvalues:
     """Return positive eigenpairs of a weighted sum of scatter matrices.
 
     The sum (features, features) is `between_weight` times the scatter between classes plus
-    `total_weight` times the total scatter, for a negative `total_weight`. The total scatter is
-    taken as the scatter between classes plus only the diagonal of the scatter within classes.
+    `total_scatter_weight` times the total scatter, for a negative `total_scatter_weight`. The total
+    scatter is taken as the scatter between classes plus only the diagonal of the scatter within
+    classes.
 
     Returns r eigenvectors (features, r) and eigenvalues (r,), largest first. r is at most the
     number c of classes. A step of Lanczos' method costs O(d c) for d features.
@@ -81,24 +83,31 @@ def positive_scatter_sum_eigenpairs(
     between_factor: (features, c), factor for c classes. `between_factor` times its transpose is
         the scatter between classes.
     between_weight: weight of the scatter between classes.
-    total_diagonal: (features,), diagonal of the total scatter, divided by the number of rows.
-    total_weight: weight of the total scatter, negative.
+    total_scatter_diagonal: (features,), diagonal of the total scatter, divided by the number of
+        rows.
+    total_scatter_weight: weight of the total scatter, negative.
     """
-    within = -total_weight * np.maximum(total_diagonal - np.einsum("ij,ij->i", between_factor, between_factor), 0.0)
+    within = -total_scatter_weight * np.maximum(
+        total_scatter_diagonal - np.einsum("ij,ij->i", between_factor, between_factor), 0.0
+    )
     d, c = between_factor.shape
 
     # Lanczos' method computes c eigenpairs, and needs more features than c.
     # With fewer features, decompose the whole matrix.
     if c == 0 or d <= c + 1:
         values, vectors = (
-            np.linalg.eigh((between_weight + total_weight) * (between_factor @ between_factor.T) - np.diag(within))
+            np.linalg.eigh(
+                (between_weight + total_scatter_weight) * (between_factor @ between_factor.T) - np.diag(within)
+            )
             if d <= 4096
             else _no_eigenpairs(d)
         )
     else:
         product = LinearOperator(
             (d, d),
-            matvec=lambda v: (between_weight + total_weight) * (between_factor @ (between_factor.T @ v)) - within * v,
+            matvec=lambda v: (
+                (between_weight + total_scatter_weight) * (between_factor @ (between_factor.T @ v)) - within * v
+            ),
             dtype=np.float64,
         )
         start = between_factor @ np.arange(1.0, c + 1.0)

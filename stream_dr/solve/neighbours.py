@@ -54,7 +54,7 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
     """
     # Subtract the medians, because the distances are accurate only for landmarks near zero.
     # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy.
-    landmarks = subtract_shift(landmarks, column_medians(landmarks))
+    landmarks = subtract_shift(landmarks, upper_column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
     if not include_self:
         return search.kneighbors(return_distance=False)
@@ -72,7 +72,7 @@ def landmark_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, n
     landmarks: (r, features), r landmarks, dense or CSR.
     radius: maximum Euclidean distance.
     """
-    landmarks = subtract_shift(landmarks, column_medians(landmarks))
+    landmarks = subtract_shift(landmarks, upper_column_medians(landmarks))
     neighbours = NearestNeighbors(radius=radius).fit(landmarks).radius_neighbors(return_distance=False)
     starts = np.repeat(np.arange(len(neighbours)), [len(near) for near in neighbours])
     return starts, np.concatenate(neighbours).astype(np.int64)
@@ -93,24 +93,24 @@ def squared_pair_distances(landmarks: Rows, start_indices: np.ndarray, end_indic
     return out
 
 
-def column_medians(landmarks: Rows) -> np.ndarray:
+def upper_column_medians(rows: Rows) -> np.ndarray:
     """Return the median (features,) of each column.
 
     If the number of rows is even, the larger of the two middle values is taken. For sparse rows,
     the result is 0 in each column in which fewer than half of the rows have a value. So sparse
     rows stay sparse if the medians are subtracted from them.
 
-    landmarks: (rows, features), at least one row, dense or CSR.
+    rows: (rows, features), at least one row, dense or CSR.
     """
     # With an even number of rows, take the larger of the two middle values and not their mean.
     # The medians of whole numbers are then whole numbers.
-    half = landmarks.shape[0] // 2
-    if not sp.issparse(landmarks):
-        return np.asarray(np.partition(landmarks, half, axis=0)[half])
+    half = rows.shape[0] // 2
+    if not sp.issparse(rows):
+        return np.asarray(np.partition(rows, half, axis=0)[half])
 
-    medians = np.zeros(landmarks.shape[1])
-    often = np.flatnonzero(2 * landmarks.count_nonzero(axis=0) >= landmarks.shape[0])
-    medians[often] = np.partition(landmarks[:, often].toarray(), half, axis=0)[half]
+    medians = np.zeros(rows.shape[1])
+    often = np.flatnonzero(2 * rows.count_nonzero(axis=0) >= rows.shape[0])
+    medians[often] = np.partition(rows[:, often].toarray(), half, axis=0)[half]
     return medians
 
 

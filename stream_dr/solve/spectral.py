@@ -52,7 +52,7 @@ class LoadingsAndEigenvalues(NamedTuple):
     eigenvalues: np.ndarray
 
 
-def semidefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> Eigenpairs:
+def nonzero_semidefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> Eigenpairs:
     """Return the nonzero eigenpairs of a positive semidefinite matrix.
 
     Returns r eigenvalues (r,), largest first, and their eigenvectors (m, r). Costs O(m³).
@@ -129,7 +129,7 @@ def _left_singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None
     return LeftSingularPairs(first @ solve_triangular(lower, u, lower=True, trans="T", check_finite=False), s)
 
 
-def indefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> Eigenpairs:
+def nonzero_indefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> Eigenpairs:
     """Return the nonzero eigenpairs of a symmetric indefinite matrix.
 
     Returns r eigenvalues (r,) and their eigenvectors (m, r). The largest eigenvalue comes first,

@@ -43,7 +43,7 @@ from stream_dr.solve.spectral import (
     LoadingsAndEigenvalues,
     eigenvalue_rounding_limit,
     left_singular_pairs,
-    semidefinite_eigenpairs,
+    nonzero_semidefinite_eigenpairs,
     with_fixed_signs,
 )
 
@@ -218,7 +218,7 @@ def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rou
     gamma: ridge.
     rounding: rounding errors of `scatter`.
     """
-    values, vectors = semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
+    values, vectors = nonzero_semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
     return InverseRoot(lambda p: M @ p, lambda b: M.T @ b)
 
@@ -244,7 +244,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     if d == 0:
         return None
 
-    factor, reciprocal = _scaled_cholesky_and_condition(scatter, gamma)
+    factor, reciprocal = _scaled_cholesky(scatter, gamma)
     if factor is None:
         return None
 
@@ -254,7 +254,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     certain = 1e3 * max(d * EPS, noise)
     if (
         reciprocal < WELL_CONDITIONED + certain
-        and (reciprocal if gamma == 0 else _scaled_cholesky_and_condition(scatter, 0.0).reciprocal_condition) <= certain
+        and (reciprocal if gamma == 0 else _scaled_cholesky(scatter, 0.0).reciprocal_condition) <= certain
     ):
         return None
 
@@ -276,7 +276,7 @@ class _ScaledCholesky(NamedTuple):
     reciprocal_condition: float
 
 
-def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> _ScaledCholesky:
+def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> _ScaledCholesky:
     """Return the Cholesky factor and condition of a scaled scatter.
 
     The matrix `scatter` plus the ridge `gamma` on the diagonal is scaled to unit diagonal. Returns

@@ -27,7 +27,7 @@ from stream_dr.checks import (
 )
 from stream_dr.compiled import compiled
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, PrecisionLost, WidthMismatch, width_mismatch
-from stream_dr.rows.block import Block, check_numeric_rows, row_weights
+from stream_dr.rows.block import Block, check_numeric_rows, weights_or_ones
 from stream_dr.statistics.moments.largest import EPS, MOST_LOST
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
@@ -255,7 +255,14 @@ class FeatureCountAccumulator(AccumulatorBase):
         places = {label: at for at, label in enumerate(self.labels)}
         table = np.asarray([places[label] for label in targets.labels] or [0], dtype=np.int64)
         at = np.arange(block.rows + 1) if targets.indptr is None else targets.indptr
-        return rows.indptr, rows.indices, rows.data, at, table[targets.codes], row_weights(block.weights, block.rows)
+        return (
+            rows.indptr,
+            rows.indices,
+            rows.data,
+            at,
+            table[targets.codes],
+            weights_or_ones(block.weights, block.rows),
+        )
 
     def _update_label_sums(self, count_arguments: tuple[np.ndarray, ...], sign: int) -> None:
         """Add a batch to each label's row count and weight.

@@ -24,7 +24,7 @@ from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
     Table,
     TableState,
-    convert_encoded_columns,
+    convert_columns_to_encode,
     is_mapping_independent_of_statistics,
     learned_rows_depend_on_others,
     map_table_rows,
@@ -33,7 +33,11 @@ from stream_dr.feature_maps.table import (
     update_statistics,
 )
 from stream_dr.feature_maps.table_columns import TableColumn
-from stream_dr.feature_maps.widths import check_max_encoded_columns, max_numeric_columns, reason_for_diagonal_scatter
+from stream_dr.feature_maps.widths import (
+    check_max_encoded_columns,
+    max_mapped_columns_of_table,
+    reason_for_diagonal_scatter,
+)
 from stream_dr.projection import Columns, Linear, Mapped, checked_feature_map, row_slices_to_map
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, Rows, check_numeric_rows
@@ -147,7 +151,7 @@ class MappedState(NamedTuple):
         landmarks: landmarks of `self`.
         other_landmarks: landmarks of `other`.
         """
-        if not landmarks.same(other_landmarks):
+        if not landmarks.has_same_rows(other_landmarks):
             raise CannotMerge(
                 "the states have landmarks of their own, and coordinates on others mean something else: give both the same, "
                 "as nystroem(landmarks=rows)."
@@ -219,7 +223,7 @@ class MappedAccumulator:
         self._names = None if state is None else state.names
 
     @property
-    def decided(self) -> JsonDict:
+    def first_batch_parameters(self) -> JsonDict:
         """Parameters that were computed from the first batch, by name.
 
         The only parameter is `feature_map`, the map with all of its parameters. The result is
@@ -295,7 +299,7 @@ class MappedAccumulator:
         before = self._map, self._spec
         if not self._map.has_final_parameters and block.rows:
             check_numeric_rows(block)
-            self._map = self._map.decided(block)
+            self._map = self._map.with_first_batch_parameters(block)
             self._spec = canonical_spec_json(self._map)
 
         # Map and learn the batch. After an error the parameters of the map are undecided again.
@@ -435,7 +439,7 @@ class LandmarkAccumulator(MappedAccumulator):
         check_numeric_rows(block)
         if self._map.draws_landmarks and (self._map.first or 0) > self._map.most:
             raise CannotUnlearn("rows were learned by the landmarks there were then. Learn anew without them.")
-        if self._map.draws_landmarks and self.landmarks.among(block.X):
+        if self._map.draws_landmarks and self.landmarks.any_is_row_of(block.X):
             raise CannotUnlearn(
                 "among these rows are landmarks, on which all others have their coordinates. Learn anew without them (a "
                 "directory's models are), or give landmarks: nystroem(landmarks=rows)."
@@ -564,10 +568,10 @@ class TableAccumulator(MappedAccumulator):
         scatter="auto", the whole matrix is stored.
         """
         table = self.table or TableState()
-        stated = max_numeric_columns(self._map.encoding(), table.columns) <= MAX_EXACT_WIDTH
+        stated = max_mapped_columns_of_table(self._map.encoding(), table.columns) <= MAX_EXACT_WIDTH
         hashes = block.hashes
         if self.folds and hashes is None:
-            hashes = table_row_hashes(convert_encoded_columns(table, block.X), block.y, block.rows)
+            hashes = table_row_hashes(convert_columns_to_encode(table, block.X), block.y, block.rows)
         X = map_table_rows(self._map, table, block.X)
         return block._replace(X=X, names=None, width_stated=stated, checked=True, hashes=hashes)
 

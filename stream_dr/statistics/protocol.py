@@ -176,7 +176,7 @@ class Accumulator(Protocol):
         ...
 
     @property
-    def decided(self) -> JsonDict:
+    def first_batch_parameters(self) -> JsonDict:
         """Parameters computed from the first batch, by name."""
         ...
 
@@ -227,7 +227,7 @@ class AccumulatorBase:
         return None
 
     @property
-    def decided(self) -> JsonDict:
+    def first_batch_parameters(self) -> JsonDict:
         """Empty, because no parameter is computed from the first batch."""
         return {}
 

@@ -71,7 +71,7 @@ def check_target_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str
     allowed_kinds: kinds that the estimator can learn from.
     settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
-    # The error of raise_unsupported_target_kind names estimators that can learn this kind of targets.
+    # raise_unsupported_target_kind names estimators that can learn this kind of targets.
     if kind not in allowed_kinds and (kind == "multilabel" or settled_kind in (None, kind)):
         raise_unsupported_target_kind(kind, allowed_kinds)
     if settled_kind not in (None, kind):
@@ -81,7 +81,7 @@ def check_target_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str
         )
 
 
-def look_like_numbers(targets: Targets) -> bool:
+def has_too_many_labels_for_classes(targets: Targets) -> bool:
     """Return True if labels are probably measurements or ids.
 
     The result is True if there are more than 100 distinct labels, and if the number of distinct

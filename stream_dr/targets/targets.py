@@ -66,24 +66,28 @@ class Targets(NamedTuple):
             return len(self.values)
         return len(self.codes) if self.indptr is None else len(self.indptr) - 1
 
-    def take(self, rows: np.ndarray) -> "Targets":
+    def take(self, row_indices: np.ndarray) -> "Targets":
         """Return the targets of some rows, with the same `labels`.
 
-        rows: indices of the rows, or a mask of booleans.
+        row_indices: indices of the rows, or a mask of booleans.
         """
-        rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
-        present = None if self.present is None else self.present[rows]
+        row_indices = (
+            np.flatnonzero(row_indices)
+            if np.asarray(row_indices).dtype == bool
+            else np.asarray(row_indices, dtype=np.int64)
+        )
+        present = None if self.present is None else self.present[row_indices]
         if present is not None and present.all():
             present = None
         if self.values is not None:
-            return self._replace(values=self.values[rows], present=present)
+            return self._replace(values=self.values[row_indices], present=present)
         if self.indptr is None:
-            return self._replace(codes=self.codes[rows], present=present)
+            return self._replace(codes=self.codes[row_indices], present=present)
 
-        indptr, places = select_csr_entries(self.indptr, rows)
+        indptr, places = select_csr_entries(self.indptr, row_indices)
         return self._replace(codes=self.codes[places], indptr=indptr, present=present)
 
-    def row_labels(self) -> list[Any]:
+    def targets_by_row(self) -> list[Any]:
         """Return the target of each row as Python values.
 
         A target is a label, a list of labels, or a list of numbers. It is None for a row without a

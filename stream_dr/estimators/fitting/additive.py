@@ -15,7 +15,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import have_same_parameters
-from stream_dr.rows.batches import as_block, split_target_column
+from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
 from stream_dr.statistics.protocol import AdditiveState
@@ -98,8 +98,8 @@ class AdditiveEstimator(Estimator):
 
         mine = self.fitted()
         theirs = other.fitted()
-        mine.check_fixed_parameters(self)
-        theirs.check_fixed_parameters(other)
+        mine.check_learning_parameters_unchanged(self)
+        theirs.check_learning_parameters_unchanged(other)
 
         # Take the longer list of names. The shorter list must be its beginning.
         names = max(mine.names or (), theirs.names or (), key=len) or None
@@ -127,10 +127,10 @@ class AdditiveEstimator(Estimator):
         groups: group (rows,) of each row, with which the rows were learned.
         """
         fitted = self.fitted()
-        fitted.check_fixed_parameters(self)
+        fitted.check_learning_parameters_unchanged(self)
 
         rows = as_block(X if groups is None else self.with_groups(X, groups), y, sample_weight)
-        block, _ = self.parse(fitted, split_target_column(rows))
+        block, _ = self.parse(fitted, move_named_column_to_targets(rows))
         fitted.accumulator.remove(block)
 
         # Projections of the rows before the removal are no longer valid.

@@ -147,7 +147,7 @@ class ClosedForm(AdditiveEstimator):
     """True if predictions also use components that n_components excludes."""
     cross_validates: ClassVar[str] = ""
     """Name of the parameter that may be "cv", or "" if there is none."""
-    eigenvalue_growth: ClassVar[int] = 0
+    eigenvalue_growth_exponent: ClassVar[int] = 0
     """Exponent g, if eigenvalues grow as N^g with the summed weight N of the rows.
 
     The eigenvalues are multiplied by 2^g if every row is learned twice and the ridge `gamma` is
@@ -171,7 +171,7 @@ class ClosedForm(AdditiveEstimator):
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
-        self.check_components()
+        self.check_n_components()
         if not (self.cross_validates == "gamma" and self.is_cross_validated):
             check_number_in_range("gamma", self.gamma, low=0.0)
         check_choice("scatter", self.scatter, ("auto", "exact", "diagonal"))
@@ -195,7 +195,7 @@ class ClosedForm(AdditiveEstimator):
         if self.stored_scatter() == "exact":
             check_mapped_width(self.feature_map, MAX_EXACT_WIDTH)
 
-    def check_components(self) -> None:
+    def check_n_components(self) -> None:
         """Raise InvalidParameter if n_components is outside its range."""
         if not (self.cross_validates == "n_components" and self.is_cross_validated):
             check_positive_int("n_components", self.n_components, allow_none=True)
@@ -245,7 +245,7 @@ class ClosedForm(AdditiveEstimator):
         """
         return bool(self.cross_validates) and getattr(self, self.cross_validates) == "cv"
 
-    def fold_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
+    def group_or_id_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) of rows' groups or ids.
 
         The hash decides a row's cross-validation fold. The result is None if groups or ids are not
@@ -403,7 +403,7 @@ class ClosedForm(AdditiveEstimator):
         state: state from which the moments were computed.
         """
 
-    def directions_on(self, moments: Moments, state: MomentState) -> Directions:
+    def directions_on_basis(self, moments: Moments, state: MomentState) -> Directions:
         """Return loadings and eigenvalues for rows projected on a basis.
 
         `refine`, which makes a solution exact by several passes over the rows, calls this method
@@ -496,10 +496,10 @@ class ClosedForm(AdditiveEstimator):
         if not parts or inner.solution == "refined":
             return projection
         states = [replace_inner_state(state, part) for part in parts]
-        spread = jackknife_components(self.with_choice(inner.choice), states, projection)
+        spread = jackknife_components(self.with_chosen_parameter(inner.choice), states, projection)
         return replace_inner_fields(projection, spread=spread)
 
-    def with_choice(self, cross_validation: CrossValidation | None) -> Self:
+    def with_chosen_parameter(self, cross_validation: CrossValidation | None) -> Self:
         """Return a copy with the parameter value that cross-validation chose.
 
         cross_validation: result of the cross-validation, with the parameter's name and the chosen
@@ -558,7 +558,7 @@ class ClosedForm(AdditiveEstimator):
 
         self.check_parameters()
         fitted = self.fitted()
-        fitted.check_fixed_parameters(self)
+        fitted.check_learning_parameters_unchanged(self)
         state = fitted.accumulator.freeze()
 
         check_refinable(self, state)

@@ -24,7 +24,7 @@ class DependenceMethod(ClosedForm):
         the rows learned [SRP eq. 1]. See `stream_dr.hsic`.
     """
 
-    eigenvalue_growth: ClassVar[int] = 2
+    eigenvalue_growth_exponent: ClassVar[int] = 2
 
     @property
     def hsic_(self) -> float:

@@ -39,7 +39,7 @@ from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.feature_maps import feature_map, spec_without_defaults
 from stream_dr.projection import LinearProjection, Projection
-from stream_dr.rows.batches import as_block, batches, split_target_column
+from stream_dr.rows.batches import as_block, batches, move_named_column_to_targets
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import iterate_arrow_tables
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
@@ -127,7 +127,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """Number of cross-validation folds, or 0 without folds."""
         return 0
 
-    def fold_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
+    def group_or_id_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) of rows' groups or ids.
 
         The hash decides a row's cross-validation fold. The result is None if groups or ids are not
@@ -432,7 +432,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         # Learn in a new state, so that the estimator is unchanged if an error is raised.
         if kind in DASK:
-            fitted = learn_dask_collections(self, split_target_column(rows, kind))
+            fitted = learn_dask_collections(self, move_named_column_to_targets(rows, kind))
         else:
             fitted = new_fitted_state(self)
             for block in batches(rows, kind):
@@ -455,7 +455,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         # Learn a Dask collection separately, and merge the two states.
         if kind in DASK:
             parts = copy(self)
-            self.fitted_, parts.fitted_ = fitted, learn_dask_collections(self, split_target_column(rows, kind))
+            self.fitted_, parts.fitted_ = fitted, learn_dask_collections(self, move_named_column_to_targets(rows, kind))
             return self.merge(parts)
 
         # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
@@ -500,7 +500,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         raise_if_no_targets: if true, raise TargetsRequired if the method is supervised and the
             rows have no targets.
         """
-        accumulator, by_name = fitted.accumulator, self.columns_by_name()
+        accumulator, by_name = fitted.accumulator, self.identifies_columns_by_name()
         X, names = read_rows_and_names(rows, by_name, map_reads_tables(self), rows_kind_if_known)
         if raise_if_empty:
             raise_if_no_rows(X)
@@ -521,8 +521,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
             if raise_if_no_targets or rows.y is not None
             else None
         )
-        # Call `fold_hashes` only if it returns hashes, to save a call when single rows come.
-        hashes = self.fold_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
+        # Call `group_or_id_hashes` only if it returns hashes, to save a call when single rows come.
+        hashes = self.group_or_id_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
         block = Block(X, targets, weights, None, names, rows.width_stated, checked=True, hashes=hashes)
         return block, None if by_name else names
 
@@ -532,7 +532,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         A block may have other columns if it has column names and the feature map identifies
         columns by name.
         """
-        return self.columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
+        return self.identifies_columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
 
     def _parse_targets_if_used(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if not self.target_kinds:
@@ -562,7 +562,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         X: rows (rows, features), or a Block of rows.
         keep_float32: if true, the result is float32 for float32 rows.
         """
-        by_name, learned = self.columns_by_name(), self.n_features_in_
+        by_name, learned = self.identifies_columns_by_name(), self.n_features_in_
         given = as_block(X)
         rows, names = read_rows_and_names(given, by_name, map_reads_tables(self))
         if not by_name:
@@ -578,7 +578,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
         return z.astype(block.X.dtype, copy=False) if keep_float32 else z
 
-    def columns_by_name(self) -> bool:
+    def identifies_columns_by_name(self) -> bool:
         """True if a feature map identifies columns by name.
 
         Later batches may then have new columns.
@@ -608,7 +608,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if fitted.projection is not None:
             return fitted.projection
         self.check_parameters()
-        fitted.check_fixed_parameters(self)
+        fitted.check_learning_parameters_unchanged(self)
         state = fitted.accumulator.freeze()
         return fitted.orient_and_cache_projection(
             fitted.refined or self.solve(state), partial(self.scatter_product, state)

@@ -121,11 +121,11 @@ class FittedState:
         identities = tuple(map(id, attributes))
         if identities != self._last_checked_attributes[0]:
             estimator.check_parameters()
-            self.check_fixed_parameters(estimator)
+            self.check_learning_parameters_unchanged(estimator)
             # Store the attributes too, because the id of a deleted object may be used again.
             self._last_checked_attributes = (identities, attributes)
 
-    def check_fixed_parameters(self, estimator: AccumulatingEstimator) -> None:
+    def check_learning_parameters_unchanged(self, estimator: AccumulatingEstimator) -> None:
         """Raise InvalidParameter if a parameter changed that must not change.
 
         These are the parameters of the accumulator, which has learned rows with the old values.

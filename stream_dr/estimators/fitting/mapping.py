@@ -23,7 +23,11 @@ from stream_dr.feature_maps.table import (
     check_map_can_learn,
     mapped_columns_by_kind,
 )
-from stream_dr.feature_maps.widths import check_max_encoded_columns, max_numeric_columns, max_numeric_columns_of_kinds
+from stream_dr.feature_maps.widths import (
+    check_max_encoded_columns,
+    max_mapped_columns_of_kinds,
+    max_mapped_columns_of_table,
+)
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
@@ -263,9 +267,9 @@ def state_bytes(
     if known_columns is None or not isinstance(mapping, Table):
         return int(estimator.state_bytes(n_features, n_targets))
     if isinstance(known_columns, TableState):
-        width = max_numeric_columns(mapping.encoding(), known_columns.columns)
+        width = max_mapped_columns_of_table(mapping.encoding(), known_columns.columns)
     else:
-        width = max_numeric_columns_of_kinds(mapping.encoding(), mapping.overrides(), known_columns)
+        width = max_mapped_columns_of_kinds(mapping.encoding(), mapping.overrides(), known_columns)
     plain = type(estimator)(**(estimator.get_params() | {"feature_map": None}))
     return _max_bytes_up_to_width(plain.state_bytes, width, n_targets) + 64 * width
 

@@ -15,22 +15,21 @@ from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs, scatte
 
 
 def margin_directions(
-    moments: Moments, between_weight: float, total_weight: float, max_components: int | None
+    moments: Moments, between_weight: float, total_scatter_weight: float, only_positive: bool
 ) -> Directions:
     """Return eigenvectors and eigenvalues of two scatter matrices' sum.
 
-    The sum is between_weight · Sb + total_weight · Cxx/N. Sb is the scatter between classes, and
-    Cxx is the scatter of all N rows. The largest eigenvalue comes first. Raises NeedsRefine if
-    total_weight > 0 and only the diagonal of Cxx is stored.
+    The sum is between_weight · Sb + total_scatter_weight · Cxx/N. Sb is the scatter between
+    classes, and Cxx is the scatter of all N rows. The largest eigenvalue comes first. Raises
+    NeedsRefine if total_scatter_weight > 0 and only the diagonal of Cxx is stored.
 
     moments: centred sums of the rows.
     between_weight: factor of the scatter between classes.
-    total_weight: factor of the scatter of all rows.
-    max_components: if None, only eigenvectors of positive eigenvalue are returned. If a number,
-        all eigenvectors are returned, and the caller takes the first `max_components`.
+    total_scatter_weight: factor of the scatter of all rows.
+    only_positive: True to return only eigenvectors of positive eigenvalue.
     """
     vectors, roots = moments.between_vectors_and_roots()
-    if moments.weight <= 0 or total_weight == 0.0:
+    if moments.weight <= 0 or total_scatter_weight == 0.0:
         return vectors, between_weight * roots**2
 
     # Compute a root G of the scatter between classes, which is G Gᵀ.
@@ -38,11 +37,11 @@ def margin_directions(
     if moments.scatter is not None:
         eigenvalue_floor = moments.rounding.eigenvalue_floor(moments.diagonal) / moments.weight
         vectors, values = scatter_sum_eigenpairs(
-            G, between_weight, moments.scatter / moments.weight, total_weight, eigenvalue_floor
+            G, between_weight, moments.scatter / moments.weight, total_scatter_weight, eigenvalue_floor
         )
-    elif total_weight < 0.0:
+    elif total_scatter_weight < 0.0:
         vectors, values = positive_scatter_sum_eigenpairs(
-            G, between_weight, moments.diagonal / moments.weight, total_weight
+            G, between_weight, moments.diagonal / moments.weight, total_scatter_weight
         )
     else:
         raise NeedsRefine(
@@ -51,6 +50,6 @@ def margin_directions(
             "choose a ≥ 1 (SKM with unlabelled='skip') or alpha ≥ 0 (MMC)."
         )
 
-    # Return the positive eigenvalues or all. They are sorted, so the positive ones come first.
-    positive = len(values) if max_components is not None else int(np.count_nonzero(values > 0))
-    return vectors[:, :positive], values[:positive]
+    # The eigenvalues are sorted, so the positive ones come first.
+    p = int(np.count_nonzero(values > 0)) if only_positive else len(values)
+    return vectors[:, :p], values[:p]

@@ -15,7 +15,7 @@ import numpy as np
 from stream_dr.estimators.fitting.mapping import whole_inner_state
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.rounding import Rounding
-from stream_dr.solve.spectral import EPS, left_singular_pairs
+from stream_dr.solve.spectral import EPS, LeftSingularPairs, left_singular_pairs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
@@ -135,7 +135,7 @@ class Moments(NamedTuple):
         return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
 
     @property
-    def target_size(self) -> float:
+    def uncentred_target_norm(self) -> float:
         """Frobenius norm of the targets, before centring.
 
         The norm is the root of the weighted sum of the squares of all targets.
@@ -168,7 +168,7 @@ class Moments(NamedTuple):
             return cross_sums
         return self.rounding.significant_combinations(cross_sums, target_norm, self.diagonal)
 
-    def significant_svd(self, cross_sums: np.ndarray, target_norm: float) -> tuple[np.ndarray, np.ndarray]:
+    def significant_svd(self, cross_sums: np.ndarray, target_norm: float) -> LeftSingularPairs:
         """Return singular vectors and singular values of cross sums.
 
         Returns r left singular vectors (features, r) and their singular values (r,). Singular
@@ -186,7 +186,7 @@ class Moments(NamedTuple):
         inner, values = left_singular_pairs(significant_combinations[shows])
         vectors = np.zeros((len(cross_sums), len(values)))
         vectors[shows] = inner
-        return vectors, values
+        return LeftSingularPairs(vectors, values)
 
 
 def mask_labels_with_few_rows(state_or_accumulator: MomentState | MomentAccumulator, min_rows: int) -> np.ndarray:

@@ -227,7 +227,7 @@ class SubspaceSolver:
             scale=np.ones(V.shape[1]),
             rounding=m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * (V.T @ (m.mean * m.scale)))),
         )
-        return self._estimator.directions_on(small, self._state)
+        return self._estimator.directions_on_basis(small, self._state)
 
     def _raise_needs_n_components(self) -> NoReturn:
         """Raise CannotRefine, because n_components is None.

@@ -30,7 +30,7 @@ import numpy as np
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, scale_moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.solve.spectral import semidefinite_eigenpairs
+from stream_dr.solve.spectral import nonzero_semidefinite_eigenpairs
 from stream_dr.solve.two_stage import varying_part
 from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state, stored_optional_sums
 from stream_dr.uncertainty import MIN_FOLDS, CrossValidation
@@ -380,7 +380,7 @@ def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarra
     """
     assert moments.scatter is not None
     varying_columns, scatter, rounding = varying_part(moments.scatter, moments.rounding)
-    values, inner = semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
+    values, inner = nonzero_semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
     vectors = np.zeros((len(moments.diagonal), len(values)))
     vectors[varying_columns] = inner
     return values, vectors

@@ -105,7 +105,7 @@ class PredictsHeldOut(ClosedForm):
                 f"again, or give {self.cross_validates} as a number."
             )
         choice = self.cross_validate(parts)
-        return replace_inner_fields(self.with_choice(choice).solve(state), choice=choice)
+        return replace_inner_fields(self.with_chosen_parameter(choice).solve(state), choice=choice)
 
     @abstractmethod
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
@@ -140,7 +140,7 @@ class PredictsHeldOut(ClosedForm):
         return choice
 
     @abstractmethod
-    def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
+    def ridged_scatter_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Multiply columns by the matrix that the method inverts.
 
         The result has the shape (features, m). The matrix is the scatter of the rows, with the
@@ -217,7 +217,7 @@ class PredictsHeldOut(ClosedForm):
         # Regress the targets on the components V, with the coefficients (Vᵀ A V)⁻¹ Vᵀ Cxy.
         # A is the matrix that the method inverts, and Cxy the cross-scatter of rows and targets.
         V = divide_or_zero_by_scale(self.linear_projection().loadings, mine.scale)
-        gram = V.T @ self.inverted_product(mine, V)
+        gram = V.T @ self.ridged_scatter_product(mine, V)
         W = mine.scale[:, None] * (V @ np.linalg.solve(gram, V.T @ mine.cross))
         return squared_error_from_moments(W, mine, theirs)
 

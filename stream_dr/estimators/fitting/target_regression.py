@@ -21,8 +21,8 @@ from stream_dr.estimators.fitting.label_column import flatten_column_with_warnin
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import Predictor
 from stream_dr.readout import TARGETS, Readout
-from stream_dr.rows.batches import as_block, split_target_column
-from stream_dr.rows.block import as_weights, row_weights
+from stream_dr.rows.batches import as_block, move_named_column_to_targets
+from stream_dr.rows.block import as_weights, weights_or_ones
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.targets import Targets
@@ -102,10 +102,10 @@ class TargetRegression(Predictor):
         from sklearn.metrics import r2_score
 
         # Leave out rows without a target and rows of weight 0.
-        block = split_target_column(as_block(X, y, sample_weight))
+        block = move_named_column_to_targets(as_block(X, y, sample_weight))
         predicted = self.predict(block.X)
         targets = self._parse_targets_if_used(self.fitted().accumulator, block.y, len(predicted))
-        weights = row_weights(as_weights(block.weights, len(predicted)), len(predicted))
+        weights = weights_or_ones(as_weights(block.weights, len(predicted)), len(predicted))
         there = weights > 0 if targets is None or targets.present is None else (weights > 0) & targets.present
         if targets is None or not there.any():
             raise EmptyInput(
@@ -117,7 +117,7 @@ class TargetRegression(Predictor):
             return float(r2_score(targets.values, predicted, sample_weight=weights))
 
         # With several labels a row, compare the sets of labels.
-        truth = targets.row_labels()
+        truth = targets.targets_by_row()
         labels = predicted.tolist()
         if targets.kind == "multilabel":
             truth = [set(row) for row in truth]

@@ -166,7 +166,7 @@ class TwoStage(PredictsHeldOut):
         )
         return loadings / np.sqrt(share), eigenvalues / share
 
-    def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
+    def ridged_scatter_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Multiply columns by the matrix that the method inverts.
 
         The result has the shape (features, m). The matrix is a·Cxx + ρI. Cxx (features,
@@ -187,7 +187,7 @@ class TwoStage(PredictsHeldOut):
         if self.shrinkage is None:
             return RidgeTerms(1.0, self.gamma_)
         share = float(self.shrinkage)
-        return RidgeTerms(1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1))
+        return RidgeTerms(1.0 - share, share * self.trace_to_shrink(moments) / max(len(moments.diagonal), 1))
 
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each of 26 ridges.
@@ -202,7 +202,7 @@ class TwoStage(PredictsHeldOut):
         """Ridge that was used, `gamma` itself or the value that "cv" has chosen."""
         return self.choice().chosen_value if self.gamma == "cv" else float(self.gamma)
 
-    def shrunk_trace(self, moments: Moments) -> float:
+    def trace_to_shrink(self, moments: Moments) -> float:
         """Return the trace of the scatter that `shrinkage` changes."""
         return float(moments.diagonal.sum())
 
@@ -214,10 +214,10 @@ class TwoStage(PredictsHeldOut):
         """
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
-        sums = self.component_variances(loadings, moments, solution_kind)
+        sums = self.scatter_of_components(loadings, moments, solution_kind)
         return loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
 
-    def component_variances(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
+    def scatter_of_components(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
 
         The scatter along a component is the sum of squares of the centred projected rows. Costs

@@ -23,7 +23,7 @@ from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, rows_per_chunk
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
 from stream_dr.statistics.moments.clock import (
-    advance_scale,
+    advance_scale_and_rescale,
     decayed_weights,
     max_rows_per_step,
     scale_and_clock_after_removal,
@@ -292,7 +292,7 @@ class MomentAccumulator(AccumulatorBase):
         """
         # Under decay, all rows so far lose weight, but the stored sums do not change.
         # So make the factor from stored sums to true sums smaller.
-        self._scale = advance_scale(self._scale, self.decay, stop - start, self.rescale)
+        self._scale = advance_scale_and_rescale(self._scale, self.decay, stop - start, self.rescale)
         weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
 
         # Rows are learned in chunks if they must be centred, which needs temporary memory.
@@ -329,7 +329,8 @@ class MomentAccumulator(AccumulatorBase):
             rows = None if encoded is None else TargetRows(encoded, batch.columns, before, values)
             self._features.add(part_rows, row_weights, total, rows)
             if self._classes is not None and encoded is not None and self.scatter == "exact":
-                # Only rows with a label belong to a class. Without `indptr` every row has one label.
+                # Only rows with a label belong to a class.
+                # Without `indptr`, every row has one label.
                 labelled = slice(None) if encoded.indptr is None else np.flatnonzero(np.diff(encoded.indptr))
                 self._classes.add(part_rows[labelled], row_weights[labelled], encoded.codes)
             self._weight += total

@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
-from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_rows, row_weights
+from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_encoding_kind, encode, take_encoded_rows
 from stream_dr.targets.label_codes import Label
@@ -131,7 +131,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
         weights, y = block.weights, block.y
         rows -= skipped
 
-    weights = row_weights(weights, rows)
+    weights = weights_or_ones(weights, rows)
 
     # The first batch decides whether the whole scatter matrix is stored.
     scatter, width = accumulator.scatter, max(accumulator.n_features, features)

@@ -101,7 +101,7 @@ class CentredPart(NamedTuple):
         return self.nonzero if len(self.nonzero) == len(self.mean) else np.full(len(self.mean), np.nan)
 
     @property
-    def variances(self) -> np.ndarray:
+    def feature_scatter(self) -> np.ndarray:
         """Sums of squared deviations of features from their means.
 
         The array is (features,) and read-only. For the values x of a feature, with weights w and
@@ -142,8 +142,8 @@ class CentredPart(NamedTuple):
             pad_to_shape(self.nonzero_counts, (n_features,)),
         )
 
-    def without_negative_variances(self) -> "CentredPart":
-        """Return a copy in which negative variances are 0.
+    def without_negative_scatter(self) -> "CentredPart":
+        """Return a copy in which negative scatter are 0.
 
         Rounding errors can make a variance negative when rows are removed. For a feature that is 0
         in every row, all sums become exactly 0.

@@ -112,7 +112,7 @@ class ClassScatter(NamedTuple):
             return self if len(self.weights) else other
         nothing = empty_centred_part(self.mean.shape[1], 0, whole_scatter=True)
         parts = [
-            self.part(j).join(other.part(j), None, sign).without_negative_variances() if is_not_empty[j] else nothing
+            self.part(j).join(other.part(j), None, sign).without_negative_scatter() if is_not_empty[j] else nothing
             for j in range(len(self.weights))
         ]
         return stack_class_parts(parts)

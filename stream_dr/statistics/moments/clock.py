@@ -35,7 +35,7 @@ def max_rows_per_step(decay: float) -> int:
     return 1 << 62 if decay == 1.0 else max(1, int(16 * np.log(2) / -np.log(decay)))
 
 
-def advance_scale(scale: float, decay: float, n_rows: int, multiply_sums: Callable[[float], None]) -> float:
+def advance_scale_and_rescale(scale: float, decay: float, n_rows: int, multiply_sums: Callable[[float], None]) -> float:
     """Return the scale of stored sums after more rows.
 
     The scale is the factor from stored sums to true sums: true sum = scale · stored sum.

@@ -23,7 +23,7 @@ from stream_dr.rows.block import Block
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.batch_plan import BatchPlan
 from stream_dr.statistics.moments.clock import (
-    advance_scale,
+    advance_scale_and_rescale,
     decayed_weights,
     max_rows_per_step,
     scale_and_clock_after_removal,
@@ -255,7 +255,7 @@ class FoldedAccumulator(AccumulatorBase):
             step = max_rows_per_step(self.decay)
             for start in range(0, batch.rows, step):
                 stop = min(start + step, batch.rows)
-                self._scale = advance_scale(self._scale, self.decay, stop - start, self._rescale_folds)
+                self._scale = advance_scale_and_rescale(self._scale, self.decay, stop - start, self._rescale_folds)
                 weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
                 chunk = batch if stop - start == batch.rows else batch.take(np.arange(start, stop))
                 self._learn_weighted_rows(chunk._replace(weights=weights))

@@ -9,7 +9,7 @@ weights of their rows, and c the first of the nonzeros. The sums store
   mean of continuous targets, and zero for labels.
 
 From these, the mean and variance of a feature over all rows follow without a difference of two
-large numbers (`SparsePart.variances`, [mathematics §1]).
+large numbers (`SparsePart.feature_scatter`, [mathematics §1]).
 
 Centring the rows would cost O(d k) a batch, for d features and k target columns. So the cross sums
 are centred only at the end (`SparsePart.centred`). This loses a factor |mean|/std of precision.
@@ -136,10 +136,10 @@ class SparsePart(NamedTuple):
         np.subtract(self.cross, cross, out=cross)
         nonzero = np.where(n > 0.0, np.nan, 0.0)
         return CentredPart(
-            False, total_weight, mean, low, self.variances(total_weight), np.zeros((0, 0)), cross, nonzero
+            False, total_weight, mean, low, self.feature_scatter(total_weight), np.zeros((0, 0)), cross, nonzero
         )
 
-    def variances(self, total_weight: float) -> np.ndarray:
+    def feature_scatter(self, total_weight: float) -> np.ndarray:
         """Return the scatter (features,) of each feature.
 
         The scatter is the weighted sum of squared deviations from the feature's mean over all
@@ -314,7 +314,7 @@ class SparseSums:
         if sums_of_targets.labelled or values.weight == 0.0:
             return
         offset = values.mean - self.reference
-        if np.any(offset**2 * values.weight > FAR**2 * values.variances) and np.any(offset != 0.0):
+        if np.any(offset**2 * values.weight > FAR**2 * values.feature_scatter) and np.any(offset != 0.0):
             end = HEAD + self.columns
             sums = self._records[:, WEIGHT] * self._records[:, POINT] + self._records[:, SUM]
             self._records[:, HEAD:end] -= np.outer(sums, offset)

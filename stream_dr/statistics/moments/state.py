@@ -240,7 +240,7 @@ class MomentState(NamedTuple):
             s * self.weight,
             self.rows,
             part.mean,
-            s * part.variances if self.scatter != "none" else None,
+            s * part.feature_scatter if self.scatter != "none" else None,
             s * part.scatter if part.exact and self.scatter == "exact" else None,
             self.labels,
             label_weights,
@@ -250,7 +250,7 @@ class MomentState(NamedTuple):
             EPS * s * float(self.largest.features.sum()),
         )
 
-    def cross_by_label_set(self, set_factors: Rows) -> np.ndarray:
+    def centred_set_sums_times_factors(self, set_factors: Rows) -> np.ndarray:
         """Return centred row sums, multiplied by factors of label sets.
 
         A label set is a distinct combination of labels. For each label set, the rows that have it
@@ -306,10 +306,10 @@ def present_sum_values(state: MomentState) -> Largest:
     target. They are returned as stored, so true values are larger by the factor `state.scale`.
     """
     part, targets = state.features, state.targets
-    variances = np.zeros(0)
+    scatter = np.zeros(0)
     if not isinstance(part, Absent):
-        variances = part.variances(state.weight) if isinstance(part, SparsePart) else part.variances
-    return Largest(state.weight, variances, targets.label_weights if targets.labelled else targets.values.variances)
+        scatter = part.feature_scatter(state.weight) if isinstance(part, SparsePart) else part.feature_scatter
+    return Largest(state.weight, scatter, targets.label_weights if targets.labelled else targets.values.feature_scatter)
 
 
 def moment_bytes(
@@ -442,7 +442,7 @@ def align_states_together(*states: MomentState) -> tuple[MomentState, ...]:
 def align_state(
     state: MomentState,
     n_features: int,
-    new_labels: tuple[Label, ...],
+    result_labels: tuple[Label, ...],
     new_column_indices: np.ndarray,
     n_target_columns: int,
 ) -> MomentState:
@@ -451,16 +451,16 @@ def align_state(
     There is one target column for each label, or for each entry of a continuous target.
 
     n_features: number of features of the result.
-    new_labels: labels of the result.
+    result_labels: labels of the result.
     new_column_indices: (target columns,) new index of each target column.
     n_target_columns: number of target columns of the result.
     """
     if n_features == state.n_features and np.array_equal(new_column_indices, np.arange(n_target_columns)):
-        return state._replace(labels=new_labels)
+        return state._replace(labels=result_labels)
     part, classes, sets = state.features, state.class_scatter, state.label_sets
     return state._replace(
         n_features=n_features,
-        labels=new_labels,
+        labels=result_labels,
         features=part if isinstance(part, Absent) else part.aligned(n_features, new_column_indices, n_target_columns),
         targets=state.targets.aligned(new_column_indices, n_target_columns, state.target_kind == "multilabel"),
         class_scatter=classes.aligned(n_features, new_column_indices, n_target_columns)

@@ -147,15 +147,15 @@ def _largest_without_empty_sums(largest: Largest, state: MomentState) -> Largest
 def _with_exact_zeros(remaining_sums: JoinedSums) -> JoinedSums:
     """Remove rounding errors from sums after rows were removed.
 
-    Negative variances become 0. The sums of labels without remaining rows become exactly 0, and so
+    Negative scatter becomes 0. The sums of labels without remaining rows become exactly 0, and so
     do the sums of features that are 0 in all remaining rows.
     """
     features, targets = remaining_sums.features, remaining_sums.targets
     if isinstance(features, CentredPart):
-        features = features.without_negative_variances()
+        features = features.without_negative_scatter()
     if targets.labelled:
         features.cross[:, targets.label_weights <= 0.0] = 0.0
-    targets = targets._replace(values=targets.values.without_negative_variances())
+    targets = targets._replace(values=targets.values.without_negative_scatter())
     return remaining_sums._replace(features=features, targets=targets)
 
 
@@ -171,12 +171,12 @@ def _check_scatter_not_negative(remaining_sums: JoinedSums, largest: Largest, ro
         feature.
     """
     features, values = remaining_sums.features, remaining_sums.targets.values
-    scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.variances
+    scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.feature_scatter
     least = -TOLERANCE * largest.features - rounding_bound
     target_least = (
-        -TOLERANCE * largest.targets[: len(values.variances)] - (8 * EPS) ** 2 * values.weight * values.mean**2
+        -TOLERANCE * largest.targets[: len(values.feature_scatter)] - (8 * EPS) ** 2 * values.weight * values.mean**2
     )
-    for remaining, bound, what in ((scatter, least, "column"), (values.variances, target_least, "target")):
+    for remaining, bound, what in ((scatter, least, "column"), (values.feature_scatter, target_least, "target")):
         for j in np.flatnonzero(remaining < bound)[:1]:
             raise CannotUnlearn(
                 f"{what} {j} would be left with a negative scatter; unlearn only rows that were learned."

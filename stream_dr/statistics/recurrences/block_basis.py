@@ -108,7 +108,7 @@ class BlockBasis:
             self._load_state(state)
 
     @property
-    def means(self) -> int:
+    def n_means(self) -> int:
         """Number of means stored."""
         return len(self.counts)
 
@@ -125,7 +125,7 @@ class BlockBasis:
         min_features: smallest number of features.
         min_means: smallest number of means. None if no means are added.
         """
-        if min_means is not None and min_means > self.means:
+        if min_means is not None and min_means > self.n_means:
             self._make_room_for_means(min_means)
         if min_features > self.features:
             if min_features > len(self.columns):
@@ -143,7 +143,7 @@ class BlockBasis:
 
         rows_learned: number of rows learned so far.
         """
-        p, k, size = self.components, self.components + self.means, self.columns.shape[1]
+        p, k, size = self.components, self.components + self.n_means, self.columns.shape[1]
 
         # The shift is the row that is subtracted from dense rows. Move it to the mean of all rows.
         follow = self.centred and self.shift is not None
@@ -244,7 +244,7 @@ class BlockBasis:
 
     def freeze(self) -> BasisState:
         """Return a BasisState with copies of all arrays."""
-        p, k, size = self.components, self.components + self.means, self.columns.shape[1]
+        p, k, size = self.components, self.components + self.n_means, self.columns.shape[1]
         return BasisState(
             columns=self.columns[: self.features, :k].copy(),
             mixing=self.table[:p, size : size + k].copy(),
@@ -296,10 +296,10 @@ class BlockBasis:
         self.live = len(nonzero)
 
     def _load_state(self, state: BasisState) -> None:
-        if state.mixing.shape != (self.components, self.components + self.means):
+        if state.mixing.shape != (self.components, self.components + self.n_means):
             raise CannotMerge(
                 f"this state has {len(state.mixing)} components and {len(state.counts)} means, not {self.components} and "
-                f"{self.means}."
+                f"{self.n_means}."
             )
         self.counts = np.array(state.counts)
         self._allocate(len(state.columns))
@@ -310,7 +310,7 @@ class BlockBasis:
         self.live, self.turned, self.unit = int(state.live), int(state.turned), float(state.unit)
 
     def _allocate(self, n_features: int) -> None:
-        size = _round_up_to_eight(self.components + self.means)
+        size = _round_up_to_eight(self.components + self.n_means)
         self.columns = aligned_zeros(n_features, size)
         self.table = np.zeros((size, 2 * size))
         self.lengths = np.zeros((2, size))
@@ -326,9 +326,9 @@ class BlockBasis:
         self.lengths[:, :p] = lengths[:, :p]
 
     def _make_room_for_means(self, n_means: int) -> None:
-        old, k = self.columns.shape[1], self.components + self.means
+        old, k = self.columns.shape[1], self.components + self.n_means
         columns, table, lengths = self.columns, self.table, self.lengths
-        self.counts = np.concatenate([self.counts, np.zeros(n_means - self.means)])
+        self.counts = np.concatenate([self.counts, np.zeros(n_means - self.n_means)])
         if self.components + n_means <= old:
             return
         self._allocate(len(columns))

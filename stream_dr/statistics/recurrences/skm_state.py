@@ -102,7 +102,7 @@ class SKMAccumulator(AccumulatorBase):
         known, skipped = drop_rows_without_target(block)
         if known.rows:
             self.target_kind = "class"
-            codes = self._codes(known.y)
+            codes = self._add_labels_and_encode(known.y)
             self._basis.start(known, subtract_first_row=True)
             self._basis.grow(known.features, len(self.labels))
             self._basis.learn(known.X, self.rows, self._a, None, codes)
@@ -123,7 +123,7 @@ class SKMAccumulator(AccumulatorBase):
             raise_unsupported_target_kind(targets.kind, ("class",))
         check_label_type(self.labels, targets.labels)
 
-    def _codes(self, targets: Targets) -> np.ndarray:
+    def _add_labels_and_encode(self, targets: Targets) -> np.ndarray:
         """Add new labels to self.labels, and return the rows' classes.
 
         The result (rows,) has the index of each row's class in self.labels. New labels are added

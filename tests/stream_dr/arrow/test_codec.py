@@ -81,7 +81,7 @@ def same(a: Block, b: Block) -> None:
     assert (a.y is None) == (b.y is None)
     if a.y is not None:
         assert a.y.kind == b.y.kind
-        assert a.y.row_labels() == b.y.row_labels()
+        assert a.y.targets_by_row() == b.y.targets_by_row()
         assert {type(v) for v in a.y.labels} == {type(v) for v in b.y.labels}
 
 
@@ -105,7 +105,7 @@ def test_a_slice_is_the_rows_it_names(block, data):
     keep = np.arange(start, stop)
     assert np.array_equal(_dense(part.X), _dense(whole.X[keep]))
     if block.y is not None:
-        assert part.y.row_labels() == whole.y.row_labels()[start:stop]
+        assert part.y.targets_by_row() == whole.y.targets_by_row()[start:stop]
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -124,7 +124,7 @@ def test_a_block_survives_json(block):
     copy = block_from_json(json_rows(block))
     widened = block._replace(X=block.X.astype(np.float64))
     if block.y is not None and block.y.present is not None and not block.y.present.any():
-        assert copy.y is None or copy.y.row_labels() == block.y.row_labels()
+        assert copy.y is None or copy.y.targets_by_row() == block.y.targets_by_row()
         copy, widened = copy._replace(y=None), widened._replace(y=None)
     if block.y is not None and not block.y.labels and block.y.kind == "multilabel":
         copy, widened = copy._replace(y=None), widened._replace(y=None)
@@ -185,7 +185,7 @@ def test_large_lists_and_strings_serve_too():
     columns |= {"label": pa.array(["a", None], pa.large_string()), "id": pa.array(["x", "y"], pa.large_string())}
     got = block_from_arrow(pa.record_batch(columns))
     assert got.X.dtype == np.float32
-    assert (got.y.row_labels(), got.ids) == (["a", None], ["x", "y"])
+    assert (got.y.targets_by_row(), got.ids) == (["a", None], ["x", "y"])
 
 
 def test_width_is_stated_by_metadata_or_argument():
@@ -212,7 +212,7 @@ def test_a_dictionary_column_is_read_by_value():
     coded = pa.DictionaryArray.from_arrays(pa.array([2, 0, None, 2], pa.int8()), pa.array(["x", "unused", "x"]))
     got = block_from_arrow(pa.record_batch({"a": np.zeros(4), "label": coded})).y
     assert got.labels == ("x",)
-    assert got.row_labels() == ["x", "x", None, "x"]
+    assert got.targets_by_row() == ["x", "x", None, "x"]
 
 
 def test_labels_are_numbered_by_first_appearance_and_sorted_within_a_row():
@@ -386,7 +386,7 @@ def test_targets_without_labels_keep_their_kind():
     absent = Targets("class", (), np.full(2, -1, np.int32), present=np.zeros(2, bool))
     got = block_from_arrow(arrow_from_block(Block(np.ones((2, 1)), absent)))
     assert got.y.kind == "class"
-    assert got.y.row_labels() == [None, None]
+    assert got.y.targets_by_row() == [None, None]
 
 
 @pytest.mark.test_all
@@ -409,7 +409,7 @@ def test_labels_of_a_row_come_ascending_and_once_however_they_were_sent():
         batch = pa.record_batch({"a": np.zeros(200), "labels": pa.array(sent, pa.list_(pa.string()))})
         for first in (0, 5):
             y = block_from_arrow(batch.slice(first)).y
-            assert [set(r) if r is not None else None for r in y.row_labels()] == [
+            assert [set(r) if r is not None else None for r in y.targets_by_row()] == [
                 set(r) if r is not None else None for r in sent[first:]
             ]
             pieces = [y.codes[a:b] for a, b in zip(y.indptr[:-1], y.indptr[1:], strict=True)]

@@ -16,7 +16,7 @@ def sparse(indices, values):
 def test_dense_rows_with_one_label_a_row():
     block = block_from_json({"rows": [[0.1, 0.2], [3, 4]], "labels": ["a", None]})
     assert block.X.tolist() == [[0.1, 0.2], [3.0, 4.0]]
-    assert (block.y.kind, block.y.row_labels(), block.names) == ("class", ["a", None], None)
+    assert (block.y.kind, block.y.targets_by_row(), block.names) == ("class", ["a", None], None)
 
 
 def test_sparse_rows_with_lists_of_labels():
@@ -24,7 +24,7 @@ def test_sparse_rows_with_lists_of_labels():
     block = block_from_json(obj)
     assert block.X.shape == (2, 18)
     assert (block.width_stated, block.y.kind) == (False, "multilabel")
-    assert block.y.row_labels() == [["C15", "CCAT"], []]
+    assert block.y.targets_by_row() == [["C15", "CCAT"], []]
     assert json_rows(block) == obj
     assert block_from_json({**obj, "n_features": 20}).X.shape == (2, 20)
     assert block_from_json(obj, declared_n_features=30).width_stated
@@ -33,7 +33,7 @@ def test_sparse_rows_with_lists_of_labels():
 def test_named_rows_whatever_their_order():
     block = block_from_json({"rows": [{"price": 1.5, "size": 2}, {"size": 3, "price": 4}], "target": [0.3, None]})
     assert (block.names, block.X.tolist()) == (("price", "size"), [[1.5, 2], [4, 3]])
-    assert (block.y.kind, block.y.row_labels()) == ("continuous", [[0.3], None])
+    assert (block.y.kind, block.y.targets_by_row()) == ("continuous", [[0.3], None])
 
 
 def test_bytes_are_parsed_and_extras_kept():
@@ -46,13 +46,13 @@ def test_bytes_are_parsed_and_extras_kept():
 
 @pytest.mark.parametrize(("labels", "row"), [([True, False], True), ([1, 0], 1), ([1.0, 2.0], 1), (["1", "0"], "1")])
 def test_labels_keep_their_type(labels, row):
-    first = block_from_json({"rows": [[0], [1]], "labels": labels}).y.row_labels()[0]
+    first = block_from_json({"rows": [[0], [1]], "labels": labels}).y.targets_by_row()[0]
     assert (first, type(first)) == (row, type(row))
 
 
 def test_integers_of_64_bits_are_labels_as_they_are():
     body = b'{"rows": [[0], [1], [2]], "labels": [18446744073709551615, -9223372036854775808, 9007199254740993]}'
-    assert block_from_json(body).y.row_labels() == [2**64 - 1, -(2**63), 2**53 + 1]
+    assert block_from_json(body).y.targets_by_row() == [2**64 - 1, -(2**63), 2**53 + 1]
 
 
 def test_unsorted_indices_are_sorted():

@@ -273,7 +273,7 @@ def test_bodies_as_polars_writes_them_are_read():
         batch = pa.record_batch({"x": X, name: column, "id": ids})
         for compression in (None, "zstd"):
             block = block_from_arrow(read_arrow(stream([batch, batch], compression), 1 << 20))
-            assert block.y.row_labels() == rows * 2
+            assert block.y.targets_by_row() == rows * 2
             assert block.ids == ids.to_pylist() * 2
 
 

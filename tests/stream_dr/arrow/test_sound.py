@@ -197,7 +197,7 @@ def test_sound_arrays_sliced_and_nested_are_read_as_what_they_are(data):
     for batches in (part, read_arrow(write_arrow([part]), 1 << 20), [part, part.slice(0, 0)]):
         block = block_from_arrow(batches)
         assert block.X[:, 0].tolist() == list(range(start, stop))
-        found = block.y.row_labels()
+        found = block.y.targets_by_row()
         if name == "labels":
             found, wanted = ([None if row is None else set(row) for row in some] for some in (found, wanted))
         assert found == wanted
@@ -215,7 +215,7 @@ def test_any_offsets_are_read_as_they_say_or_refused(offsets, form):
     columns = {"x": numbers([0.0] * (len(offsets) - 1), pa.float64()), "labels": lists(offsets, ABC, form)}
     sound = offsets == sorted(offsets) and offsets[0] >= 0 and offsets[-1] <= 3
     try:
-        found = block_from_arrow(read_arrow(body(columns), 1 << 20)).y.row_labels()
+        found = block_from_arrow(read_arrow(body(columns), 1 << 20)).y.targets_by_row()
     except errors.MalformedInput:
         assert not sound
     else:

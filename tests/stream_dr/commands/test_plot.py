@@ -29,7 +29,7 @@ def learned(path: Path, **models: str) -> None:
     names = ("n0", "n1", "n2", "<b>bold</b>")
     with opened(path, **{name: (key, {}) for name, key in models.items()}) as directory:
         first = dense(0, names=names)
-        labels = [SCRIPT if label == "a" else label for label in first.y.row_labels()]
+        labels = [SCRIPT if label == "a" else label for label in first.y.targets_by_row()]
         put(directory, first._replace(y=class_targets(labels)), dense(1, names=names), dense(2, names=names))
         for model in directory.models.values():
             for _, block in directory.history.events():
@@ -51,7 +51,7 @@ def test_figures_are_of_what_is_published_and_the_newest_rows(tmp_path: Path) ->
         model = directory.model("lda")
         blocks = [block for _, block in directory.history.events()]
         z = np.vstack([transform(model, block, directory.schema).z for block in blocks])
-        labels = [label for block in blocks for label in block.y.row_labels()]
+        labels = [label for block in blocks for label in block.y.targets_by_row()]
         shown = draw_directory_figure(directory, "projection", model, FigureOptions(rows=58))
         drawn = {t.name: t for t in shown.data if t.name != "class means"}
         assert set(drawn) == {"&lt;script&gt;alert(1)&lt;/script&gt;", "a", "b", "c"}
@@ -72,16 +72,16 @@ def test_the_newest_rows_have_their_targets_whatever_batches_they_came_in(tmp_pa
     with opened(tmp_path / "a") as directory:
         put(directory, dense(0), dense(1, y=None), dense(2))
         newest = newest_rows(directory, 30)
-        truth = [None] * 10 + dense(2).y.row_labels()  # of the second batch, its last ten rows
-        assert newest.targets.row_labels() == truth
+        truth = [None] * 10 + dense(2).y.targets_by_row()  # of the second batch, its last ten rows
+        assert newest.targets.targets_by_row() == truth
         assert newest.project(_Same()).shape == (30, 4)
     with opened(tmp_path / "b") as directory:
         sets = [["x"], [], ["x", "y"]]
         put(directory, Block(X, multilabel_targets(sets)), Block(X), Block(X, multilabel_targets(sets)))
-        assert newest_rows(directory, 9).targets.row_labels() == [*sets, *[None] * 3, *sets]
+        assert newest_rows(directory, 9).targets.targets_by_row() == [*sets, *[None] * 3, *sets]
     with opened(tmp_path / "c") as directory:
         put(directory, Block(X, continuous_targets([1.0, 2.0, 3.0])), Block(X))
-        assert newest_rows(directory, 9).targets.row_labels() == [[1.0], [2.0], [3.0], None, None, None]
+        assert newest_rows(directory, 9).targets.targets_by_row() == [[1.0], [2.0], [3.0], None, None, None]
     with opened(tmp_path / "d") as directory:
         assert newest_rows(directory, 9).blocks == ()
 

@@ -27,7 +27,7 @@ def rows_of(folder):
     dataset = open_dataset(folder)
     blocks = [block for _, block in dataset.events()]
     X = np.vstack([b.X.toarray() if b.sparse else b.X for b in blocks])
-    return dataset, X, [label for b in blocks for label in b.y.row_labels()]
+    return dataset, X, [label for b in blocks for label in b.y.targets_by_row()]
 
 
 def made(tmp_path):

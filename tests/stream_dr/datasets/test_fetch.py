@@ -15,7 +15,7 @@ from stream_dr.shards.dataset import open_dataset
 
 
 def labels_of(folder):
-    return [label for _, b in open_dataset(folder).events() for label in b.y.row_labels()]
+    return [label for _, b in open_dataset(folder).events() for label in b.y.targets_by_row()]
 
 
 def test_rcv1(tmp_path, monkeypatch):

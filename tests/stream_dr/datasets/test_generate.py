@@ -20,7 +20,7 @@ def blocks():
 
 
 def together(blocks):
-    return sp.vstack([b.X for b in blocks]).tocsr(), [r for b in blocks for r in b.y.row_labels()]
+    return sp.vstack([b.X for b in blocks]).tocsr(), [r for b in blocks for r in b.y.targets_by_row()]
 
 
 def test_rows_are_unit_length_and_have_76_nonzeros_on_average(blocks):
@@ -66,7 +66,7 @@ def test_top4_has_one_top_topic_a_row_and_the_same_words(blocks):
 
 def test_labels_of_a_block_are_in_order_of_first_appearance(blocks):
     for block in blocks[:3]:
-        met = dict.fromkeys(TOPICS[TOPICS.index(label)] for row in block.y.row_labels() for label in row)
+        met = dict.fromkeys(TOPICS[TOPICS.index(label)] for row in block.y.targets_by_row() for label in row)
         assert set(met) == set(block.y.labels)
         assert all(
             np.all(np.diff(block.y.codes[a:b]) > 0) for a, b in zip(block.y.indptr, block.y.indptr[1:], strict=False)
@@ -103,7 +103,7 @@ def test_shard_size_changes_no_row(tmp_path):
 
 def test_rows_are_what_they_were(blocks):
     """The stream of a seed is part of what benchmarks report: a change of it must be meant, another processor is none."""
-    digest = hashlib.sha256(blocks[0].X.indices.tobytes() + repr(blocks[0].y.row_labels()).encode()).hexdigest()
+    digest = hashlib.sha256(blocks[0].X.indices.tobytes() + repr(blocks[0].y.targets_by_row()).encode()).hexdigest()
     assert digest[:16] == "a56c0774bf922e1b"
 
 

@@ -49,7 +49,7 @@ def test_the_same_rows_from_every_format_by_its_name(tmp_path, name):
     for _ in range(2):
         (block,) = source.blocks()
         np.testing.assert_array_equal(block.X, [[0.5, 0], [0, 2], [1, 1]])
-        assert (block.names, block.y.row_labels(), source.raw) == (("a", "b"), ["u", "v", "u"], False)
+        assert (block.names, block.y.targets_by_row(), source.raw) == (("a", "b"), ["u", "v", "u"], False)
 
 
 def test_a_name_that_says_nothing_and_options_that_are_not(tmp_path):

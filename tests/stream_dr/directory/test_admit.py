@@ -211,7 +211,7 @@ def test_the_deciding_batch_is_tried_on_its_first_rows_with_targets(as_csr: bool
     dense = few.X.toarray() if as_csr else few.X
     np.testing.assert_array_equal(dense, X[150:152])
     assert few.y is not None
-    assert few.y.row_labels() == ["a", "b"]
+    assert few.y.targets_by_row() == ["a", "b"]
     assert few.ids == [f"r{i}" for i in range(150, 152)]
     np.testing.assert_array_equal(few.weights, np.arange(150.0, 152.0))
     assert admitting.first_trial_rows(Block(X)).rows == admitting.MAX_TRIAL_ROWS

@@ -30,5 +30,5 @@ def test_an_outline_has_the_width_and_all_labels(block: Block) -> None:
     assert (shown.y is None) == (block.y is None)
     if shown.y is not None and block.y is not None:
         assert (shown.y.kind, shown.y.labels) == (block.y.kind, block.y.labels)
-        if any(label is not None for label in block.y.row_labels()):
-            assert shown.y.row_labels() != [None]
+        if any(label is not None for label in block.y.targets_by_row()):
+            assert shown.y.targets_by_row() != [None]

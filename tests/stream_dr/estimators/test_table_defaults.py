@@ -12,7 +12,7 @@ from stream_dr import CCIPCA, LDA, LLE, LPP, NPE, PCA, LaplacianEigenmaps
 from stream_dr.errors import OnlyDiagonal
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.widths import max_numeric_columns, max_numeric_columns_of_kinds
+from stream_dr.feature_maps.widths import max_mapped_columns_of_kinds, max_mapped_columns_of_table
 from stream_dr.statistics.protocol import pack
 
 
@@ -52,9 +52,9 @@ def test_a_column_without_a_value_counts_as_a_category() -> None:
     model = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[["b", "note"]].assign(**empty), Y)
     assert model.state_.inner.scatter == "exact"  # 2 + 1,025 + 70 · 41 columns at most
     making = feature_map(stream_dr.table()).encoding()
-    assert max_numeric_columns(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
+    assert max_mapped_columns_of_table(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
     assert (
-        max_numeric_columns_of_kinds(making, feature_map(stream_dr.table()).overrides(), dict.fromkeys(empty, ""))
+        max_mapped_columns_of_kinds(making, feature_map(stream_dr.table()).overrides(), dict.fromkeys(empty, ""))
         == 70 * 41
     )
 
@@ -127,7 +127,7 @@ def test_state_bytes_count_only_texts_as_words() -> None:
     some = state_bytes(lda, 21, 3, numbers | {"note": "text"})
     assert few < 1e6 < some < 1e9
     assert (
-        max_numeric_columns_of_kinds(
+        max_mapped_columns_of_kinds(
             feature_map(stream_dr.table()).encoding(), feature_map(stream_dr.table()).overrides(), numbers
         )
         == 40

@@ -185,7 +185,7 @@ def test_kernels_are_those_of_scikit_learn_dense_and_sparse():
         expected = pairwise.pairwise_kernels(NEW, X, metric=peer, **options)
         for a in (NEW, sp.csr_matrix(NEW)):
             for b in (X, sp.csr_matrix(X)):
-                assert spec.values(a, b) == pytest.approx(expected, abs=1e-12)
+                assert spec.kernel_values(a, b) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("nu", [0.5, 1.0, 1.5, 2.5, 30.0])
@@ -194,14 +194,14 @@ def test_the_matern_kernel_is_that_of_scikit_learn(nu):
     expected = Matern(length_scale=0.6**-0.5, nu=nu)(NEW, X)
     assert kernels.matern(NEW, X, 0.3, nu) == pytest.approx(expected, abs=1e-10)
     for a in (NEW, sp.csr_matrix(NEW)):
-        assert spec.values(a, X) == pytest.approx(expected, abs=1e-10)
+        assert spec.kernel_values(a, X) == pytest.approx(expected, abs=1e-10)
     near = np.concatenate([X[:1], X[:1], X[:1] + 1e-12, X[:1] + 1e9])
-    assert spec.values(near[:1], near) == pytest.approx(np.array([[1.0, 1.0, 1.0, 0.0]]), abs=1e-6)
+    assert spec.kernel_values(near[:1], near) == pytest.approx(np.array([[1.0, 1.0, 1.0, 0.0]]), abs=1e-6)
 
 
 def test_the_matern_kernel_of_large_nu_is_nearly_rbf():
     matern, rbf = (stream_dr.feature_maps.feature_map(nystroem(5, k, gamma=0.3, nu=100.0)) for k in ("matern", "rbf"))
-    assert matern.values(NEW, X) == pytest.approx(rbf.values(NEW, X), abs=0.01)
+    assert matern.kernel_values(NEW, X) == pytest.approx(rbf.kernel_values(NEW, X), abs=0.01)
 
 
 @pytest.mark.parametrize(

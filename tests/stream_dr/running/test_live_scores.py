@@ -29,7 +29,7 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
         right, last, frequent, tested, seen_X, seen_y = 0, 0, 0, 0, [], []
         previous = np.array([])
         for position, block in enumerate(blocks):
-            y = np.array(block.y.row_labels())
+            y = np.array(block.y.targets_by_row())
             if model.published is not None and seen_X:
                 z, Z = (model.published.projection.apply(X) for X in (block.X, np.vstack(seen_X)))
                 Y = np.concatenate(seen_y)
@@ -127,8 +127,8 @@ def test_the_first_event_of_a_replay_is_tested_by_halves(tmp_path: Path) -> None
         model = directory.model("lda")
         tests.test([model], [ParsedEvent(0, block)])
         assert model.rows == 0
-    lda = LDA().partial_fit(block.X[::2], block.y.row_labels()[::2])
-    y = np.array(block.y.row_labels())
+    lda = LDA().partial_fit(block.X[::2], block.y.targets_by_row()[::2])
+    y = np.array(block.y.targets_by_row())
     means = np.array([lda.transform(block.X[::2])[y[::2] == label].mean(axis=0) for label in "abc"])
     nearest = np.array(list("abc"))[((lda.transform(block.X[1::2])[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)]
     scores = tests.scores(model)

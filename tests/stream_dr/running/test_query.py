@@ -133,7 +133,7 @@ def test_a_file_of_projected_rows(tmp_path: Path, suffix: str, sparse_rows: bool
     found = pq.read_table(out) if suffix == ".parquet" else pa.ipc.open_file(out).read_all()
     assert found.column_names == ["labels" if sparse_rows else "label", *(f"z{i}" for i in range(z.shape[1]))]
     np.testing.assert_array_equal(np.column_stack([found.column(f"z{i}") for i in range(z.shape[1])]), z)
-    assert found.column(0).to_pylist() == [row for b in blocks for row in b.y.row_labels()]  # type: ignore[union-attr]
+    assert found.column(0).to_pylist() == [row for b in blocks for row in b.y.targets_by_row()]  # type: ignore[union-attr]
     assert done[-1] == 80
 
 

@@ -64,7 +64,7 @@ def test_what_was_written_is_read_in_even_batches(tmp_path, form):
     assert dataset.labels == Y.labels == manifest.labels
     blocks = [block for _, block in dataset.events()]
     assert (sp.vstack([b.X for b in blocks]) != X).nnz == 0
-    assert [set(r) for b in blocks for r in b.y.row_labels()] == [set(row) for row in LABELS]
+    assert [set(r) for b in blocks for r in b.y.targets_by_row()] == [set(row) for row in LABELS]
     assert all(b.width_stated and b.features == WIDTH for b in blocks)
 
 

@@ -48,7 +48,7 @@ def test_labels_keep_their_type_in_the_manifest(tmp_path):
             writer.write(Block(np.ones((2, 2)), class_targets(labels)))
         dataset = open_dataset(tmp_path / name)
         assert [(v, type(v)) for v in dataset.labels] == [(v, type(v)) for v in labels]
-        assert dataset.shards[0].read(0).y.row_labels() == labels
+        assert dataset.shards[0].read(0).y.targets_by_row() == labels
 
 
 def test_a_width_nobody_stated_is_the_widest_row(tmp_path):

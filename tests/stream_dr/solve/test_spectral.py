@@ -41,17 +41,17 @@ def test_left_singular_takes_wide_empty_and_zero_matrices() -> None:
 def test_symmetric_cuts_rounding_and_what_lies_below_the_floor() -> None:
     random = np.random.default_rng(1)
     A = random.normal(size=(12, 5))
-    values, vectors = spectral.semidefinite_eigenpairs(A @ A.T)
+    values, vectors = spectral.nonzero_semidefinite_eigenpairs(A @ A.T)
     assert len(values) == 5
     np.testing.assert_allclose((vectors * values) @ vectors.T, A @ A.T, atol=1e-13)
-    assert len(spectral.semidefinite_eigenpairs(A @ A.T, rounding_floor=float(values[2]))[0]) == 2
-    assert len(spectral.semidefinite_eigenpairs(np.zeros((3, 3)))[0]) == 0
-    assert len(spectral.semidefinite_eigenpairs(np.zeros((0, 0)))[0]) == 0
+    assert len(spectral.nonzero_semidefinite_eigenpairs(A @ A.T, rounding_floor=float(values[2]))[0]) == 2
+    assert len(spectral.nonzero_semidefinite_eigenpairs(np.zeros((3, 3)))[0]) == 0
+    assert len(spectral.nonzero_semidefinite_eigenpairs(np.zeros((0, 0)))[0]) == 0
 
 
 def test_algebraic_orders_by_value_and_leaves_zeros_out() -> None:
     Q = np.linalg.qr(np.random.default_rng(2).normal(size=(6, 6)))[0]
-    values, vectors = spectral.indefinite_eigenpairs((Q * [3.0, 1e-18, -5.0, 0.0, 1.0, -1e-17]) @ Q.T)
+    values, vectors = spectral.nonzero_indefinite_eigenpairs((Q * [3.0, 1e-18, -5.0, 0.0, 1.0, -1e-17]) @ Q.T)
     np.testing.assert_allclose(values, [3.0, 1.0, -5.0])
     np.testing.assert_allclose(np.abs((vectors * Q[:, [0, 4, 2]]).sum(axis=0)), 1.0)
 

@@ -23,7 +23,7 @@ from stream_dr.targets.build import build_targets
 )
 def test_every_form_has_its_targets(y, kind, rows):
     targets = build_targets(y, kind)
-    assert (targets.kind, targets.rows, targets.row_labels()) == (kind, len(rows), rows)
+    assert (targets.kind, targets.rows, targets.targets_by_row()) == (kind, len(rows), rows)
     assert (targets.present is None) == (None not in rows)
 
 

@@ -42,13 +42,13 @@ def test_one_label_a_row_is_a_class_and_keeps_its_type(y, labels):
     assert [type(v) for v in targets.labels] == [type(v) for v in labels]
     assert targets.codes.tolist() == [0, 1, 0]
     assert targets.codes.dtype == np.int32
-    assert targets.row_labels() == [labels[0], labels[1], labels[0]]
+    assert targets.targets_by_row() == [labels[0], labels[1], labels[0]]
 
 
 @pytest.mark.parametrize("y", [[-1, 2**63], [np.int64(-1), np.uint64(2**63)], np.array([-1, 2**63], dtype=object)])
 def test_integers_that_no_type_of_numpys_holds_are_kept(y):
     for kinds in (SINGLE, KINDS):
-        assert parse_targets(y, 2, kinds).row_labels() == [-1, 2**63]
+        assert parse_targets(y, 2, kinds).targets_by_row() == [-1, 2**63]
 
 
 @pytest.mark.parametrize("y", [[0.5, 1.0], np.array([0.5, 1.0]), np.array([[0.5, 1.0], [2.0, 3.0]])])
@@ -57,8 +57,8 @@ def test_numbers_that_are_not_whole_are_continuous(y):
 
 
 def test_targets_in_single_precision_are_read_as_any_other():
-    assert parse_targets(np.array([0.5, 1.0], dtype=np.float32), 2, KINDS).row_labels() == [[0.5], [1.0]]
-    assert parse_targets(np.array([2, 1], dtype=np.float16), 2, SINGLE).row_labels() == [2, 1]
+    assert parse_targets(np.array([0.5, 1.0], dtype=np.float32), 2, KINDS).targets_by_row() == [[0.5], [1.0]]
+    assert parse_targets(np.array([2, 1], dtype=np.float16), 2, SINGLE).targets_by_row() == [2, 1]
     with pytest.raises(InvalidTargets, match="NaN or infinity"):
         parse_targets(np.array([0.5, np.inf], dtype=np.float32), 2, KINDS)
 
@@ -71,7 +71,7 @@ def test_whole_floats_are_continuous_where_several_labels_a_row_are_taken():
 def test_a_column_of_text_is_one_label_a_row():
     for kinds in (SINGLE, KINDS):
         parsed = parse_targets(np.array([["b"], ["a"], ["b"]]), 3, kinds)
-        assert (parsed.kind, parsed.row_labels()) == ("class", ["b", "a", "b"])
+        assert (parsed.kind, parsed.targets_by_row()) == ("class", ["b", "a", "b"])
 
 
 @pytest.mark.parametrize("dtype", [int, bool, float, np.uint8])
@@ -79,14 +79,14 @@ def test_a_table_of_zeros_and_ones_is_multilabel(dtype):
     targets = parse_targets(np.array([[1, 0, 1], [0, 0, 0]], dtype=dtype), 2, KINDS)
     assert targets.kind == "multilabel"
     assert targets.labels == (0, 1, 2)
-    assert targets.row_labels() == [[0, 2], []]
+    assert targets.targets_by_row() == [[0, 2], []]
 
 
 def test_label_sets_are_multilabel_in_every_form():
     for y in ([["b", "a"], [], ["a"]], [{"a", "b"}, set(), {"a"}], pa.array([["b", "a"], [], ["a"]])):
         targets = parse_targets(y, 3, KINDS)
         assert targets.kind == "multilabel"
-        assert [set(r) for r in targets.row_labels()] == [{"a", "b"}, set(), {"a"}]
+        assert [set(r) for r in targets.targets_by_row()] == [{"a", "b"}, set(), {"a"}]
 
 
 def test_codes_ascend_within_a_row_and_repeats_count_once():
@@ -103,7 +103,7 @@ def test_a_missing_target_is_absent_and_its_row_left_out():
     )
     assert skipped == 1
     np.testing.assert_array_equal(kept.X, [[0, 1], [4, 5]])
-    assert kept.y.row_labels() == ["a", "b"]
+    assert kept.y.targets_by_row() == ["a", "b"]
     assert kept.weights.tolist() == [1.0, 3.0]
     assert kept.ids == ["x", "z"]
     kept, skipped = drop_rows_without_target(Block(np.ones((3, 2))))
@@ -132,34 +132,34 @@ def test_a_missing_target_is_absent_and_its_row_left_out():
 def test_what_pandas_says_is_missing_is_a_row_without_a_target(y, labels):
     for kinds in (SINGLE, KINDS):
         targets = parse_targets(y, 3, kinds)
-        assert (targets.kind, targets.row_labels()) == ("class", labels)
+        assert (targets.kind, targets.targets_by_row()) == ("class", labels)
 
 
 def test_a_frames_only_column_may_have_gaps_where_one_label_a_row_is_taken():
     y = pd.DataFrame({"y": pd.array([None, 1, 2], dtype="Int64")})
     for targets in (parse_targets(y, 3, SINGLE), parse_targets(y, 3, KINDS, requested_kind="class")):
-        assert targets.row_labels() == [None, 1, 2]
+        assert targets.targets_by_row() == [None, 1, 2]
 
 
 def test_missing_sets_and_missing_numbers():
     for y in (pd.Series([None, ["a"], np.nan]), [None, ["a"], np.nan], [pd.NA, {"a"}, None]):
-        assert parse_targets(y, 3, KINDS).row_labels() == [None, ["a"], None]
+        assert parse_targets(y, 3, KINDS).targets_by_row() == [None, ["a"], None]
     for y in (pd.Series([0.5, None, 2], dtype=object), [0.5, None, 2]):
-        assert parse_targets(y, 3, KINDS, requested_kind="continuous").row_labels() == [[0.5], None, [2.0]]
+        assert parse_targets(y, 3, KINDS, requested_kind="continuous").targets_by_row() == [[0.5], None, [2.0]]
     for y in (np.array([0.5, np.nan, 2.0]), [0.5, np.nan, 2.0], pd.Series([0.5, np.nan, 2.0])):
-        assert parse_targets(y, 3, KINDS).row_labels() == [[0.5], None, [2.0]]
+        assert parse_targets(y, 3, KINDS).targets_by_row() == [[0.5], None, [2.0]]
     for y in (np.array([1.0, np.nan, 2.0]), np.array([1.0, np.nan, 2.0], np.float32), pd.Series([1.0, None, 2.0])):
-        assert parse_targets(y, 3, SINGLE).row_labels() == [1, None, 2]
-    assert parse_targets(np.full(3, np.nan), 3, SINGLE).row_labels() == [None, None, None]
+        assert parse_targets(y, 3, SINGLE).targets_by_row() == [1, None, 2]
+    assert parse_targets(np.full(3, np.nan), 3, SINGLE).targets_by_row() == [None, None, None]
     with pytest.raises(TargetKindMismatch, match=r"labels were given .'x'"):
         parse_targets([None, "x", 1.0], 3, KINDS, earlier_kind="continuous")
 
 
 def test_take_picks_rows_of_every_kind():
     many = parse_targets([["a"], ["b", "a"], None, []], 4, KINDS)
-    assert many.take(np.array([1, 3])).row_labels() == [["a", "b"], []]
+    assert many.take(np.array([1, 3])).targets_by_row() == [["a", "b"], []]
     numbers = parse_targets([[0.5, 1.0], [2.0, 3.0]], 2, KINDS)
-    assert numbers.take(np.array([False, True])).row_labels() == [[2.0, 3.0]]
+    assert numbers.take(np.array([False, True])).targets_by_row() == [[2.0, 3.0]]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_kind_that_is_stated_against_the_one_decided_is_refused():
 def test_a_column_is_one_label_a_row_where_that_is_the_kind(y):
     for stated in ({"requested_kind": "class"}, {"earlier_kind": "class"}):
         targets = parse_targets(np.array(y), 2, KINDS, **stated)
-        assert (targets.kind, targets.row_labels()) == ("class", [int(v) for (v,) in y])
+        assert (targets.kind, targets.targets_by_row()) == ("class", [int(v) for (v,) in y])
 
 
 COLUMN = np.array([[1], [2]])
@@ -313,7 +313,7 @@ def test_what_has_no_order_of_rows_is_no_column_of_targets(y, kinds):
 
 def test_masked_entries_are_rows_without_a_target():
     mask = [False, True, False]
-    assert parse_targets(np.ma.array(["a", "b", "c"], mask=mask), 3, ("class",)).row_labels() == ["a", None, "c"]
-    assert parse_targets(np.ma.array([1, 2, 1], mask=mask), 3, ("class",)).row_labels() == [1, None, 1]
+    assert parse_targets(np.ma.array(["a", "b", "c"], mask=mask), 3, ("class",)).targets_by_row() == ["a", None, "c"]
+    assert parse_targets(np.ma.array([1, 2, 1], mask=mask), 3, ("class",)).targets_by_row() == [1, None, 1]
     values = parse_targets(np.ma.array([0.5, 2.5, 1.5], mask=mask), 3, ("continuous",))
-    assert values.row_labels() == [[0.5], None, [1.5]]
+    assert values.targets_by_row() == [[0.5], None, [1.5]]

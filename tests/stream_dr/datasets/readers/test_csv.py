@@ -25,7 +25,7 @@ def test_roles(tmp_path):
     (block,) = read_csv(path, ColumnRoles(label="kind", weight="w", id="id", drop=("note",)))
     np.testing.assert_array_equal(block.X, [[1, 2.5], [3, 4]])
     assert block.names == ("a", "b")
-    assert block.y.row_labels() == ["cat", "dog"]
+    assert block.y.targets_by_row() == ["cat", "dog"]
     assert block.weights.tolist() == [0.5, 1.0]
     assert block.ids == ["x1", "x2"]
 
@@ -33,9 +33,9 @@ def test_roles(tmp_path):
 def test_indicator_and_continuous_columns(tmp_path):
     path = write(tmp_path, "a;l1;l2\n1;1;0\n2;1;1\n3;0;0\n")
     (block,) = read_csv(path, ColumnRoles(labels=("l1", "l2")), delimiter=";")
-    assert block.y.row_labels() == [["l1"], ["l1", "l2"], []]
+    assert block.y.targets_by_row() == [["l1"], ["l1", "l2"], []]
     (block,) = read_csv(path, ColumnRoles(target=("l2",)), delimiter=";")
-    assert block.y.row_labels() == [[0.0], [1.0], [0.0]]
+    assert block.y.targets_by_row() == [[0.0], [1.0], [0.0]]
     with pytest.raises(MalformedInput, match=r"after line 1.*other than 0 and 1"):
         list(read_csv(path, ColumnRoles(labels=("a",)), delimiter=";"))
 
@@ -47,7 +47,7 @@ def test_integers_that_turn_into_fractions_far_down(tmp_path, monkeypatch):
     assert sum(b.rows for b in blocks) == 2_001
     assert max(b.rows for b in blocks) <= 300
     assert blocks[-1].X[-1, 0] == 0.5
-    assert blocks[-1].y.row_labels()[-1] == 1
+    assert blocks[-1].y.targets_by_row()[-1] == 1
 
 
 def test_without_a_header_and_packed(tmp_path):
@@ -55,7 +55,7 @@ def test_without_a_header_and_packed(tmp_path):
         file.write(b"1\t2\tx\n3\t4\ty\n")
     (block,) = read_csv(tmp_path / "a.csv.gz", ColumnRoles(label="f2"), delimiter="\t", header=False)
     assert block.names == ("f0", "f1")
-    assert block.y.row_labels() == ["x", "y"]
+    assert block.y.targets_by_row() == ["x", "y"]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_the_rows_of_a_csv(shop, tmp_path):
     named = [open_source(path, label="y", id="id", drop="colour,day") for path in (shop, tmp_path / "orders.csv")]
     for ours, theirs in zip(*(source.blocks() for source in named), strict=True):
         np.testing.assert_array_equal(ours.X, theirs.X)
-        assert (ours.ids, ours.y.row_labels(), ours.names) == (theirs.ids, theirs.y.row_labels(), theirs.names)
+        assert (ours.ids, ours.y.targets_by_row(), ours.names) == (theirs.ids, theirs.y.targets_by_row(), theirs.names)
     raw = open_source(f"{shop}!orders", label="y", id="id")
     block = next(raw.blocks())
     assert raw.raw

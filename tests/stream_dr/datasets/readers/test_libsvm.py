@@ -26,7 +26,7 @@ def joined(blocks):
     blocks = list(blocks)
     width = blocks[-1].features
     X = sp.vstack([sp.csr_matrix((b.X.data, b.X.indices, b.X.indptr), shape=(b.rows, width)) for b in blocks])
-    return X.tocsr(), [label for b in blocks for label in b.y.row_labels()]
+    return X.tocsr(), [label for b in blocks for label in b.y.targets_by_row()]
 
 
 @pytest.mark.parametrize("zero_based", [False, True])
@@ -69,7 +69,7 @@ def test_comments_blank_lines_queries_and_line_ends(tmp_path):
 def test_the_kind_of_targets_is_what_the_first_rows_say(tmp_path, text, kind, labels):
     block = next(read_libsvm(write(tmp_path, text)))
     assert block.y.kind == kind
-    assert block.y.row_labels() == labels
+    assert block.y.targets_by_row() == labels
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_a_number_that_may_be_another_is_a_word(tmp_path):
 
 def test_an_underscore_is_no_digit(tmp_path):
     (tmp_path / "a.svm").write_text("1_0 1:1\n10 1:2\n")
-    assert next(read_libsvm(tmp_path / "a.svm")).y.row_labels() == ["1_0", "10"]
+    assert next(read_libsvm(tmp_path / "a.svm")).y.targets_by_row() == ["1_0", "10"]

@@ -26,7 +26,7 @@ def test_rows_and_classes(tmp_path, form):
     assert [b.rows for b in blocks] == [10, 10, 3]
     found = sp.vstack([sp.csr_matrix(b.X) for b in blocks]).toarray()
     np.testing.assert_array_equal(found, X)
-    assert [label for b in blocks for label in b.y.row_labels()] == y.ravel().tolist()
+    assert [label for b in blocks for label in b.y.targets_by_row()] == y.ravel().tolist()
 
 
 def test_subset_indicator_strings_numbers_and_none(tmp_path):
@@ -35,8 +35,8 @@ def test_subset_indicator_strings_numbers_and_none(tmp_path):
     path = write(tmp_path, X=X, Y=Y, rows=np.array([3, 1]), words=np.array(["a", "b", "a", "b"], dtype=object), t=Y / 4)
     (block,) = read_matlab(path, features="X", labels="Y", subset="rows")
     np.testing.assert_array_equal(block.X, X[[2, 0]])
-    assert block.y.row_labels() == [[0, 1], [0]]
-    assert next(read_matlab(path, features="X", labels="words")).y.row_labels() == ["a", "b", "a", "b"]
+    assert block.y.targets_by_row() == [[0, 1], [0]]
+    assert next(read_matlab(path, features="X", labels="words")).y.targets_by_row() == ["a", "b", "a", "b"]
     assert next(read_matlab(path, features="X", labels="t")).y.kind == "continuous"
     assert next(read_matlab(path, features="X", labels=None)).y is None
 
@@ -81,7 +81,7 @@ def test_labels_past_the_integers_are_refused_and_large_ones_are_kept(tmp_path):
             with pytest.raises(MalformedInput, match="read as a double"):
                 list(read_matlab(tmp_path / "a.mat"))
         else:
-            assert next(read_matlab(tmp_path / "a.mat")).y.row_labels() == kept
+            assert next(read_matlab(tmp_path / "a.mat")).y.targets_by_row() == kept
 
 
 @pytest.mark.parametrize("labels", [np.array(["ab", "cd"]), np.array([[1 + 1j], [2]]), np.array([[np.inf], [1.0]])])

@@ -45,7 +45,7 @@ def test_dense_rows_and_the_labels_the_xml_names(tmp_path):
     (block,) = read_arff(path, labels=xml)
     np.testing.assert_array_equal(block.X, [[0.5, 1], [-2, 0.3], [0, 0]])
     assert block.names == ("a one", "b")
-    assert block.y.row_labels() == [["beach"], ["beach", "sunset"], []]
+    assert block.y.targets_by_row() == [["beach"], ["beach", "sunset"], []]
     blocks = list(read_arff(path, labels=["sunset"], rows_per_block=2))
     assert sum(b.rows for b in blocks) == 3
     assert blocks[0].X.shape[1] == 3
@@ -55,7 +55,7 @@ def test_sparse_rows(tmp_path):
     path, xml = write(tmp_path, SPARSE + "{0 1.5, 3 1}\n{}\n{ 1 2,2 1 ,3 1}\n")
     (block,) = read_arff(path, labels=xml)
     np.testing.assert_array_equal(block.X.toarray(), [[1.5, 0], [0, 0], [0, 2]])
-    assert block.y.row_labels() == [["sunset"], [], ["beach", "sunset"]]
+    assert block.y.targets_by_row() == [["sunset"], [], ["beach", "sunset"]]
 
 
 def test_a_class_attribute(tmp_path):
@@ -63,7 +63,7 @@ def test_a_class_attribute(tmp_path):
         tmp_path, DENSE.replace("{0, 1}", "{yes,'no'}").replace(",0\n", ",yes\n").replace(",1\n", ",'no'\n")
     )
     (block,) = read_arff(path, label="sunset")
-    assert block.y.row_labels() == ["yes", "no", "yes"]
+    assert block.y.targets_by_row() == ["yes", "no", "yes"]
     assert block.X.shape == (3, 3)
 
 

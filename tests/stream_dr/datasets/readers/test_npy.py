@@ -18,7 +18,7 @@ Y = np.arange(2_300) % 3
 def rows_of(source):
     blocks = list(source.blocks())
     rows = np.vstack([b.X.toarray() if b.sparse else b.X for b in blocks])
-    return rows, [label for b in blocks for label in (b.y.row_labels() if b.y else [])]
+    return rows, [label for b in blocks for label in (b.y.targets_by_row() if b.y else [])]
 
 
 @pytest.mark.parametrize("form", [np.ascontiguousarray, np.asfortranarray, lambda a: a.astype(">f8")])

@@ -21,7 +21,7 @@ def test_roles_and_rows(tmp_path):
     assert [b.rows for b in blocks] == [40, 40, 40]
     assert blocks[0].names == ("a", "b")
     np.testing.assert_array_equal(np.vstack([b.X for b in blocks])[:, 0], np.arange(120))
-    assert blocks[2].y.row_labels()[:2] == ["u", "v"]
+    assert blocks[2].y.targets_by_row()[:2] == ["u", "v"]
 
 
 def test_what_is_wrong_is_named(tmp_path):

@@ -26,7 +26,7 @@ def test_vector_files_joined_with_their_topics(tmp_path):
     assert block.X.data[0] == 0.0497399253756197
     assert block.ids == ["2286", "2287", "2290"]
     assert block.y.kind == "multilabel"
-    assert [sorted(s) if s else s for s in block.y.row_labels()] == [
+    assert [sorted(s) if s else s for s in block.y.targets_by_row()] == [
         ["E11", "ECAT", "M11", "MCAT"],
         ["C24", "CCAT"],
         None,
@@ -37,7 +37,7 @@ def test_several_files_and_topics_in_another_order(tmp_path):
     vectors, topics = files(tmp_path, topics="".join(reversed(TOPICS.splitlines(keepends=True))))
     blocks = list(read_lyrl2004([vectors, vectors], topics, rows_per_block=2))
     assert [b.rows for b in blocks] == [2, 1, 2, 1]
-    assert sorted(blocks[2].y.row_labels()[0]) == ["E11", "ECAT", "M11", "MCAT"]
+    assert sorted(blocks[2].y.targets_by_row()[0]) == ["E11", "ECAT", "M11", "MCAT"]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_fetch_rcv1_returns():
     blocks = list(read_indicator_matrix(X, Y, names, ids, rows_per_block=10))
     assert [b.rows for b in blocks] == [10, 10, 5]
     assert (sp.vstack([b.X for b in blocks]) != X).nnz == 0
-    found = [labels for b in blocks for labels in b.y.row_labels()]
+    found = [labels for b in blocks for labels in b.y.targets_by_row()]
     assert found == [[f"T{j}" for j in np.flatnonzero(row)] for row in Y.toarray()]
     assert blocks[2].ids == [str(n) for n in range(2306, 2311)]
     with pytest.raises(InvalidTargets, match="do not fit"):

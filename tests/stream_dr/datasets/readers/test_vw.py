@@ -18,7 +18,7 @@ def blocks(tmp_path, text, **how):
 
 def test_labels_and_indices_as_they_stand(tmp_path):
     (block,) = blocks(tmp_path, "-1 |f 9:6.25e-02 14:1\n1 |f 0:2\n1 |f\n")
-    assert block.y.row_labels() == [-1, 1, 1]
+    assert block.y.targets_by_row() == [-1, 1, 1]
     assert block.X.shape == (3, 15)
     np.testing.assert_array_equal(block.X.toarray()[:, [0, 9, 14]], [[0, 0.0625, 1], [2, 0, 0], [0, 0, 0]])
     assert block.weights is None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr.statistics.moments.clock import (
-    advance_scale,
+    advance_scale_and_rescale,
     decayed_weights,
     max_rows_per_step,
     weights_for_stored_sums,
@@ -22,7 +22,7 @@ def test_stored_sums_are_the_row_by_row_ones(decay):
 
     while at < len(weights):
         rows = min(int(random.integers(1, 200)), max_rows_per_step(decay), len(weights) - at)
-        scale = advance_scale(scale, decay, rows, renormalise)
+        scale = advance_scale_and_rescale(scale, decay, rows, renormalise)
         stored[0] += weights_for_stored_sums(weights[at : at + rows], decay, scale).sum()
         at += rows
     expected = 0.0
