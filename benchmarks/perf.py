@@ -400,7 +400,7 @@ def looked_up(directory: Directory, ids: list[str], each: int) -> float:
 def unlearn(directory: Directory, ids: list[str], events: int) -> None:
     """Unlearn the ids in this number of events."""
     for some in np.array_split(np.array(ids), events):
-        directory.append([unlearn_draft(directory.history.pick([], some.tolist()))])
+        directory.append([unlearn_draft(directory.history.removal_of_events_and_ids([], some.tolist()))])
 
 
 def measure_unlearning(folder: Path, rows: int, count: int, events: int) -> None:

@@ -90,7 +90,7 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     )
     app.state.shared = shared
     app.state.drained = False
-    problems.install(app)
+    problems.add_error_handlers(app)
     _add_routes(app)
     _add_middleware(app, shared)
 
@@ -115,7 +115,7 @@ def _add_routes(app: FastAPI) -> None:
         look.router,
     ):
         app.include_router(router)
-    look.install(app)
+    look.add_dashboard_routes(app)
 
 
 def _add_middleware(app: FastAPI, shared: AppState) -> None:

@@ -130,7 +130,7 @@ def problem_response(
     return Response(json.dumps(fields | added, default=str), status, headers, MEDIA_TYPE)
 
 
-def install(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Make an application answer all errors with problem+json."""
 
     async def respond_to_error(request: Request, error: Exception) -> Response:

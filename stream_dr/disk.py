@@ -26,7 +26,9 @@ TEMPORARY = ".tmp"
 """Suffix of files that are being written. Such a file may remain after a crash."""
 
 
-def write_atomically(path: FileName, write_contents: Callable[[BinaryIO], object], point: str = "write") -> None:
+def write_atomically(
+    path: FileName, write_contents: Callable[[BinaryIO], object], failpoint_prefix: str = "write"
+) -> None:
     """Create or replace a file, whole or not at all.
 
     A temporary file in the same folder is filled, synced and renamed. After any error the old file
@@ -38,7 +40,7 @@ def write_atomically(path: FileName, write_contents: Callable[[BinaryIO], object
         File to create or replace.
     write_contents : callable
         Function that writes the contents. Its argument is the open binary file.
-    point : str
+    failpoint_prefix : str
         Prefix of three names at which tests can simulate a crash (failpoints.py): `point.tmp`,
         `point.rename` and `point.dir_fsync`.
 
@@ -51,13 +53,13 @@ def write_atomically(path: FileName, write_contents: Callable[[BinaryIO], object
         with open(temporary, "wb") as handle:
             write_contents(handle)
             handle.flush()
-            failpoint(f"{point}.tmp")
+            failpoint(f"{failpoint_prefix}.tmp")
             os.fsync(handle.fileno())
 
         # The contents are durable. Give the file its final name, and then make the name durable.
-        failpoint(f"{point}.rename")
+        failpoint(f"{failpoint_prefix}.rename")
         os.replace(temporary, path)
-        failpoint(f"{point}.dir_fsync")
+        failpoint(f"{failpoint_prefix}.dir_fsync")
         fsync_directory(path.parent)
 
     except BaseException as e:

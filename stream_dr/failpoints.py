@@ -26,7 +26,7 @@ a full disk). With @N the action runs only when the place is reached for the N-t
 | `models.removing`, `models.removed` | a removal: before its commit, before its deletions |
 | `snapshot.noted` | a new snapshot is written, older ones are still there |
 | `backup.log`, `backup.copied` | a backup starts, and is copied and checked |
-| `P.tmp` | a file of `write_atomically(..., point=P)`, or a backup, is written, not synced |
+| `P.tmp` | a file with `failpoint_prefix=P`, or a backup, is written, not synced |
 | `P.rename` | the file is synced, not renamed |
 | `P.dir_fsync` | the file is renamed, its directory is not synced |
 

@@ -141,7 +141,7 @@ class LinearProjection(Projection, Protocol):
         """Function that predicts targets from the components, or None."""
         ...
 
-    def scoring(self) -> Projection:
+    def score_projection(self) -> Projection:
         """Return the projection of rows to scores that predict targets."""
         ...
 
@@ -240,7 +240,7 @@ class Linear(NamedTuple):
         # The spread belongs to the components in their earlier order.
         return self._replace(loadings=loadings, eigenvalues=eigenvalues, offset=None, readout=readout, spread=None)
 
-    def prepared(self) -> "Linear":
+    def with_offset(self) -> "Linear":
         """Return the projection with mean · loadings in `offset`.
 
         Projecting a sparse row then costs O(entries · components). Without the offset, the cost
@@ -260,7 +260,7 @@ class Linear(NamedTuple):
         check_dense_n_features(X, self.n_features)
         return (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
 
-    def scoring(self) -> "ScoreProjection":
+    def score_projection(self) -> "ScoreProjection":
         """Return the projection of rows to scores that predict targets."""
         return ScoreProjection(self)
 
@@ -442,9 +442,9 @@ class Mapped(NamedTuple):
         """Function that predicts targets from the components, or None."""
         return self.inner.readout if isinstance(self.inner, Linear) else None
 
-    def scoring(self) -> "Mapped":
+    def score_projection(self) -> "Mapped":
         """Return the projection of rows to scores that predict targets."""
-        return self._replace(inner=self.inner.scoring())
+        return self._replace(inner=self.inner.score_projection())
 
     def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "Mapped":
         """Return the projection with components reordered and signs changed.

@@ -115,9 +115,10 @@ class Readout(NamedTuple):
             return self.classes[target_scores.argmax(axis=1)]
         return target_scores[:, 0] if target_scores.shape[1] == 1 else target_scores
 
-    def probabilities(self, scores: np.ndarray) -> np.ndarray:
+    def probabilities(self, log_probabilities: np.ndarray) -> np.ndarray:
         """Return posterior probabilities (rows, k).
 
-        scores: (rows, k), logarithms of the probabilities, up to a term that all classes share.
+        log_probabilities: (rows, k), logarithms of the probabilities, up to a term that all classes
+            share.
         """
-        return np.asarray(softmax(scores, axis=1))
+        return np.asarray(softmax(log_probabilities, axis=1))

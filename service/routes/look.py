@@ -81,7 +81,7 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     return Response(body, media_type=JSON, headers={"Cache-Control": "no-store"})
 
 
-def install(app: FastAPI) -> None:
+def add_dashboard_routes(app: FastAPI) -> None:
     """Add the routes that the page of the dashboard needs.
 
     - /dashboard/plotly.js: the script of plotly.

@@ -137,7 +137,7 @@ def _named_or_only_model(shared: AppState, model_name: str | None) -> stream_dr.
     return shared.directory.model(names[0] if model_name is None else model_name)
 
 
-def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str, row_bytes: int) -> None:
+def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str, request_row_bytes: int) -> None:
     """Raise LimitExceeded if a response would take too much memory.
 
     The limit grows with the size of the rows in the request.
@@ -145,17 +145,17 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
     n_rows: number of rows.
     numbers_per_row: how many numbers the response has for each row.
     content_type: media type of the response.
-    row_bytes: number of bytes of all rows in the request.
+    request_row_bytes: number of bytes of all rows in the request.
     """
     limit = (
-        (32 * row_bytes + BASE_RESPONSE_BYTES) // (numbers_per_row * BYTES_PER_NUMBER[content_type])
+        (32 * request_row_bytes + BASE_RESPONSE_BYTES) // (numbers_per_row * BYTES_PER_NUMBER[content_type])
         if numbers_per_row
         else n_rows
     )
     if n_rows > limit:
         raise stream_dr.errors.LimitExceeded(
-            f"{n_rows} rows of {row_bytes} bytes would be answered with {numbers_per_row} numbers each; so many bytes are "
-            f"answered with {limit} such rows as {content_type}. Send at most {limit} rows a request.",
+            f"{n_rows} rows of {request_row_bytes} bytes would be answered with {numbers_per_row} numbers each; so many "
+            f"bytes are answered with {limit} such rows as {content_type}. Send at most {limit} rows a request.",
             needed=n_rows,
             limit=limit,
         )

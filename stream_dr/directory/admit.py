@@ -6,8 +6,8 @@ A batch must fit
 - the directory's limits,
 - every model that has not failed.
 
-`admit_block` returns a new Schema that includes the batch, and changes nothing. Whether all values
-are finite is checked earlier, when the batch is parsed in the caller's thread.
+`check_block_and_extend_schema` returns a new Schema that includes the batch, and changes nothing.
+Whether all values are finite is checked earlier, when the batch is parsed in the caller's thread.
 
 Once a batch is admitted, learning must not raise an error. So the log has only rows that every
 model can learn. There is one exception: HSL's clique and star find out while learning that there
@@ -79,7 +79,7 @@ from stream_dr.targets.targets import (
 log = logging.getLogger("stream_dr.admit")
 
 MAX_TRIAL_ROWS = 2
-"""Number of rows that `try_learning` learns.
+"""Number of rows that `check_can_learn_first_rows` learns.
 
 Two rows are enough, because the trial only shows whether an estimator accepts rows of this kind.
 Values and labels are checked elsewhere, in every batch.
@@ -89,7 +89,9 @@ NONE = "none"
 """Target kind of a stream that is set to carry no targets."""
 
 
-def admit_block(block: Block | None, schema: Schema, learners: Sequence[Learner], limits: Limits) -> Schema:
+def check_block_and_extend_schema(
+    block: Block | None, schema: Schema, learners: Sequence[Learner], limits: Limits
+) -> Schema:
     """Return the stream's schema, extended by a batch.
 
     The schema (layout, columns, labels and so on) is extended by the batch's new columns and
@@ -125,7 +127,7 @@ def admit_block(block: Block | None, schema: Schema, learners: Sequence[Learner]
     for model in learners:
         check_can_learn_stream(model.estimator, new_schema, limits)
         if decides:
-            try_learning(model.estimator, reorder_columns(block, new_schema), model.initial_state)
+            check_can_learn_first_rows(model.estimator, reorder_columns(block, new_schema), model.initial_state)
     return new_schema
 
 
@@ -180,7 +182,9 @@ def check_can_continue_stream(estimator: Estimator, schema: Schema, limits: Limi
         estimator, new_schema._replace(features=max(new_schema.features, accumulator.n_features)), limits
     )
     if schema.layout is not None:
-        try_learning(estimator, reorder_columns(_zero_row_block(new_schema), new_schema), accumulator.freeze())
+        check_can_learn_first_rows(
+            estimator, reorder_columns(_zero_row_block(new_schema), new_schema), accumulator.freeze()
+        )
 
 
 def _check_layout(estimator: Estimator, schema: Schema) -> None:
@@ -212,7 +216,7 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
         )
 
 
-def try_learning(estimator: Estimator, block: Block, initial_state: State | None = None) -> None:
+def check_can_learn_first_rows(estimator: Estimator, block: Block, initial_state: State | None = None) -> None:
     """Test whether an estimator can learn a batch's rows.
 
     A temporary accumulator learns the first rows of the batch.
@@ -222,14 +226,14 @@ def try_learning(estimator: Estimator, block: Block, initial_state: State | None
     Raises the StreamDRError that refuses the rows. Any other error is only logged.
     """
     try:
-        estimator.accumulator(initial_state).add(drop_unneeded_targets(estimator, first_trial_rows(block)))
+        estimator.accumulator(initial_state).add(drop_unneeded_targets(estimator, trial_rows_with_target_if_any(block)))
     except StreamDRError:
         raise
     except Exception:
         log.exception("%s could not try the first batch; it will fail when it learns it", type(estimator).__name__)
 
 
-def first_trial_rows(block: Block) -> Block:
+def trial_rows_with_target_if_any(block: Block) -> Block:
     """Return the first MAX_TRIAL_ROWS rows of a block.
 
     If any row has a target, the first rows with a target are returned.
@@ -478,7 +482,7 @@ class DraftGroup:
         self._keys: dict[str, int] = {}
         self._outcomes: list[Receipt | StreamDRError | _Placement] = []
 
-    def put(self, draft: Draft) -> None:
+    def add_or_raise(self, draft: Draft) -> None:
         """Add a draft, or raise the error that refuses it.
 
         draft: an event that is not in the log yet.
@@ -486,7 +490,7 @@ class DraftGroup:
         outcome = self._result_of_same_key(draft) or self._admit_and_list_event(draft)
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
-    def add(self, draft: Draft) -> bool:
+    def add_or_store_error(self, draft: Draft) -> bool:
         """Add a draft, and return False if it is refused.
 
         If the draft is refused, its error is not raised. The method `answers` returns the error
@@ -495,12 +499,12 @@ class DraftGroup:
         draft: an event that is not in the log yet.
         """
         try:
-            self.put(draft)
+            self.add_or_raise(draft)
         except StreamDRError as e:
             self._outcomes.append(remove_stack_frames(e))
         return not isinstance(self._outcomes[-1], StreamDRError)
 
-    def answers(
+    def receipts_and_errors(
         self, positions: Sequence[int], write_error: StreamDRError | None = None
     ) -> list[Receipt | StreamDRError]:
         """Return the Receipt or error of each draft, in order.
@@ -524,10 +528,10 @@ class DraftGroup:
         """
         duplicate = self._result_of_same_key(draft) is not None
         if not duplicate:
-            self.admit(draft)
+            self.check_and_extend_schema(draft)
         return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
 
-    def admit(self, draft: Draft) -> Schema:
+    def check_and_extend_schema(self, draft: Draft) -> Schema:
         """Return the stream's schema, extended by a draft's rows.
 
         A draft is an event that is not in the log yet. The group is not changed. Raises a
@@ -537,7 +541,7 @@ class DraftGroup:
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
         if draft.kind == "unlearn":
             self._check_removable(parse_removal(draft.body))
-        return admit_block(draft.block, self.schema, self.models, self._limits)
+        return check_block_and_extend_schema(draft.block, self.schema, self.models, self._limits)
 
     def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
         """Return the stream's table columns that the draft's rows lack."""
@@ -557,7 +561,7 @@ class DraftGroup:
         A draft is a request that is to be appended to the log as an event. Returns a _Placement,
         which has the event's index in `events`. Raises the error that refuses the draft.
         """
-        schema = self.admit(draft)
+        schema = self.check_and_extend_schema(draft)
         changes = schema_delta(self.recorded_schema, schema)
         self.schema = self.recorded_schema = schema
         if draft.key is not None:

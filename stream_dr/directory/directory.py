@@ -190,7 +190,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.log = Log(
             self.path / "log", writable=self.writable, least_position=reached, create_more_tables=create_model_tables
         )
-        self.table = ModelTable(self.path, self.writable, self.log.check_writer)
+        self.table = ModelTable(self.path, self.writable, self.log.check_folder_not_replaced)
         self.records = Records(self.path / RECORDS)
 
         # A thread holds this lock while it appends events or changes the models or the schema.
@@ -264,7 +264,7 @@ class Directory(AbstractContextManager["Directory"]):
             check_free_space(self.path, 0, self.limits.min_free_bytes)
             group = self._new_draft_group()
             for draft in drafts:
-                group.put(draft)
+                group.add_or_raise(draft)
             self._update_after_append(group, self.log.append(group.events))
 
     def check(self, draft: Draft) -> DryRunReceipt:
@@ -276,10 +276,10 @@ class Directory(AbstractContextManager["Directory"]):
         """
         return self._new_draft_group().check(draft)
 
-    def hold_recently_appended(self, max_bytes: int) -> None:
+    def cache_appended_drafts(self, max_bytes: int) -> None:
         """Store appended drafts in memory from now on, in `recent`.
 
-        The caller must call `recent.forget` for drafts that were learned.
+        The caller must call `recent.remove_up_to` for drafts that were learned.
 
         max_bytes: maximum number of bytes of the stored drafts.
         """
@@ -398,7 +398,7 @@ class Directory(AbstractContextManager["Directory"]):
 
             model = self._new_model(entry)
             adopt_saved_estimator(model, estimator)
-            model.live()
+            model.mark_live()
             self.models = {**self.models, name: model}
             self.schema = self._completed_schema()
             return model, True
@@ -442,7 +442,7 @@ class Directory(AbstractContextManager["Directory"]):
         """
         return [m for m in self.models.values() if m.failure is None or m.failure.is_retried_on_restart]
 
-    def remember_failure(self, model: Model) -> None:
+    def store_lasting_failure_and_projection(self, model: Model) -> None:
         """Store a model's failure and its published projection.
 
         So a restart does not try to learn the same event again. A failure that is to be retried
@@ -502,19 +502,19 @@ class Directory(AbstractContextManager["Directory"]):
 
         group = self._new_draft_group()
         for draft in drafts:
-            if not group.add(draft) and stop_at_refusal:
+            if not group.add_or_store_error(draft) and stop_at_refusal:
                 break
 
         try:
             positions = self.log.append(group.events)
         except InsufficientStorage as error:
-            answers = group.answers([], remove_stack_frames(error))
+            answers = group.receipts_and_errors([], remove_stack_frames(error))
             refused = next(i for i, answer in enumerate(answers) if isinstance(answer, StreamDRError))
             return answers[: refused + 1] if stop_at_refusal else answers
 
         if positions:
             self._update_after_append(group, positions)
-        return group.answers(positions)
+        return group.receipts_and_errors(positions)
 
     def _update_after_append(self, group: DraftGroup, positions: Sequence[int]) -> None:
         """Update this object after a group of events was appended.
@@ -529,7 +529,7 @@ class Directory(AbstractContextManager["Directory"]):
         for model in group.models:
             model.set_log_end(positions[-1], self.schema.names)
         for position, draft in zip(positions, group.drafts, strict=True):
-            self.recent.put(position, draft)
+            self.recent.put_if_room(position, draft)
 
     def _release_lock(self) -> None:
         """Release the lock on the folder, if this process writes."""
@@ -539,8 +539,8 @@ class Directory(AbstractContextManager["Directory"]):
     def _read_schema(self) -> None:
         """Read the schema from the log.
 
-        Sets `_recorded_schema` to the schema that the events record, and `schema` to the same schema
-        completed by the settings.
+        Sets `_recorded_schema` to the schema that the events record, and `schema` to the same
+        schema completed by the settings.
         """
         changes = self.log.schema_changes()
         if self.log.rows_appended and not changes:

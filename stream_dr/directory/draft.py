@@ -294,7 +294,7 @@ class RecentDrafts:
         self._drafts: dict[int, Draft] = {}
         self._lock = threading.Lock()
 
-    def put(self, position: int, draft: Draft) -> None:
+    def put_if_room(self, position: int, draft: Draft) -> None:
         """Store a draft that was appended, if there is room.
 
         position: position of the draft's event in the log.
@@ -306,7 +306,7 @@ class RecentDrafts:
                 self._drafts[position] = draft
                 self._free_bytes -= draft.size
 
-    def take(self, after: int, max_drafts: int) -> list[tuple[int, Draft]]:
+    def consecutive_drafts_after(self, after: int, max_drafts: int) -> list[tuple[int, Draft]]:
         """Return the stored drafts that directly follow a position.
 
         The list ends at `max_drafts` drafts, or before the first position without a stored draft.
@@ -320,7 +320,7 @@ class RecentDrafts:
                 drafts.append((after + 1 + len(drafts), draft))
         return drafts
 
-    def first(self, after: int, default_position: int) -> int:
+    def first_position_after(self, after: int, default_position: int) -> int:
         """Return the position of the oldest stored draft past `after`.
 
         default_position: value to return if no draft past `after` is stored.
@@ -328,7 +328,7 @@ class RecentDrafts:
         with self._lock:
             return min((position for position in self._drafts if position > after), default=default_position)
 
-    def forget(self, until: int) -> None:
+    def remove_up_to(self, until: int) -> None:
         """Remove the stored drafts at positions up to `until`."""
         with self._lock:
             for position in [p for p in self._drafts if p <= until]:

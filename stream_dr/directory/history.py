@@ -166,7 +166,7 @@ class History:
         """Return a new Decoder of this log's events."""
         return Decoder(self._path)
 
-    def stored(self, event: Event) -> tuple[Block, np.ndarray] | None:
+    def stored_rows_of_event(self, event: Event) -> tuple[Block, np.ndarray] | None:
         """Return the rows that an event's payload still holds.
 
         Rows that were unlearned and not erased yet are among them.
@@ -201,7 +201,7 @@ class History:
                 if remaining is not None:
                     yield event.position, remaining[0]
 
-    def remaining(
+    def without_unlearned_rows(
         self, position: int, block: Block, row_numbers: np.ndarray, unlearn_horizon: int
     ) -> tuple[Block, np.ndarray] | None:
         """Return an event's rows without unlearned rows, and their numbers.
@@ -254,7 +254,7 @@ class History:
                 if chosen.any():
                     yield block.take(np.flatnonzero(chosen))
 
-    def pick(self, positions: Sequence[int], ids: Sequence[str | int]) -> Removal:
+    def removal_of_events_and_ids(self, positions: Sequence[int], ids: Sequence[str | int]) -> Removal:
         """Return the Removal of rows that an unlearn request names.
 
         positions: positions of events of which all rows are to be unlearned.
@@ -313,7 +313,7 @@ class History:
         if self._unlearned_row_numbers(event.position, unlearn_horizon + 1) is None:
             return None
         stored = decoder.decode_with_row_numbers(event, self._schema())
-        return None if stored is None else self.remaining(event.position, *stored, unlearn_horizon)
+        return None if stored is None else self.without_unlearned_rows(event.position, *stored, unlearn_horizon)
 
     def _unlearned_row_numbers(self, position: int, before_position: int) -> Sequence[int] | None:
         """Return the original numbers of an event's unlearned rows.
@@ -368,7 +368,7 @@ class History:
         last = self._log.last
 
         # The index has hashes of ids, so read the events to find the ids themselves.
-        for position in self._log.candidate_positions(id_hashes(ids)):
+        for position in self._log.positions_that_may_have_ids(id_hashes(ids)):
             for event in self._read_events(position - 1, position):
                 remaining = self._remaining_rows_of_event(event, decoder, last)
                 if remaining is None or remaining[0].ids is None:

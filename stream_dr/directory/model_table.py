@@ -30,7 +30,7 @@ from stream_dr.log.index import APPLICATION, INDEX_NAME, LOG_FORMAT
 from stream_dr.log.sqlite_file import (
     check_integrity,
     commit_or_rollback,
-    damaged_file,
+    damaged_file_error,
     open_connection,
     translate_errors,
 )
@@ -70,13 +70,15 @@ class ModelTable:
 
     folder: path of the directory.
     writable: True if this process may change the table.
-    check_writer: function that raises an error if this process may no longer write.
+    check_folder_not_replaced: function that raises an error if this process may no longer write.
     """
 
-    def __init__(self, folder: Path, writable: bool = True, check_writer: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, folder: Path, writable: bool = True, check_folder_not_replaced: Callable[[], None] = lambda: None
+    ) -> None:
         self.path = folder / "log" / INDEX_NAME
         self.writable = writable
-        self._check_writer = check_writer
+        self._check_writer = check_folder_not_replaced
 
     def entries(self) -> list[Entry]:
         """Return all models, oldest first."""
@@ -154,7 +156,7 @@ class ModelTable:
         with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET version_ceiling = ? WHERE id = ?", (ceiling, id))
 
-    def unfinished_replay_passes(self, dataset: str) -> int:
+    def target_passes_of_unfinished_replay(self, dataset: str) -> int:
         """Return how many passes a data set's unfinished replay has.
 
         Returns 0 if no replay of the data set is unfinished.
@@ -168,7 +170,7 @@ class ModelTable:
         with self._connection() as db:
             return db.execute("SELECT 1 FROM replays LIMIT 1").fetchone() is not None
 
-    def begin_replay(self, dataset: str, target_passes: int) -> None:
+    def store_unfinished_replay(self, dataset: str, target_passes: int) -> None:
         """Store that a replay of a data set is unfinished.
 
         A replay learns the rows of the data set, in one or several passes.
@@ -178,7 +180,7 @@ class ModelTable:
         with self._change_row("replays", "dataset", dataset) as db:
             db.execute("INSERT OR REPLACE INTO replays (dataset, passes) VALUES (?, ?)", (dataset, target_passes))
 
-    def end_replay(self, dataset: str) -> None:
+    def remove_unfinished_replay(self, dataset: str) -> None:
         """Remove the entry of a data set's replay that has ended."""
         with self._change_row("replays", "dataset", dataset) as db:
             db.execute("DELETE FROM replays WHERE dataset = ?", (dataset,))
@@ -203,7 +205,9 @@ class ModelTable:
         rows = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {condition}", values).fetchall()
         for *fields, digest in rows:
             if _crc32_of_fields(*fields) != digest:
-                raise damaged_file(self.path, f"the entry {fields[0]!r} of its table {table} is not what was written")
+                raise damaged_file_error(
+                    self.path, f"the entry {fields[0]!r} of its table {table} is not what was written"
+                )
         return [row[:-1] for row in rows]
 
     @contextmanager

@@ -44,7 +44,7 @@ class NewestRows(NamedTuple):
                 scaler.partial_fit(rows)
         return np.sqrt(scaler.var_) if self.blocks else np.zeros(0)
 
-    def captured_variance_shares(self, projection: Projection) -> np.ndarray:
+    def cumulative_variance_shares(self, projection: Projection) -> np.ndarray:
         """Return the cumulative share of the rows' variance, by component.
 
         projection: a linear projection.

@@ -112,16 +112,16 @@ class Records:
 
         The list is empty if the file is missing or damaged.
         """
-        return [record for _, record in self.newest()]
+        return [record for _, record in self.ids_and_newest_records()]
 
-    def newest(self, after_id: int = 0, max_records: int = -1) -> list[tuple[int, JsonDict]]:
+    def ids_and_newest_records(self, after_id: int = 0, max_records: int = -1) -> list[tuple[int, JsonDict]]:
         """Return pairs (id, record) of the newest records, oldest first.
 
         after_id: only records with an id above this number are returned. Newer records have larger
             ids.
         max_records: maximum number of records. −1 means all.
         """
-        rows = self._select_records("id > ? ORDER BY id DESC LIMIT ?", after_id, max_records)
+        rows = self._select_ids_and_json_texts("id > ? ORDER BY id DESC LIMIT ?", after_id, max_records)
         return [(id, json.loads(text)) for id, text in reversed(rows)]
 
     def last_scores_by_model_id(self) -> dict[int, JsonDict]:
@@ -129,7 +129,7 @@ class Records:
 
         Models that were never tested are left out.
         """
-        records = [json.loads(text) for _, text in self._select_records("kind = 'tested' ORDER BY id")]
+        records = [json.loads(text) for _, text in self._select_ids_and_json_texts("kind = 'tested' ORDER BY id")]
         return {
             record["id"]: {name: value for name, value in record.items() if name not in _NOT_SCORES}
             for record in records
@@ -145,7 +145,7 @@ class Records:
             ):
                 own.backup(copy)
 
-    def _select_records(self, condition: str, *values: int) -> list[tuple[int, str]]:
+    def _select_ids_and_json_texts(self, condition: str, *values: int) -> list[tuple[int, str]]:
         """Return (id, JSON text) of records that meet a condition.
 
         The list is empty if the file is missing or damaged.
@@ -350,7 +350,7 @@ class RecordsTail:
 
     def read(self) -> list[JsonDict]:
         """Return the newest records, oldest first."""
-        for id, record in self._records.newest(self.seen, TAIL_RECORDS):
+        for id, record in self._records.ids_and_newest_records(self.seen, TAIL_RECORDS):
             self._newest.append(record)
             self.seen = id
         return list(self._newest)

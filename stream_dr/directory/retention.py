@@ -73,7 +73,7 @@ class Retention:
         # Position of the last unlearn event whose rows are all erased from the log.
         self._erased_to = -1
 
-    def drop(self, newest_rows_to_keep: int) -> int:
+    def drop_unneeded_events(self, newest_rows_to_keep: int) -> int:
         """Drop the oldest events that no model needs.
 
         newest_rows_to_keep: number of rows at the end of the log that are not dropped.
@@ -81,12 +81,12 @@ class Retention:
         Returns the number of dropped events. Other threads can append while files are removed.
         """
         with self.lock, self.append_lock:
-            first = self._log.hide_before(
+            first = self._log.hide_events_before_and_return_first(
                 min(self.first_needed_position(), self._log.position_keeping_newest_rows(newest_rows_to_keep))
             )
-        return self._log.drop_before(first)
+        return self._log.drop_events_before(first)
 
-    def forget(self) -> int:
+    def rewrite_events_without_unlearned_rows(self) -> int:
         """Erase the log's unlearned rows that no snapshot includes.
 
         An event is rewritten without these rows. Unlearn events whose rows are all erased are
@@ -154,7 +154,7 @@ class Retention:
             return False
 
         (event,) = self._log.read(position - 1, position)
-        stored = self._history.stored(event) if event.kind == "rows" else None
+        stored = self._history.stored_rows_of_event(event) if event.kind == "rows" else None
         if stored is None:
             return False
 

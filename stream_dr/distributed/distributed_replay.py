@@ -15,7 +15,7 @@ recovery.
 from collections.abc import Sequence
 from typing import cast
 
-from stream_dr.directory.admit import admit_block
+from stream_dr.directory.admit import check_block_and_extend_schema
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.distributed.parts import PlanRunner
@@ -108,7 +108,7 @@ class _ParallelReplay:
         batch_reference: reference to that batch.
         """
         try:
-            return admit_block(
+            return check_block_and_extend_schema(
                 shard.read(batch_reference.batch), self._directory.schema, self._models, self._directory.limits
             )
         except StreamDRError as e:

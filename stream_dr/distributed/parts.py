@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.directory.admit import admit_block
+from stream_dr.directory.admit import check_block_and_extend_schema
 from stream_dr.directory.draft import Reference
 from stream_dr.distributed.task_plan import Task, TaskPlan
 from stream_dr.errors import StreamDRError
@@ -58,13 +58,13 @@ order:
 
 
 class _Learner(NamedTuple):
-    """Estimator, in the form that `admit_block` expects of a model.
+    """Estimator, in the form that `check_block_and_extend_schema` expects of a model.
 
-    `admit_block` checks whether the stream and its models can learn a batch.
+    `check_block_and_extend_schema` checks whether the stream and its models can learn a batch.
     """
 
     estimator: Estimator
-    # `admit_block` reads the initial state only for a stream's first batch.
+    # `check_block_and_extend_schema` reads the initial state only for a stream's first batch.
     # The first batch of a stream is checked with the real models before the tasks start.
     initial_state: None = None
 
@@ -102,7 +102,7 @@ def learn_task(
         # Learn the batch, and add its outline (a Block with one row of the batch) to the result.
         block = _cached_shard(reference.uri, reference.sha256).read(reference.batch)
         try:
-            schema = admit_block(block, schema, learners, limits)
+            schema = check_block_and_extend_schema(block, schema, learners, limits)
             block = reorder_columns(block, schema)
             for estimator, accumulator in zip(estimators, accumulators, strict=True):
                 accumulator.add(drop_unneeded_targets(estimator, block))

@@ -63,18 +63,18 @@ class RowSample:
         # `_tables` stores the table's rows with the chosen numbers.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
-        numbers = self.numbers()
+        numbers = self.sampled_row_numbers()
         new = numbers[numbers >= rows_before]
         self._tables.append((new, block.X[new - rows_before]))
 
-    def numbers(self) -> np.ndarray:
+    def sampled_row_numbers(self) -> np.ndarray:
         """Return the numbers of the sampled rows, in ascending order.
 
         The result is (sampled rows,) int64. A row's number is its index in the stream, from 0.
         """
         return self._reservoir.freeze().numbers
 
-    def projected(self, projection: RowProjector) -> Rows:
+    def project_sampled_rows(self, projection: RowProjector) -> Rows:
         """Return the projected sampled rows (sampled rows, components).
 
         The rows have the same order as in the stream.

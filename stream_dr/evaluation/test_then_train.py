@@ -409,9 +409,11 @@ class _Evaluation:
     def _solve_and_fit_probes(self) -> None:
         """Solve every model, and fit classifiers on its projected sample."""
         # Forget the label codes of rows that are no longer in the sample.
-        self._sample_truth = {number: self._sample_truth[number] for number in self._sample.numbers().tolist()}
+        self._sample_truth = {
+            number: self._sample_truth[number] for number in self._sample.sampled_row_numbers().tolist()
+        }
         y = self._labels_as_array(list(self._sample_truth.values()))
-        means, others = self._means_with_and_without()
+        means, others = self._feature_means_with_and_without_label()
 
         for name, estimator in self._models.items():
             projection: Projection | _FirstColumnsProjection
@@ -425,7 +427,7 @@ class _Evaluation:
             # For other projections pass no means, and probes use the projected sample's means.
             linear = projection.kind in ("linear", "columns")
             sample = ProbeSample(
-                self._sample.projected(projection),
+                self._sample.project_sampled_rows(projection),
                 y,
                 projection.apply(means) if linear else None,
                 projection.apply(others) if linear and self._kind == "multilabel" else None,
@@ -434,7 +436,7 @@ class _Evaluation:
             for probe in self._settings.probes:
                 self._probes[name, probe] = fit_probe(probe, sample, self._settings.neighbours)
 
-    def _means_with_and_without(self) -> tuple[np.ndarray, np.ndarray]:
+    def _feature_means_with_and_without_label(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the class means of all learned rows.
 
         Returns two arrays (labels, features) in the order of the label codes. The first has the

@@ -25,7 +25,7 @@ from stream_dr.disk import cannot_write_error, fsync_directory, is_input_output_
 from stream_dr.errors import DamagedFile, ForeignFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log.event import Body
-from stream_dr.log.sqlite_file import damaged_file, translate_errors
+from stream_dr.log.sqlite_file import damaged_file_error, translate_errors
 
 MAGIC = b"stream_dr bodies"
 IDENTITY_BYTES = 16
@@ -110,7 +110,7 @@ class BodyFile(NamedTuple):
                 # Without O_NONBLOCK, opening a FIFO would block until another process opens it.
                 file = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
             except (FileNotFoundError, PermissionError) as e:
-                raise damaged_file(
+                raise damaged_file_error(
                     self.path, "it is missing" if e.errno == errno.ENOENT else "it may not be opened"
                 ) from e
 
@@ -141,7 +141,7 @@ class BodyFile(NamedTuple):
         size: size of the file.
         end: offset of the end of the last body in the index.
         """
-        return damaged_file(self.path, f"it ends after {size} bytes; {end} were written")
+        return damaged_file_error(self.path, f"it ends after {size} bytes; {end} were written")
 
 
 class BodyReader:
@@ -174,7 +174,7 @@ class BodyReader:
         try:
             body = os.pread(descriptor, size, start)
         except OSError as e:
-            raise damaged_file(body_file.path, str(e)) from e
+            raise damaged_file_error(body_file.path, str(e)) from e
         if len(body) < size:
             raise body_file.too_short_error(start + len(body), start + size)
         return body

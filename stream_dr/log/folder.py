@@ -15,10 +15,10 @@ from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
 from stream_dr.log.head import HeadFile, truncated_error
 from stream_dr.log.index import INDEX_NAME, BodyFileEntry, Index
-from stream_dr.log.sqlite_file import damaged_file
+from stream_dr.log.sqlite_file import damaged_file_error
 
 
-def prepare_log(
+def create_or_check_log(
     folder: Path, writable: bool, least_position: int, create_more_tables: Callable[[sqlite3.Connection], object]
 ) -> None:
     """Create a log, or check the log in a folder.
@@ -37,12 +37,12 @@ def prepare_log(
         fsync_directory(folder.parent)
 
     path = folder / INDEX_NAME
-    known = max(least_position, HeadFile(folder, writable=False).read_position())
+    known = max(least_position, HeadFile(folder, writable=False).read_acknowledged_position())
     if not path.exists():
         if known >= 0:
             raise truncated_error(path, -1, known)
         if any(folder.glob("*.bodies")):
-            raise damaged_file(path, "it is missing")
+            raise damaged_file_error(path, "it is missing")
         if not writable:
             raise DirectoryMissing(f"{folder} holds no log; give a directory that replay or serve has written.")
         tables.create_index(folder, create_more_tables)
@@ -54,7 +54,7 @@ def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
     """Raise DamagedFile if the log ends before the position `acknowledged_position`."""
     # Read the end with a read-only connection.
     # A connection that may write would delete a damaged write-ahead log when it is closed.
-    database = tables.database(folder, writable=False)
+    database = tables.open_index_database(folder, writable=False)
     with database.connection() as connection:
         last = Index(folder, connection).ends().last
     database.close()

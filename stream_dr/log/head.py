@@ -45,7 +45,7 @@ class HeadFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(self._path, flags, 0o666) if writable else -1
 
-    def read_position(self) -> int:
+    def read_acknowledged_position(self) -> int:
         """Return the last acknowledged position.
 
         −1 if the file is missing or damaged.
@@ -63,7 +63,7 @@ class HeadFile:
         """
         return self._path.read_bytes() if self._path.is_file() else b""
 
-    def write_position(self, position: int) -> None:
+    def try_to_write_acknowledged_position(self, position: int) -> None:
         """Write the last acknowledged position.
 
         If the write fails, the file still has the previous position and no error is raised.
@@ -74,7 +74,7 @@ class HeadFile:
     def stores_inode_of(self, index: Path) -> bool:
         """Return True if `index` has the stored device and inode numbers.
 
-        `store_inode_of` stores the numbers of the log's index. A copy of the index has other
+        `try_to_store_inode_of` stores the numbers of the log's index. A copy of the index has other
         numbers.
         """
         with suppress(struct.error, OSError):
@@ -82,7 +82,7 @@ class HeadFile:
             return tuple(noted) == device_and_inode(index) and row_digest(*noted) == check
         return False
 
-    def store_inode_of(self, index: Path) -> None:
+    def try_to_store_inode_of(self, index: Path) -> None:
         """Store the device and inode numbers of the log's index file."""
         numbers = device_and_inode(index)
         with suppress(OSError):
@@ -119,7 +119,7 @@ def moved_error(log_folder: Path) -> DirectoryInUse:
     )
 
 
-def history_gone(after: int, first: int) -> HistoryGone:
+def history_gone_error(after: int, first: int) -> HistoryGone:
     """Return the error for events that were dropped.
 
     after: position before the first requested event.
@@ -128,18 +128,19 @@ def history_gone(after: int, first: int) -> HistoryGone:
     return HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)
 
 
-def truncated_error(path: Path, last: int, known: int) -> DamagedFile:
+def truncated_error(path: Path, last_position: int, acknowledged_position: int) -> DamagedFile:
     """Return the error for a log without its last events.
 
     path: path of the log's index or folder.
-    last: position of the last event in the log.
-    known: last acknowledged position.
+    last_position: position of the last event in the log.
+    acknowledged_position: last acknowledged position.
     """
     return DamagedFile(
-        f"{path} ends at position {last}, and the event at position {known} was acknowledged: the log has lost its end. "
+        f"{path} ends at position {last_position}, and the event at position {acknowledged_position} was acknowledged: the "
+        "log has lost its end. "
         f"Nothing was changed. Restore it from a copy; or, to go on without those events, move the file {HEAD_NAME} of the "
         "log's folder away, and the snapshots past its end.",
         path=str(path),
-        last=last,
-        known=known,
+        last=last_position,
+        known=acknowledged_position,
     )

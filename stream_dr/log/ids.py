@@ -25,7 +25,7 @@ import numpy as np
 import xxhash
 
 from stream_dr.log.event import row_digest, xxh64_digest
-from stream_dr.log.sqlite_file import damaged_file
+from stream_dr.log.sqlite_file import damaged_file_error
 
 TABLES = """
 CREATE TABLE ids(last INTEGER PRIMARY KEY, hashes BLOB NOT NULL, positions BLOB NOT NULL, digest INTEGER NOT NULL);
@@ -77,7 +77,7 @@ def insert_id_hashes(connection: sqlite3.Connection, path: Path, id_hashes_by_po
     connection.execute("INSERT INTO ids VALUES (?,?,?,?)", (*row, _digest(*row)))
 
 
-def candidate_positions(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
+def positions_that_may_have_ids(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
     """Return positions of events that may have these hashed ids.
 
     Dropped events may be among them.
@@ -96,7 +96,7 @@ def select_entries(connection: sqlite3.Connection, path: Path, order_and_limit: 
     for last, hashes, positions, digest in connection.execute(f"SELECT * FROM ids {order_and_limit}").fetchall():
         are_blobs = isinstance(hashes, bytes) and isinstance(positions, bytes)
         if not are_blobs or _digest(last, hashes, positions) != digest:
-            raise damaged_file(path, f"the ids of events up to {last} are not what was written")
+            raise damaged_file_error(path, f"the ids of events up to {last} are not what was written")
         runs = np.frombuffer(positions, np.int64).reshape(2, -1)
         yield IdEntry(last, np.frombuffer(hashes, np.uint32), np.repeat(*runs))
 

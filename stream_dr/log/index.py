@@ -44,7 +44,7 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log import ids
 from stream_dr.log.bodies import BEGIN, BodyFile, body_file_path, create_body_file
 from stream_dr.log.event import Event, row_digest
-from stream_dr.log.sqlite_file import Database, check_integrity, create_sqlite_file, damaged_file
+from stream_dr.log.sqlite_file import Database, check_integrity, create_sqlite_file, damaged_file_error
 
 INDEX_NAME = "index.sqlite"
 
@@ -146,7 +146,7 @@ class BodyFileEntry(NamedTuple):
     end: int = BEGIN
 
 
-def database(folder: Path, writable: bool) -> Database:
+def open_index_database(folder: Path, writable: bool) -> Database:
     """Return the Database (SQLite file) of a log folder's index."""
     return Database(folder / INDEX_NAME, writable, APPLICATION, LOG_FORMAT)
 
@@ -197,18 +197,29 @@ def append_bodies_to_file(
     return places, current_file._replace(end=starts[-1] + len(bodies[-1]))
 
 
-def event_table_row(event: Event, total: int, place: Place) -> Row:
+def event_table_row(event: Event, total_rows_so_far: int, place: Place) -> Row:
     """Return the table row of an event.
 
-    total: number of rows of all events up to this event.
+    total_rows_so_far: number of rows of all events up to this event.
     place: place where the event's body is stored.
     """
     e = event
-    header = (e.position, e.kind, e.key, e.fingerprint, e.rows, e.schema, e.checksum, total, *place, len(e.body))
+    header = (
+        e.position,
+        e.kind,
+        e.key,
+        e.fingerprint,
+        e.rows,
+        e.schema,
+        e.checksum,
+        total_rows_so_far,
+        *place,
+        len(e.body),
+    )
     return (*header, row_digest(*header), e.body if place.file is None else None)
 
 
-def append(
+def add_events_to_index(
     connection: sqlite3.Connection,
     folder: Path,
     events: Sequence[Event],
@@ -292,7 +303,7 @@ def insert_pending_erasure(connection: sqlite3.Connection, file_number: int, sta
     connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file_number, start, size))
 
 
-def replace(
+def replace_event_in_index(
     connection: sqlite3.Connection, folder: Path, event: Event, new_place: Place, written_file: BodyFileEntry | None
 ) -> None:
     """Replace an event, and list its old body for erasure.
@@ -335,15 +346,17 @@ def drop_some_events(connection: sqlite3.Connection, first_to_keep: int) -> tupl
     return dropped, files
 
 
-def release_freed_space(connection: sqlite3.Connection, folder: Path, dropped_files: Iterable[int]) -> bool:
+def release_some_space_and_say_if_more(
+    connection: sqlite3.Connection, folder: Path, dropped_file_numbers: Iterable[int]
+) -> bool:
     """Delete payload files and release unused pages of the index.
 
-    dropped_files: position of the first event of each payload file to delete.
+    dropped_file_numbers: position of the first event of each payload file to delete.
 
     At most ENTRIES_A_STEP pages are released to the file system. Returns True if pages were
     released and there are more to release.
     """
-    for file in dropped_files:
+    for file in dropped_file_numbers:
         body_file_path(folder, file).unlink(missing_ok=True)
     free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
     # `execute` stops this pragma after its first step. `executescript` runs it to its end.
@@ -379,13 +392,13 @@ class Index:
         """Return an event's table row without its body."""
         for row in self._rows(f"{_EVENT} FROM events WHERE position=?", (position,)):
             return row
-        raise damaged_file(self._path, f"position {position} is missing")
+        raise damaged_file_error(self._path, f"position {position} is missing")
 
     def damaged_body_error(self, position: int) -> DamagedFile:
         """Return the error for an event with a damaged body (payload)."""
         file = self.header(position)[8]
         path = self._path if file is None else body_file_path(self._folder, file)
-        return damaged_file(path, f"the body of event {position} is not what was written")
+        return damaged_file_error(path, f"the body of event {position} is not what was written")
 
     def events(self, condition: str, values: Row, read_body: Callable[[int, int, int], bytes]) -> Iterator[Event]:
         """Yield the events that meet a SQL condition.
@@ -403,7 +416,7 @@ class Index:
                 if file is not None:
                     body = read_body(file, start, size)
                 elif type(body) is not bytes or len(body) != size:
-                    raise damaged_file(
+                    raise damaged_file_error(
                         self._path, f"the body of event {position} is not the {size} bytes that were written"
                     )
                 yield Event(position, kind, key, fingerprint, rows, body, schema, checksum)
@@ -419,14 +432,14 @@ class Index:
                     return KnownEvent(*known)
         return None
 
-    def candidate_positions(self, id_hashes: np.ndarray) -> list[int]:
+    def positions_that_may_have_ids(self, id_hashes: np.ndarray) -> list[int]:
         """Return ascending positions of events that may have these ids.
 
         id_hashes: hashes of the row ids.
 
         Dropped events may be among them.
         """
-        return sorted(ids.candidate_positions(self._connection, self._path, id_hashes))
+        return sorted(ids.positions_that_may_have_ids(self._connection, self._path, id_hashes))
 
     def schemas(self) -> list[str]:
         """Return all changes of the schema as JSON, oldest first."""
@@ -440,7 +453,7 @@ class Index:
         """Return the file of bodies (event payloads) with this number."""
         for row in self._rows("SELECT * FROM files WHERE first=?", (file_number,)):
             return self._file(*row).file
-        raise damaged_file(self._path, f"the file of bodies {file_number} is not listed")
+        raise damaged_file_error(self._path, f"the file of bodies {file_number} is not listed")
 
     def pending_erasures(self) -> list[Row]:
         """Return (id, file number, offset, size) of bytes to overwrite."""
@@ -480,7 +493,7 @@ class Index:
         with closing(self._connection.execute(f"{_EVENT} FROM events ORDER BY position")) as cursor:
             for position, *_ in map(self._fields_with_valid_digest, cursor):
                 if position != expected:
-                    raise damaged_file(self._path, f"position {expected} is missing")
+                    raise damaged_file_error(self._path, f"position {expected} is missing")
                 expected += 1
 
         # Read all keys, and check that each event's key is among them.
@@ -488,17 +501,17 @@ class Index:
             for row in cursor:
                 self._fields_with_valid_digest(row)
         for (key,) in self._connection.execute(_WITHOUT_KEY).fetchall():
-            raise damaged_file(self._path, f"the key {key!r} of an event is missing")
+            raise damaged_file_error(self._path, f"the key {key!r} of an event is missing")
 
         # All keys that are not keys of references have consecutive numbers.
         ((known, first, last),) = self._connection.execute(_NUMBERS).fetchall()
         first = 1 if known < max_keys else first
         if known != last - first + 1:
-            raise damaged_file(self._path, f"{last - first + 1 - known} keys are missing")
+            raise damaged_file_error(self._path, f"{last - first + 1 - known} keys are missing")
 
         # Reading the other tables checks their digests.
         for (position,) in self._connection.execute(_WITHOUT_SCHEMA).fetchall():
-            raise damaged_file(self._path, f"the change of the schema by event {position} is missing")
+            raise damaged_file_error(self._path, f"the change of the schema by event {position} is missing")
         self.schemas()
         self.pending_erasures()
         for _ in ids.select_entries(self._connection, self._path):
@@ -522,7 +535,7 @@ class Index:
         """
         *fields, digest = row
         if row_digest(*fields) != digest:
-            raise damaged_file(self._path, f"the entry of {fields[0]!r} is not what was written")
+            raise damaged_file_error(self._path, f"the entry of {fields[0]!r} is not what was written")
         return tuple(fields)
 
 

@@ -34,10 +34,10 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import BodyReader
 from stream_dr.log.event import Event, EventDraft, EventKind, event_of_draft, xxh64_digest
-from stream_dr.log.folder import prepare_log, remove_unlisted_body_files
-from stream_dr.log.head import HeadFile, device_and_inode, history_gone, moved_error, truncated_error
+from stream_dr.log.folder import create_or_check_log, remove_unlisted_body_files
+from stream_dr.log.head import HeadFile, device_and_inode, history_gone_error, moved_error, truncated_error
 from stream_dr.log.index import BodyFileEntry, Index, KnownEvent, LogBounds, event_table_row
-from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file, read_transaction
+from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file_error, read_transaction
 
 __all__ = ["Event", "EventDraft", "KnownEvent", "Log", "Verified"]
 
@@ -78,7 +78,7 @@ class LogReader:
         self.path = path
         self.writable = writable
         self._keys = max_keys
-        self._database = tables.database(path, writable)
+        self._database = tables.open_index_database(path, writable)
         self._head = HeadFile(path, writable)
         self._ends = LogBounds(0, -1, 0)
 
@@ -112,7 +112,7 @@ class LogReader:
         ends = self._bounds()
         end = min(ends.last, _ALL if until is None else until)
         if after + 1 < ends.first:
-            raise history_gone(after, ends.first)
+            raise history_gone_error(after, ends.first)
         if after >= end:
             return []
 
@@ -123,11 +123,11 @@ class LogReader:
             positions = [event.position for event in events] or [end + 1]
             for expected, position in enumerate(positions, after + 1):
                 if position != expected:
-                    raise damaged_file(self._database.path, f"position {expected} is missing")
+                    raise damaged_file_error(self._database.path, f"position {expected} is missing")
         except DamagedFile:
             # The events may have been dropped while they were read.
             if after + 1 < self.first:
-                raise history_gone(after, self.first) from None
+                raise history_gone_error(after, self.first) from None
             raise
         return events
 
@@ -175,7 +175,7 @@ class LogReader:
             ends = self._bounds()
             return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - n_rows, key=index.total_rows)
 
-    def candidate_positions(self, id_hashes: np.ndarray) -> list[int]:
+    def positions_that_may_have_ids(self, id_hashes: np.ndarray) -> list[int]:
         """Return positions of stored events that may have some ids.
 
         The positions ascend. Different ids may have the same hash, so read the events to find out.
@@ -183,7 +183,7 @@ class LogReader:
         id_hashes: hashes of the ids (`ids.id_hashes`).
         """
         with self._index_view() as index:
-            return [position for position in index.candidate_positions(id_hashes) if position >= self.first]
+            return [position for position in index.positions_that_may_have_ids(id_hashes) if position >= self.first]
 
     def schema_changes(self) -> list[str]:
         """Return all changes of the schema as JSON, oldest first.
@@ -205,7 +205,7 @@ class LogReader:
 
         Memory: about 1 MB, or one event. Raises DamagedFile, which names file and position.
         """
-        known = self._head.read_position()
+        known = self._head.read_acknowledged_position()
         ends = self._bounds()
         with self._index_view() as index:
             index.check(self._keys)
@@ -336,7 +336,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         least_position: int = -1,
         create_more_tables: Callable[[sqlite3.Connection], object] = lambda connection: None,
     ) -> None:
-        prepare_log(Path(path), writable, least_position, create_more_tables)
+        create_or_check_log(Path(path), writable, least_position, create_more_tables)
         super().__init__(Path(path), writable, max_keys)
         self._file_bytes = max_file_bytes
         self._lock = threading.RLock()
@@ -356,8 +356,8 @@ class Log(LogReader, AbstractContextManager["Log"]):
                     with self._index_view() as index:
                         index.check(self._keys)
                 self._recover_if_uncertain(check_all_files=True)
-                self._head.write_position(self._ends.last)
-                self._head.store_inode_of(self._database.path)
+                self._head.try_to_write_acknowledged_position(self._ends.last)
+                self._head.try_to_store_inode_of(self._database.path)
                 self._overwrite_pending()
             else:
                 self._ends = self._bounds()
@@ -392,12 +392,12 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 )
                 ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
                 rows = map(event_table_row, events, totals, places)
-                tables.append(connection, self.path, events, rows, current, self._keys, ids)
+                tables.add_events_to_index(connection, self.path, events, rows, current, self._keys, ids)
 
             # The events are committed. Only now they become visible to readers of this process.
             self._ends = LogBounds(self._ends.first, events[-1].position, totals[-1])
             self._current = current or self._current
-            self._head.write_position(self._ends.last)
+            self._head.try_to_write_acknowledged_position(self._ends.last)
             failpoint("log.after_commit")
         return [e.position for e in events]
 
@@ -409,7 +409,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         with self._index_view() as index:
             return index.find_key(key)
 
-    def rewrite(self, position: int, body: bytes, rows: int) -> None:
+    def rewrite(self, position: int, body: bytes, n_remaining_rows: int) -> None:
         """Replace an event's body (payload) after rows were unlearned.
 
         The number of rows is replaced too.
@@ -420,17 +420,17 @@ class Log(LogReader, AbstractContextManager["Log"]):
         """
         with self._lock:
             (event,) = self._select_events("position = ?", (position,))
-            event = event._replace(body=body, rows=rows, checksum=xxh64_digest(body))
+            event = event._replace(body=body, rows=n_remaining_rows, checksum=xxh64_digest(body))
             with self._write_transaction() as connection:
                 (place,), current = tables.append_bodies_to_file(
                     self.path, [event], self._current, self._file_bytes, self._ends.last + 1
                 )
-                tables.replace(connection, self.path, event, place, current)
+                tables.replace_event_in_index(connection, self.path, event, place, current)
             self._current = current or self._current
             failpoint("log.rewritten")
             self._overwrite_pending()
 
-    def hide_before(self, position: int) -> int:
+    def hide_events_before_and_return_first(self, position: int) -> int:
         """Make events before a position unreadable, except the last event.
 
         Returns the position of the first event that can be read now.
@@ -440,7 +440,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
             self._ends = self._ends._replace(first=max(self._ends.first, min(position, self._ends.last)))
             return self._ends.first
 
-    def drop_before(self, position: int) -> int:
+    def drop_events_before(self, position: int) -> int:
         """Remove events before a position, but never the last event.
 
         Returns the number of events removed. The space of the events is released to the file
@@ -448,7 +448,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         """
         # Remove the events in short transactions, so that other threads can append in between.
         # A pause after each transaction lets other threads use the disk for half of the time.
-        first = self.hide_before(position)
+        first = self.hide_events_before_and_return_first(position)
         dropped = 0
         more = True
         while more:
@@ -460,13 +460,13 @@ class Log(LogReader, AbstractContextManager["Log"]):
                     removed, files = tables.drop_some_events(connection, first)
                 failpoint("log.dropped")
                 with self._database.connection() as connection:
-                    more = tables.release_freed_space(connection, self.path, files) or removed > 0
+                    more = tables.release_some_space_and_say_if_more(connection, self.path, files) or removed > 0
 
             dropped += removed
             time.sleep(time.monotonic() - started)
         return dropped
 
-    def check_writer(self) -> None:
+    def check_folder_not_replaced(self) -> None:
         """Raise DirectoryInUse if the log's folder was moved or replaced.
 
         The directory's lock belongs to the folder that was opened. Another process may hold the
@@ -497,7 +497,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         Raises DirectoryInUse if the log's folder was moved or replaced.
         """
         self._recover_if_uncertain()
-        self.check_writer()
+        self.check_folder_not_replaced()
         try:
             with self._database.connection() as connection, commit_or_rollback(connection):
                 yield connection
@@ -520,7 +520,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
             return
 
         # No process can commit during this transaction, so bytes past the end belong to no event.
-        self.check_writer()
+        self.check_folder_not_replaced()
         with self._database.connection() as connection, commit_or_rollback(connection):
             index = Index(self.path, connection)
             ends = index.ends()

@@ -171,9 +171,9 @@ def open_connection(path: Path, writable: bool, application_id: int, user_versio
     try:
         size = path.stat().st_size
     except FileNotFoundError as e:
-        raise damaged_file(path, "it is missing") from e
+        raise damaged_file_error(path, "it is missing") from e
     if size < 16:
-        raise damaged_file(path, f"it ends after {size} bytes")
+        raise damaged_file_error(path, f"it ends after {size} bytes")
 
     # Check the owner and the version before anything else is read.
     uri = f"file:{quote(str(path.absolute()))}?mode={'rw' if writable else 'ro'}"
@@ -203,10 +203,10 @@ def _check_owner(connection: sqlite3.Connection, path: Path, application_id: int
         raise ForeignFile(f"{path} is a SQLite file that stream_dr did not write; move it away.", path=str(path))
     file_version = connection.execute("PRAGMA user_version").fetchone()[0]
     if file_version != user_version:
-        raise unknown_format(path, file_version, user_version)
+        raise unknown_format_error(path, file_version, user_version)
 
 
-def unknown_format(path: Path, file_version: int, version: int) -> UnknownFormat:
+def unknown_format_error(path: Path, file_version: int, version: int) -> UnknownFormat:
     """Return the error for a file with another format version.
 
     file_version: format version of the file.
@@ -239,7 +239,7 @@ def _open_maybe_immutable(uri_with_mode: str, path: Path, uri_is_writable: bool)
         if path.with_name(path.name + "-wal").exists():
             raise
         if path.with_name(path.name + "-journal").exists():
-            raise damaged_file(
+            raise damaged_file_error(
                 path, "a write was interrupted, and is undone when it is next opened by serve or replay"
             ) from None
         connection = sqlite3.connect(
@@ -259,7 +259,7 @@ def _check_is_sqlite(path: Path) -> None:
         raise ForeignFile(f"{path} was not written by stream_dr (not a SQLite file); move it away.", path=str(path))
 
 
-def damaged_file(path: Path, reason: str) -> DamagedFile:
+def damaged_file_error(path: Path, reason: str) -> DamagedFile:
     """Return the error for a damaged file.
 
     The content is not what was written, or the file is missing.
@@ -288,7 +288,7 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise ours from e
     except UnicodeDecodeError as e:
         # SQLite's message may quote a broken schema, whose bytes need not be valid UTF-8.
-        raise damaged_file(path, str(e)) from e
+        raise damaged_file_error(path, str(e)) from e
     except OSError as e:
         ours = _translate_system_error(e, path)
         if ours is None:
@@ -329,7 +329,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
     """
     problems = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if problems != [("ok",)]:
-        raise damaged_file(path, str(problems[0][0]))
+        raise damaged_file_error(path, str(problems[0][0]))
 
 
 def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
@@ -342,7 +342,7 @@ def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamD
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
         for beside in (path.with_name(f"{path.name}-{suffix}") for suffix in ("wal", "shm", "journal")):
             if beside.is_dir():
-                return damaged_file(path, f"{beside.name} is no file")
+                return damaged_file_error(path, f"{beside.name} is no file")
 
     if code == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open_error(path)
@@ -353,7 +353,7 @@ def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamD
     if extended in _NOT_WRITTEN or code == sqlite3.SQLITE_READONLY:
         return cannot_write_error(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
     if code in _DAMAGE or any(words in str(error) for words in _BROKEN):
-        return damaged_file(path, str(error))
+        return damaged_file_error(path, str(error))
     return None
 
 
@@ -363,7 +363,7 @@ def _cannot_open_error(path: Path) -> StreamDRError | None:
     SQLite's own message does not contain the reason. Returns None if no reason is apparent.
     """
     if not path.is_file():
-        return damaged_file(path, "it is no file" if path.exists() else "it is missing")
+        return damaged_file_error(path, "it is no file" if path.exists() else "it is missing")
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as e:
@@ -379,7 +379,7 @@ def _translate_system_error(error: OSError, path: Path) -> StreamDRError | None:
     if is_disk_full_or_read_only(error):
         return cannot_write_error(path, str(error))
     if error.errno in (errno.EISDIR, errno.ENOTDIR):
-        return damaged_file(path, str(error.strerror))
+        return damaged_file_error(path, str(error.strerror))
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return Overloaded(f"{path} could not be opened: {error.strerror}. Try again shortly.", retry_after=1)
     return None

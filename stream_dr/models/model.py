@@ -39,7 +39,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
 from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults
-from stream_dr.models.schema import class_rows, drop_unneeded_targets
+from stream_dr.models.schema import drop_unneeded_targets, row_counts_by_class
 from stream_dr.models.versions import Published, VersionNumbers, Versions, projection_change
 from stream_dr.projection import Linear, Projection, linear_part_or_none
 from stream_dr.rows.block import Block
@@ -253,7 +253,7 @@ class Model:
         if refused is not None:
             self.set_failure(ModelFailure(start, refused.code, str(refused)))
 
-    def live(self) -> None:
+    def mark_live(self) -> None:
         """Mark the model as live, unless it has failed.
 
         A live model has learned all events of the log except at most the last `max_lag`. New events
@@ -261,7 +261,7 @@ class Model:
         """
         self.status = "live" if self.failure is None else "failed"
 
-    def catch_up(self) -> None:
+    def mark_catching_up(self) -> None:
         """Mark the model as catching up, unless it has failed.
 
         Call this method if the model is behind the log's end or must be rebuilt. Until the model
@@ -421,7 +421,7 @@ class Model:
         """True if the last snapshot file contains the published projection."""
         return self.last_snapshot.version == self.published_version
 
-    def snapshot_covers(self, position: int) -> bool:
+    def needs_no_snapshot_at(self, position: int) -> bool:
         """Return True if no snapshot at `position` is needed.
 
         A snapshot is a file with the model's state and its published projection. The last snapshot
@@ -638,7 +638,7 @@ class Model:
         projection = orient_components(projection, last.projection if last else None, covariance_product)
         if isinstance(projection, Linear):
             # Compute mean · loadings now. A sparse row is then projected in O(its entries).
-            projection = projection.prepared()
+            projection = projection.with_offset()
 
         # The spread of the components comes from solutions that each leave out one fold of rows.
         # If such a solution fails, the projection is published without the spread.
@@ -750,7 +750,7 @@ class Model:
             "published_position": published.position if published else None,
             "components": projection.n_components if projection else 0,
             "classes": list(self.classes),
-            "class_rows": class_rows(accumulator, self.classes),
+            "class_rows": row_counts_by_class(accumulator, self.classes),
             "classes_waiting": list(self.estimator.classes_waiting(accumulator)),
             "eigenvalues": published.eigenvalues.tolist() if published else [],
             "chosen": linear.choice.describe() if linear and linear.choice else None,

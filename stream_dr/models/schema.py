@@ -313,7 +313,7 @@ def drop_unneeded_targets(estimator: Estimator, block: Block) -> Block:
     return block if y is block.y and hashes is None else block._replace(y=y, hashes=hashes)
 
 
-def class_rows(accumulator: Accumulator, classes: Sequence[Label]) -> list[int] | None:
+def row_counts_by_class(accumulator: Accumulator, classes: Sequence[Label]) -> list[int] | None:
     """Return the number of rows of each class.
 
     Returns None if the accumulator does not count rows by label. A class that another thread is

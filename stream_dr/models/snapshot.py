@@ -59,7 +59,7 @@ FAILED_FILE_NAME = "failed.part"
 log = logging.getLogger("stream_dr.snapshot")
 
 
-def snapshot(model: Model, frozen: FrozenState, directory_path: Path) -> Path:
+def write_snapshot_if_needed(model: Model, frozen: FrozenState, directory_path: Path) -> Path:
     """Write a frozen state's snapshot, and return its path.
 
     The newest two snapshots of the model remain, and older snapshots are removed. No snapshot is
@@ -77,7 +77,7 @@ def snapshot(model: Model, frozen: FrozenState, directory_path: Path) -> Path:
     # So one thread writes at a time.
     with model.snapshotting:
         # Another thread may have written this snapshot while this thread waited.
-        if model.snapshot_covers(frozen.position):
+        if model.needs_no_snapshot_at(frozen.position):
             return path
 
         published = model.published
@@ -199,7 +199,7 @@ def restore_model_from_snapshot(
     elif model.position + 1 < log_first:
         raise HistoryGone(f"no usable snapshot, and events before position {log_first} are no longer kept")
     elif model.position >= log_last:
-        model.live()
+        model.mark_live()
 
 
 def restore_newest_snapshot(model: Model, directory_path: Path, log_last: int, may_rename_damaged: bool) -> bool:
@@ -253,7 +253,7 @@ def adopt_saved_estimator(model: Model, estimator: Any) -> None:
         return
 
     if isinstance(projection, Linear):
-        projection = projection.prepared()
+        projection = projection.with_offset()
     # A restart computes the same projection again from the saved estimator's file.
     # So the version number stays the same, and need not be reserved on disk.
     refined_at = None if fitted.refined is None else model.position

@@ -169,7 +169,7 @@ def _projection_figure(
     )
 
     if kind == "spectrum":
-        captured = None if linear is None else rows.captured_variance_shares(linear)
+        captured = None if linear is None else rows.cumulative_variance_shares(linear)
         return spectrum_figure_dict(projection, f"{name}: spectrum", captured)
     if kind == "loadings":
         width = getattr(getattr(projection_without_feature_map(projection), "loadings", None), "shape", (0, 0))[1]

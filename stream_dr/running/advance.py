@@ -70,7 +70,7 @@ A rebuild learns the log again without the unlearned rows.
 """
 
 
-def never_stop() -> bool:
+def always_continue() -> bool:
     """Return True, so that no rebuild is stopped."""
     return True
 
@@ -128,13 +128,17 @@ class EventReader:
         """
         # Recently appended events are still in memory and need not be parsed again.
         recent = self._directory.recent
-        drafts = [(p, draft) for p, draft in recent.take(after_position, limit) if p <= last_position]
+        drafts = [
+            (p, draft) for p, draft in recent.consecutive_drafts_after(after_position, limit) if p <= last_position
+        ]
         if drafts:
             return [
                 _event_or_error(position, partial(self._parse_draft, position, draft)) for position, draft in drafts
             ]
         return self._read_events_from_disk(
-            after_position, min(last_position, recent.first(after_position, last_position + 1) - 1), limit
+            after_position,
+            min(last_position, recent.first_position_after(after_position, last_position + 1) - 1),
+            limit,
         )
 
     def pages(self, after_position: int, last_position: int) -> Generator[list[ParsedEvent], None, None]:
@@ -206,7 +210,7 @@ def backfill(
     last_position: int,
     learn_pool: Executor | None = None,
     after_page: AfterPage | None = None,
-    continue_rebuild: ShouldContinue | None = never_stop,
+    continue_rebuild: ShouldContinue | None = always_continue,
 ) -> BlockedModels:
     """Apply the log's events to models that are behind.
 
@@ -235,7 +239,7 @@ def backfill(
 
     with closing(compute_ahead(EventReader(directory).pages(start, last_position))) as pages:
         for page in pages:
-            blocked += advance_all(
+            blocked += apply_events_to_models(
                 [m for m in behind if m not in blocked], page, directory, learn_pool, continue_rebuild
             )
             if len(blocked) == len(behind) or (after_page is not None and after_page(page)):
@@ -243,12 +247,12 @@ def backfill(
     return blocked
 
 
-def advance_all(
+def apply_events_to_models(
     models: Sequence[Model],
     events: Sequence[ParsedEvent],
     directory: Directory,
     learn_pool: Executor | None,
-    continue_rebuild: ShouldContinue | None = never_stop,
+    continue_rebuild: ShouldContinue | None = always_continue,
 ) -> BlockedModels:
     """Apply events in order to every model.
 
@@ -278,11 +282,11 @@ def advance_all(
 def _advance_until_blocked(
     model: Model, events: Iterable[ParsedEvent], directory: Directory, continue_rebuild: ShouldContinue | None
 ) -> bool:
-    return all(advance(model, event, directory, continue_rebuild) for event in events)
+    return all(apply_event_unless_blocked(model, event, directory, continue_rebuild) for event in events)
 
 
-def advance(
-    model: Model, event: ParsedEvent, directory: Directory, continue_rebuild: ShouldContinue | None = never_stop
+def apply_event_unless_blocked(
+    model: Model, event: ParsedEvent, directory: Directory, continue_rebuild: ShouldContinue | None = always_continue
 ) -> bool:
     """Apply one event to a model.
 
@@ -321,7 +325,7 @@ def _remaining_rows(event: ParsedEvent, unlearn_horizon: int, directory: Directo
     """
     if event.block is None or event.position >= unlearn_horizon:
         return event.block
-    remaining = directory.history.remaining(
+    remaining = directory.history.without_unlearned_rows(
         event.position, event.block, remaining_row_numbers(event.block, event.gone), unlearn_horizon
     )
     return None if remaining is None else remaining[0]
@@ -339,7 +343,7 @@ def _mark_failed_on_error(model: Model, position: int, directory: Directory) -> 
         yield
     except Exception as e:
         failure = model.fail(position, e)
-        directory.remember_failure(model)
+        directory.store_lasting_failure_and_projection(model)
         log.error("model %s failed at position %d (%s)", model.name, position, failure.code, exc_info=e)
 
 

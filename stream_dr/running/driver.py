@@ -25,16 +25,16 @@ from stream_dr.directory.directory import Directory
 from stream_dr.errors import StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import FrozenState, Model, MonotonicTime
-from stream_dr.models.snapshot import snapshot
+from stream_dr.models.snapshot import write_snapshot_if_needed
 from stream_dr.running.advance import (
     AfterPage,
     BlockedModels,
     ParsedEvent,
     ShouldContinue,
-    advance_all,
+    always_continue,
+    apply_events_to_models,
     backfill,
     count_rows_to_learn,
-    never_stop,
 )
 from stream_dr.running.live_scores import TestThenTrain
 
@@ -180,7 +180,7 @@ class Driver:
         self,
         models: Sequence[Model],
         events: Sequence[ParsedEvent],
-        continue_rebuild: ShouldContinue | None = never_stop,
+        continue_rebuild: ShouldContinue | None = always_continue,
         test_first: bool = True,
     ) -> BlockedModels:
         """Let models learn events, then start due publications and snapshots.
@@ -196,7 +196,7 @@ class Driver:
         """
         if test_first and self.tests is not None:
             self.tests.test(models, events)
-        blocked = advance_all(models, events, self._directory, self._learn_pool, continue_rebuild)
+        blocked = apply_events_to_models(models, events, self._directory, self._learn_pool, continue_rebuild)
         self.start_due_work([m for m in models if m not in blocked], count_rows_to_learn(events))
         return blocked
 
@@ -204,7 +204,7 @@ class Driver:
         self,
         models: Sequence[Model],
         last_position: int,
-        continue_rebuild: ShouldContinue | None = never_stop,
+        continue_rebuild: ShouldContinue | None = always_continue,
         after_page: AfterPage = lambda page: None,
     ) -> BlockedModels:
         """Let models that are behind learn the log's events.
@@ -249,10 +249,10 @@ class Driver:
         now = time.monotonic()
 
         for model in self._live_among(models):
-            if self._publication_due(model, self._all_at_log_end(models)) <= now:
+            if self._next_publication_time(model, self._all_at_log_end(models)) <= now:
                 self._solve_pool.submit(self._publish_and_report, model, model.freeze_and_mark_solving())
 
-        if self._snapshots_due(models) <= now:
+        if self._next_snapshot_time(models) <= now:
             self._submit_due_snapshots(models)
 
     def next_due_time(self, models: Sequence[Model]) -> MonotonicTime:
@@ -263,7 +263,12 @@ class Driver:
         Returns infinity if nothing becomes due before new events arrive or running work ends.
         """
         idle = self._all_at_log_end(models)
-        return min([*(self._publication_due(m, idle) for m in self._live_among(models)), self._snapshots_due(models)])
+        return min(
+            [
+                *(self._next_publication_time(m, idle) for m in self._live_among(models)),
+                self._next_snapshot_time(models),
+            ]
+        )
 
     def submit_publish_and_snapshot(self, model: Model) -> "Future[None]":
         """Publish a model in the worker pool, then snapshot it.
@@ -292,10 +297,10 @@ class Driver:
         Models whose snapshot is up to date are skipped. If a snapshot fails, the error is logged
         and the next model is snapshotted. After all models, the first error is raised.
         """
-        self._directory.log.check_writer()
+        self._directory.log.check_folder_not_replaced()
         errors: list[Exception] = []
         for model, state in frozen:
-            if not model.snapshot_covers(state.position) and self._directory.holds(model):
+            if not model.needs_no_snapshot_at(state.position) and self._directory.holds(model):
                 self._snapshot_and_report(model, state, errors)
         self._drop_unneeded_rows(errors)
         if errors:
@@ -337,7 +342,7 @@ class Driver:
         """Return True if all models have applied the last event."""
         return all(m.position >= self._directory.position for m in models)
 
-    def _publication_due(self, model: Model, all_at_log_end: bool) -> MonotonicTime:
+    def _next_publication_time(self, model: Model, all_at_log_end: bool) -> MonotonicTime:
         """Return the time at which a model must be published.
 
         The time is a value of time.monotonic.
@@ -383,7 +388,7 @@ class Driver:
             with suppress(Exception):
                 self.snapshot_and_trim_log([(model, model.freeze())])
 
-    def _snapshots_due(self, models: Sequence[Model]) -> MonotonicTime:
+    def _next_snapshot_time(self, models: Sequence[Model]) -> MonotonicTime:
         """Return the time at which the next snapshots are due.
 
         The time is a value of time.monotonic.
@@ -445,7 +450,7 @@ class Driver:
         An error is logged and appended to `errors`.
         """
         try:
-            snapshot(model, frozen, self._directory.path)
+            write_snapshot_if_needed(model, frozen, self._directory.path)
         # The snapshot fails if the disk is full or broken, for example.
         except Exception as e:
             # The folder is missing if the model was removed in the meantime. That is no error.
@@ -463,9 +468,9 @@ class Driver:
         An error is logged and appended to `errors`.
         """
         try:
-            self._directory.retention.forget()
+            self._directory.retention.rewrite_events_without_unlearned_rows()
             if self._settings.retain_rows is not None:
-                self._directory.retention.drop(self._settings.retain_rows)
+                self._directory.retention.drop_unneeded_events(self._settings.retain_rows)
         except Exception as e:
             log.exception("the log could not be shortened as far as the snapshots allow")
             errors.append(e)
@@ -476,4 +481,4 @@ def _needs_snapshot(model: Model) -> bool:
 
     False for a failed model, because its state may be incomplete.
     """
-    return model.failure is None and not model.snapshot_covers(model.position)
+    return model.failure is None and not model.needs_no_snapshot_at(model.position)

@@ -206,7 +206,7 @@ class TestThenTrain:
         earlier process are returned if there are any. The dict is empty if the model was not
         tested.
         """
-        parts = self._comparable_parts(model)
+        parts = self._tested_rows_for_comparison(model)
         earlier = self._earlier.get(model.id)
         tested = sum(len(part.numbers) for part in parts)
         if earlier and tested < MIN_RELIABLE_ROWS:
@@ -235,7 +235,7 @@ class TestThenTrain:
             "confusion": self._confusion_matrix(parts, model),
         }
 
-    def _comparable_parts(self, model: Model) -> list[_TestedRows]:
+    def _tested_rows_for_comparison(self, model: Model) -> list[_TestedRows]:
         """Return tested rows on which models can be compared.
 
         These are the rows of the events on which all models of the newest test were tested. Other
@@ -286,7 +286,7 @@ class TestThenTrain:
             self._test_rows(models, position, block, numbers, np.arange(1, len(numbers), 2))
         elif test_rows:
             self._test_rows(models, position, block, numbers, np.arange(len(numbers)))
-        self._previous = self._codes_or_values(block.y.take(numbers[-1:]))
+        self._previous = self._first_label_codes_or_values(block.y.take(numbers[-1:]))
 
     def _solve_copies_on_half(
         self, models: Sequence[Model], position: int, block: Block, row_numbers: np.ndarray
@@ -310,25 +310,35 @@ class TestThenTrain:
                 self._solve_and_store(model, accumulator.freeze(), half.rows)
         row_numbers = _evenly_spaced_sample(row_numbers)
         rows = block.take(row_numbers)
-        self._append_tested_rows(_TestedRows(position, row_numbers, rows, self._codes_or_values(rows.y), {}, {}))
+        self._append_tested_rows(
+            _TestedRows(position, row_numbers, rows, self._first_label_codes_or_values(rows.y), {}, {})
+        )
 
     def _test_rows(
-        self, models: Sequence[Model], position: int, block: Block, rows_with_target: np.ndarray, candidates: np.ndarray
+        self,
+        models: Sequence[Model],
+        position: int,
+        block: Block,
+        rows_with_target: np.ndarray,
+        testable_indices: np.ndarray,
     ) -> None:
         """Test models on at most MAX_ROWS_PER_EVENT rows of an event.
 
         block: rows of the event.
         rows_with_target: (n,) row numbers in `block` of the rows that have a target.
-        candidates: indices (0 … n − 1) of the entries of `rows_with_target` that may be tested.
+        testable_indices: indices (0 … n − 1) of the entries of `rows_with_target` that may be
+            tested.
         """
-        projections = {m.id: solution for m in models if (solution := self._numbered_projection(m)) is not None}
+        projections = {
+            m.id: solution for m in models if (solution := self._solve_if_due_and_get_projection(m)) is not None
+        }
         if not projections:
             return
 
         # Choose the rows to test.
-        chosen = _evenly_spaced_sample(candidates)
+        chosen = _evenly_spaced_sample(testable_indices)
         rows = block.take(rows_with_target[chosen])
-        targets = self._codes_or_values(rows.y)
+        targets = self._first_label_codes_or_values(rows.y)
         part = _TestedRows(position, rows_with_target[chosen], rows, targets, {}, {})
 
         # Predict the targets from the rows of earlier tests. In the first test there are none.
@@ -339,20 +349,20 @@ class TestThenTrain:
                 predictions = _predict_from_known_rows(Z, known, projection.apply(rows.X), len(self._labels))
                 if predictions is not None:
                     part.predicted[id] = predictions
-                    part.errors[id] = self._prediction_errors(predictions, rows.y, targets)
-            part.errors[PREVIOUS] = self._prediction_errors(
+                    part.errors[id] = self._wrong_flags_or_squared_errors(predictions, rows.y, targets)
+            part.errors[PREVIOUS] = self._wrong_flags_or_squared_errors(
                 self._previous_targets(block.y, rows_with_target, chosen), rows.y, targets
             )
             if targets.ndim == 1:
                 most_frequent = np.full(len(targets), np.bincount(known).argmax())
-                part.errors[MOST_FREQUENT] = self._prediction_errors(most_frequent, rows.y, targets)
+                part.errors[MOST_FREQUENT] = self._wrong_flags_or_squared_errors(most_frequent, rows.y, targets)
 
         # Add the rows to the tested rows, also if no prediction was made.
         self._append_tested_rows(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
 
-    def _previous_targets(self, y: Targets, rows_with_target: np.ndarray, tested: np.ndarray) -> np.ndarray:
+    def _previous_targets(self, y: Targets, rows_with_target: np.ndarray, tested_indices: np.ndarray) -> np.ndarray:
         """Return each tested row's previous target.
 
         The previous target is the target of the row before.
@@ -361,17 +371,17 @@ class TestThenTrain:
 
         y: targets of all rows of the event.
         rows_with_target: (n,) row numbers of the rows that have a target.
-        tested: indices (0 … n − 1) of the entries of `rows_with_target` that are tested.
+        tested_indices: indices (0 … n − 1) of the entries of `rows_with_target` that are tested.
         """
-        before = self._codes_or_values(y.take(rows_with_target[tested[tested > 0] - 1]))
-        if tested[0] > 0:
+        before = self._first_label_codes_or_values(y.take(rows_with_target[tested_indices[tested_indices > 0] - 1]))
+        if tested_indices[0] > 0:
             return before
         # The row before an event's first row is the last row of the previous event.
         # For the first event, the previous target is −1, the code of no label.
         first = np.full_like(before, -1, shape=(1, *before.shape[1:])) if self._previous is None else self._previous
         return np.concatenate([first, before])
 
-    def _codes_or_values(self, y: Targets) -> np.ndarray:
+    def _first_label_codes_or_values(self, y: Targets) -> np.ndarray:
         """Return targets as an array of label codes or numbers.
 
         For labels (rows,), the code of each row's first label. For q numeric targets, (rows, q).
@@ -383,19 +393,22 @@ class TestThenTrain:
             [self._labels.setdefault(y.labels[c], len(self._labels)) for c in codes.tolist()], dtype=np.int64
         )
 
-    def _prediction_errors(self, predicted: np.ndarray, y: Targets, targets: np.ndarray) -> np.ndarray:
+    def _wrong_flags_or_squared_errors(
+        self, predicted: np.ndarray, y: Targets, codes_or_values: np.ndarray
+    ) -> np.ndarray:
         """Return the errors of predictions.
 
         For labels, an array (rows,) of bool that is True if the predicted label is none of the
         row's labels. For q numeric targets, squared errors (rows, q).
 
         y: targets of the rows.
-        targets: array of label codes or of numbers that `_codes_or_values` returns for `y`.
+        codes_or_values: array of label codes or of numbers that `_first_label_codes_or_values`
+            returns for `y`.
         """
         if y.values is not None:
-            return np.asarray(np.square(predicted - targets))
+            return np.asarray(np.square(predicted - codes_or_values))
         if y.indptr is None:
-            return np.asarray(predicted != targets)
+            return np.asarray(predicted != codes_or_values)
         labels = [*self._labels, None]
         return np.array([labels[c] not in row for c, row in zip(predicted.tolist(), y.targets_by_row(), strict=True)])
 
@@ -421,11 +434,11 @@ class TestThenTrain:
             curve = self._curves.setdefault(model.id, [])
             learned = max(model.rows, self._solved.get(model.id, (0,))[0])
             if not curve or learned >= CURVE_GROWTH * curve[-1][0]:
-                parts = self._comparable_parts(model)
+                parts = self._tested_rows_for_comparison(model)
                 score = _accuracy_or_r2(parts, np.concatenate([part.targets for part in parts]), model.id)
                 curve.append((learned, score))
 
-    def _numbered_projection(self, model: Model) -> tuple[int, Projection] | None:
+    def _solve_if_due_and_get_projection(self, model: Model) -> tuple[int, Projection] | None:
         """Return number and projection with which a model is tested.
 
         Different projections of a model have different numbers. Returns None if the model has no
@@ -499,7 +512,7 @@ class TestThenTrain:
             projected.pop(position, None)
 
 
-def _accuracy_or_r2(parts: Sequence[_TestedRows], targets: np.ndarray, predictor: int | str) -> float:
+def _accuracy_or_r2(parts: Sequence[_TestedRows], targets: np.ndarray, model_id_or_baseline: int | str) -> float:
     """Return a model's or a baseline's accuracy or R².
 
     The accuracy is for labels, R² for numbers.
@@ -508,9 +521,9 @@ def _accuracy_or_r2(parts: Sequence[_TestedRows], targets: np.ndarray, predictor
     constant.
 
     targets: (rows,) label codes or (rows, q) numbers of all rows in `parts`.
-    predictor: id of the model or name of the baseline.
+    model_id_or_baseline: id of the model or name of the baseline.
     """
-    errors = np.concatenate([part.errors[predictor] for part in parts]).mean(axis=0)
+    errors = np.concatenate([part.errors[model_id_or_baseline] for part in parts]).mean(axis=0)
     if targets.ndim == 1:
         return round(1 - float(errors), 4)
     variances = targets.var(axis=0)

@@ -80,7 +80,7 @@ class ModelThread:
     def start(self, live_models: Sequence[Model]) -> None:
         """Make these models live and start the thread."""
         for model in live_models:
-            model.live()
+            model.mark_live()
         self._thread.start()
 
     def stop(self, max_seconds: float | None) -> None:
@@ -98,21 +98,21 @@ class ModelThread:
         self._woken.set()
 
     @property
-    def live(self) -> list[Model]:
+    def live_models(self) -> list[Model]:
         """Live models, which learn new events in this thread."""
         return [m for m in self._directory.models.values() if m.status == "live"]
 
     @property
     def slowest_position(self) -> int:
         """Position of the last event that all live models applied."""
-        return min((m.position for m in self.live), default=self._directory.position)
+        return min((m.position for m in self.live_models), default=self._directory.position)
 
     @property
     def lag(self) -> int:
         """Number of events that the slowest live model must learn."""
         return max(0, self._directory.position - self.slowest_position)
 
-    def join(self, models: Sequence[Model]) -> ModelsBehind:
+    def make_near_models_live(self, models: Sequence[Model]) -> ModelsBehind:
         """Make models live if they are near the live models.
 
         A model becomes live if it is at most PAGE events behind the live models. Live models learn
@@ -126,7 +126,7 @@ class ModelThread:
             for model in models:
                 # The live models wait until the model has caught up, so it must be near.
                 if model.status == "catching_up" and slowest_position - model.position <= PAGE:
-                    model.live()
+                    model.mark_live()
         self.wake()
         return [m for m in models if m.status == "catching_up"]
 
@@ -152,7 +152,9 @@ class ModelThread:
             return self._stopping or not any(map(self._directory.holds, behind))
 
         with self._fail_behind_on_error(models):
-            while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
+            while (
+                behind := [m for m in self.make_near_models_live(behind) if self._directory.holds(m)]
+            ) and not self._stopping:
                 blocked = driver.catch_up(behind, self.slowest_position, continue_rebuild=None, after_page=should_stop)
                 # Each model in `blocked` must be rebuilt, which takes long.
                 # Publish the projection learned so far, to answer queries during the rebuild.
@@ -169,7 +171,7 @@ class ModelThread:
         live models go on learning.
         """
         for model in models:
-            model.catch_up()
+            model.mark_catching_up()
             # The thread pool raises RuntimeError for new work if it was shut down.
             with suppress(RuntimeError):
                 self._catch_up_pool.submit(self._rebuild_and_catch_up, model)
@@ -238,12 +240,12 @@ class ModelThread:
         with self._lock:
             last = self._directory.position
             events = self._event_reader.read(self.slowest_position, last, EVENTS_PER_TURN)
-            self._submit_rebuilds(self.driver.learn_and_schedule(self.live, events, continue_rebuild=None))
+            self._submit_rebuilds(self.driver.learn_and_schedule(self.live_models, events, continue_rebuild=None))
 
             # The live models may have changed, because a model has failed or needs a rebuild.
-            live = self.live
+            live = self.live_models
             slowest_position = self.slowest_position
-            self._directory.recent.forget(slowest_position)
+            self._directory.recent.remove_up_to(slowest_position)
             for model in [m for m in live if m.refine_due_at <= time.monotonic()]:
                 self._start_refine(model)
         self._on_models_advanced()

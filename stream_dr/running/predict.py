@@ -141,7 +141,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     # Compute the scores, then the predicted targets from the scores.
     missing = columns_missing(block, schema)
     block, unseen = check_and_reorder_block(block, projection, schema)
-    scores = projection.scoring().apply(block.X)
+    scores = projection.score_projection().apply(block.X)
     targets = readout.predict(scores)
     predicted = targets.tolist()
 

@@ -34,7 +34,7 @@ from stream_dr.estimators.fitting.refining import (
 from stream_dr.evaluation.held_out import learn_refine_and_score_held_out
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.schema import drop_unneeded_targets
-from stream_dr.models.snapshot import remove_snapshots, snapshot, snapshot_folder
+from stream_dr.models.snapshot import remove_snapshots, snapshot_folder, write_snapshot_if_needed
 from stream_dr.models.snapshot_file import errors_as_damaged_file, read_file, write_file
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
@@ -211,7 +211,7 @@ def refine_model(
 
     if published is None:
         raise CannotRefine("the refine was cancelled.")
-    snapshot(model, frozen, directory.path)
+    write_snapshot_if_needed(model, frozen, directory.path)
     model.version_numbers.release_unused()
     return published
 
@@ -245,7 +245,7 @@ def undo_refine_and_snapshot(directory: Directory, model: Model) -> None:
     """
     frozen = model.freeze()
     model.publish(frozen)
-    snapshot(model, frozen, directory.path)
+    write_snapshot_if_needed(model, frozen, directory.path)
     model.version_numbers.release_unused()
 
 

@@ -206,11 +206,11 @@ class Replay:
             finally:
                 self.advance.shutdown()
                 self.work.shutdown()
-                self.directory.hold_recently_appended(0)
+                self.directory.cache_appended_drafts(0)
 
         # The replay is complete. Raise the failure of a model, or return the result.
         if self.recorded:
-            self.directory.table.end_replay(self.data_set_digest)
+            self.directory.table.remove_unfinished_replay(self.data_set_digest)
         for model in self.models:
             if model.failure is not None:
                 raise model.failure_error(model.failure)
@@ -224,7 +224,7 @@ class Replay:
         """Learn the events that are already in the log."""
         store_current_shard_uris(self.directory.path, self.directory.log, self.dataset)
         if self.recorded:
-            self.directory.table.begin_replay(self.data_set_digest, self.passes)
+            self.directory.table.store_unfinished_replay(self.data_set_digest, self.passes)
 
         def after_turn(page: Sequence[ParsedEvent]) -> None:
             self.caught_up += count_rows_to_learn(page)
@@ -232,7 +232,7 @@ class Replay:
 
         self.driver.catch_up(self.models, self.directory.position, after_page=after_turn)
         for model in self.models:
-            model.live()
+            model.mark_live()
 
     def append_and_learn_missing(self) -> None:
         """Append and learn the batches that the log lacks.
@@ -240,7 +240,7 @@ class Replay:
         If a batch is refused, the models learn the earlier batches, and then the error is raised.
         """
         # Batches stay in memory from the commit until they are learned.
-        self.directory.hold_recently_appended(4 * GROUP_BYTES)
+        self.directory.cache_appended_drafts(4 * GROUP_BYTES)
         reader = EventReader(self.directory)
         position = self.directory.position
         with closing(compute_ahead(self._append_missing_batches(), max_items_ahead=1)) as groups:
@@ -248,7 +248,7 @@ class Replay:
                 for page in self._split_into_turns(reader.pages(position, group.last)):
                     self.driver.learn_and_schedule(self.models, page, test_first=self._is_in_first_pass())
                     position = page[-1].position
-                    self.directory.recent.forget(position)
+                    self.directory.recent.remove_up_to(position)
 
                     self.rows += count_rows_to_learn(page)
                     self.events += len(page)
@@ -322,7 +322,7 @@ class Replay:
         This number includes the passes of earlier replays.
         """
         unfinished = (
-            self.directory.table.unfinished_replay_passes(self.data_set_digest)
+            self.directory.table.target_passes_of_unfinished_replay(self.data_set_digest)
             if self.directory.table.replaying()
             else 0
         )

@@ -74,7 +74,7 @@ class Running:
     def __init__(self, directory: Directory, settings: RunSettings | None = None) -> None:
         self.directory = directory
         self.settings = settings or RunSettings()
-        directory.hold_recently_appended(RECENT_BYTES)
+        directory.cache_appended_drafts(RECENT_BYTES)
         self._work = new_thread_pool("work", self.settings.workers)
         self._long = new_thread_pool("long", 2 * self.settings.workers)
         self._advance = new_thread_pool("advance")
@@ -316,7 +316,7 @@ class Running:
         """
         # If the request was already appended, the log need not be searched for the rows again.
         known = key is not None and self.directory.log.find_key(key) is not None
-        picked = {} if known else self.directory.history.pick(positions, ids)
+        picked = {} if known else self.directory.history.removal_of_events_and_ids(positions, ids)
         request = canonical_json({"positions": sorted(positions), "ids": sorted(ids)}).encode()
         return self.submit(unlearn_draft(picked, key, request))
 
@@ -466,8 +466,8 @@ class Running:
         """
         if is_new:
             self._set_default_policy(model)
-            model.catch_up()
-            if self._models.join([model]):
+            model.mark_catching_up()
+            if self._models.make_near_models_live([model]):
                 self._models.submit_catch_up([model])
         # Other policies may make work due now.
         self._models.wake()

@@ -89,7 +89,7 @@ class Manifest(NamedTuple):
 def write_manifest(folder: str | os.PathLike[str], manifest: Manifest) -> Path:
     """Write `folder/manifest.json` atomically, and return its path."""
     path = Path(folder) / MANIFEST_NAME
-    write_atomically(path, lambda handle: handle.write(encode_manifest(manifest)), point="manifest")
+    write_atomically(path, lambda handle: handle.write(encode_manifest(manifest)), failpoint_prefix="manifest")
     return path
 
 

@@ -32,7 +32,7 @@ from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.verify import verify
 from stream_dr.log.head import HeadFile
 from stream_dr.log.log import Log
-from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import RunSettings
 from stream_dr.running.replay import ReplaySettings, replay
@@ -60,7 +60,7 @@ def _rows(path: Path) -> Path:
         shutil.copytree(path, path.with_name("rows.before"))
         directory.append([unlearn_draft({2: [1, 3], 4: None})])
         _fill(directory, 8, {})
-        directory.retention.forget()
+        directory.retention.rewrite_events_without_unlearned_rows()
         directory.append([draft(dense(90), "unapplied")])
         killed = shutil.copytree(path, path.with_name("killed"))
     shutil.rmtree(path)
@@ -90,7 +90,7 @@ def _dropped(path: Path) -> Path:
             _fill(directory, 20, {"lda": "lda", "means": "class_means"})
             shutil.copytree(path, path.with_name("dropped.before"))
             _fill(directory, 20, {})
-            directory.retention.drop(100)
+            directory.retention.drop_unneeded_events(100)
     finally:
         Log.__init__ = initialise  # type: ignore[method-assign]
     return path
@@ -106,7 +106,7 @@ def _fill(directory: Directory, batches: int, models: dict[str, str]) -> None:
         if number in (batches // 2, batches - 1):
             for model in directory.models.values():
                 backfill(directory, [model], directory.position)
-                snapshot(model, model.freeze(), directory.path)
+                write_snapshot_if_needed(model, model.freeze(), directory.path)
 
 
 def look(path: Path) -> Told:
@@ -269,7 +269,7 @@ def one(number: int, seed: int, bases: list[Path], truths: list[Told], work: Pat
         log = bases[chosen] / "D" / "log"
         if draw.random() < 0.5:
             head = HeadFile(log, writable=True)
-            head.store_inode_of(log / "index.sqlite")
+            head.try_to_store_inode_of(log / "index.sqlite")
             head.close()
         what = fault(draw, bases[chosen], moved.with_name(f"{bases[chosen].name}.before"))
         shutil.copytree(bases[chosen], work)

@@ -66,7 +66,7 @@ def test_killed_anywhere_the_file_is_the_old_or_the_new_one(tmp_path, place, con
     write_atomically(path, write(b"old"))
     code = (
         "import sys; from stream_dr.disk import write_atomically;"
-        "write_atomically(sys.argv[1], lambda handle: handle.write(b'new'), point='s')"
+        "write_atomically(sys.argv[1], lambda handle: handle.write(b'new'), failpoint_prefix='s')"
     )
     env = {**os.environ, "STREAM_DR_FAILPOINTS": f"{place}=kill"}
     assert subprocess.run([sys.executable, "-c", code, str(path)], env=env, check=False).returncode == -9

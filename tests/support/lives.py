@@ -12,7 +12,7 @@ from stream_dr.directory.backup import backup
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.verify import verify
-from stream_dr.models.snapshot import snapshot
+from stream_dr.models.snapshot import write_snapshot_if_needed
 from stream_dr.running.advance import backfill
 from tests.support.batches import SMALL, dense, opened, put
 from tests.support.forked import run_forked
@@ -43,15 +43,15 @@ def step(directory: Directory, what: str, seed: int) -> None:
     elif what == "snapshot":
         backfill(directory, models, directory.position)
         for model in models:
-            snapshot(model, model.freeze(), directory.path)
+            write_snapshot_if_needed(model, model.freeze(), directory.path)
     elif what == "unlearn":
         for event in directory.log.read(directory.log.first - 1, limit=1):
             if event.kind == "rows" and event.rows > 2:
                 directory.append([unlearn_draft({event.position: [seed % 20]})])
     elif what == "forget":
-        directory.retention.forget()
+        directory.retention.rewrite_events_without_unlearned_rows()
     elif what == "drop":
-        directory.retention.drop(20)
+        directory.retention.drop_unneeded_events(20)
     elif what == "saved":
         directory.add_saved("saved", LDA().fit(X, Y))
     elif what == "delete" and "saved" in directory.models:
@@ -94,7 +94,7 @@ def check(path: Path, told: str) -> None:
         if told:
             _, position, rows = map(int, told.splitlines()[-1].split())
             assert (directory.position, directory.rows) >= (position, rows)
-        assert directory.retention.forget() >= 0
+        assert directory.retention.rewrite_events_without_unlearned_rows() >= 0
         backfill(directory, list(directory.models.values()), directory.position)
         assert all(model.failure is None for model in directory.models.values())
         put(directory, dense(1))

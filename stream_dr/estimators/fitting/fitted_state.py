@@ -100,7 +100,7 @@ class FittedState:
         """
         if new_projection is not self.shown and new_projection.solution != "recurrence":
             new_projection = self.shown = orient_components(new_projection, self.shown, multiply_by_scatter)
-        self.projection = new_projection.prepared() if isinstance(new_projection, Linear) else new_projection
+        self.projection = new_projection.with_offset() if isinstance(new_projection, Linear) else new_projection
         return self.projection
 
     def copy(self, estimator: AccumulatingEstimator) -> "FittedState":

@@ -65,7 +65,7 @@ class TargetRegression(Predictor):
         Raises NotFitted, WidthMismatch, NotFinite.
         """
         projection = self.linear_projection()
-        return self._readout_or_raise().predict(self.project(projection.scoring(), X))
+        return self._readout_or_raise().predict(self.project(projection.score_projection(), X))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

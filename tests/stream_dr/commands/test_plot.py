@@ -10,7 +10,7 @@ import pytest
 from stream_dr.cli import main
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.newest import newest_rows
-from stream_dr.models.snapshot import snapshot
+from stream_dr.models.snapshot import write_snapshot_if_needed
 from stream_dr.plotting.directory_figures import KINDS, OF_ALL, FigureOptions, draw_directory_figure
 from stream_dr.plotting.report import HOW
 from stream_dr.rows.block import Block
@@ -36,7 +36,7 @@ def learned(path: Path, **models: str) -> None:
                 model.accumulator.add(block if model.estimator.target_kinds else block._replace(y=None))
             model.position = directory.position
             model.publish(model.freeze())
-            snapshot(model, model.freeze(), path)
+            write_snapshot_if_needed(model, model.freeze(), path)
 
 
 def run(*arguments: object) -> object:
@@ -117,7 +117,7 @@ def test_a_report_has_the_curve_and_what_is_known_of_a_model_with_folds(tmp_path
         backfill(directory, [*directory.models.values()], directory.position)
         for model in directory.models.values():
             model.publish(model.freeze())
-            snapshot(model, model.freeze(), directory.path)
+            write_snapshot_if_needed(model, model.freeze(), directory.path)
         chosen = directory.model("pls").describe(5)["chosen"]
     assert run("report", tmp_path / "D", "-o", tmp_path / "r.html") == 0
     page = (tmp_path / "r.html").read_text(encoding="utf8")

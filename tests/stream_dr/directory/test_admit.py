@@ -207,12 +207,12 @@ def test_the_deciding_batch_is_tried_on_its_first_rows_with_targets(as_csr: bool
     X: Any = np.arange(400.0).reshape(200, 2)
     labels = class_targets([None] * 150 + ["a", "b"] * 25)
     block = Block(sp.csr_matrix(X) if as_csr else X, labels, np.arange(200.0), [f"r{i}" for i in range(200)])
-    few = admitting.first_trial_rows(block)
+    few = admitting.trial_rows_with_target_if_any(block)
     dense = few.X.toarray() if as_csr else few.X
     np.testing.assert_array_equal(dense, X[150:152])
     assert few.y is not None
     assert few.y.targets_by_row() == ["a", "b"]
     assert few.ids == [f"r{i}" for i in range(150, 152)]
     np.testing.assert_array_equal(few.weights, np.arange(150.0, 152.0))
-    assert admitting.first_trial_rows(Block(X)).rows == admitting.MAX_TRIAL_ROWS
-    assert admitting.first_trial_rows(Block(X[:1])).rows == 1
+    assert admitting.trial_rows_with_target_if_any(Block(X)).rows == admitting.MAX_TRIAL_ROWS
+    assert admitting.trial_rows_with_target_if_any(Block(X[:1])).rows == 1

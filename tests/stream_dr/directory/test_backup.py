@@ -17,7 +17,7 @@ from stream_dr.directory.verify import verify
 from stream_dr.disk import DirectoryLock
 from stream_dr.failpoints import FailpointReached, failpoints_armed
 from stream_dr.log.log import Log
-from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import RunSettings
@@ -126,9 +126,9 @@ def test_what_was_unlearned_is_not_in_a_backup(tmp_path: Path) -> None:
         for seed in (2, 3):
             put(directory, dense(seed))
             backfill(directory, [directory.model("m")], directory.position)
-            snapshot(directory.model("m"), directory.model("m").freeze(), directory.path)
+            write_snapshot_if_needed(directory.model("m"), directory.model("m").freeze(), directory.path)
         with failpoints_armed("log.erased=raise"), pytest.raises(FailpointReached):
-            directory.retention.forget()  # it is noted, still, that it is to be overwritten
+            directory.retention.rewrite_events_without_unlearned_rows()  # it is noted, still, that it is to be overwritten
         backup(tmp_path / "d", tmp_path / "copy")
     left = b"".join(file.read_bytes() for file in (tmp_path / "copy" / "log").iterdir())
     assert b"person-04" in left

@@ -189,7 +189,7 @@ def test_a_first_batch_that_is_in_the_log_although_its_append_raised_decides_the
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Directory(tmp_path, limits=SMALL) as directory:
-        append = index.append
+        append = index.add_events_to_index
 
         def committed(*arguments: Any) -> None:
             append(*arguments)
@@ -197,7 +197,7 @@ def test_a_first_batch_that_is_in_the_log_although_its_append_raised_decides_the
             raise OSError(5, "Input/output error")
 
         with monkeypatch.context() as patched:
-            patched.setattr(index, "append", committed)
+            patched.setattr(index, "add_events_to_index", committed)
             with pytest.raises(OSError, match="Input"):
                 directory.append([draft(dense(0, features=4), key="k")])
         refused = directory.append([draft(dense(1, features=5))])[0]

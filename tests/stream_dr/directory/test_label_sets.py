@@ -8,7 +8,7 @@ import pytest
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
 from stream_dr.distributed.local import thread_plan_runner
-from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.replay import ReplaySettings
@@ -56,7 +56,7 @@ def test_a_snapshot_and_what_follows_are_the_bits_of_one_run(tmp_path: Path) -> 
             put(directory, *batches)
             for stop in stops:
                 backfill(directory, [directory.model("m")], stop)
-                snapshot(directory.model("m"), directory.model("m").freeze(), directory.path)
+                write_snapshot_if_needed(directory.model("m"), directory.model("m").freeze(), directory.path)
         with Directory(tmp_path / name, limits=SMALL) as directory:
             backfill(directory, [directory.model("m")], directory.position)
             digests.append(state_sha256(directory.model("m").accumulator.freeze()))

@@ -14,35 +14,39 @@ from tests.support.waiting import wait_until
 def test_given_out_in_order_without_gaps() -> None:
     recent, drafts = RecentDrafts(1 << 20), [draft(dense(i)) for i in range(6)]
     for position in (2, 3, 4, 6):
-        recent.put(position, drafts[position - 2])
-    assert recent.take(0, 10) == []
-    assert [p for p, _ in recent.take(1, 10)] == [2, 3, 4]
-    assert [p for p, _ in recent.take(1, 2)] == [2, 3]
-    assert recent.take(2, 1)[0][1] is drafts[1]
-    recent.forget(3)
-    assert recent.take(1, 10) == []
-    assert [p for p, _ in recent.take(5, 10)] == [6]
-    assert (recent.first(3, 99), recent.first(4, 99), recent.first(6, 99)) == (4, 6, 99)
+        recent.put_if_room(position, drafts[position - 2])
+    assert recent.consecutive_drafts_after(0, 10) == []
+    assert [p for p, _ in recent.consecutive_drafts_after(1, 10)] == [2, 3, 4]
+    assert [p for p, _ in recent.consecutive_drafts_after(1, 2)] == [2, 3]
+    assert recent.consecutive_drafts_after(2, 1)[0][1] is drafts[1]
+    recent.remove_up_to(3)
+    assert recent.consecutive_drafts_after(1, 10) == []
+    assert [p for p, _ in recent.consecutive_drafts_after(5, 10)] == [6]
+    assert (
+        recent.first_position_after(3, 99),
+        recent.first_position_after(4, 99),
+        recent.first_position_after(6, 99),
+    ) == (4, 6, 99)
 
 
 def test_the_oldest_that_fit_are_held() -> None:
     one = draft(dense(0))
     recent = RecentDrafts(3 * len(one.body))
     for position in range(10):
-        recent.put(position, one)
-    assert [p for p, _ in recent.take(-1, 10)] == [0, 1, 2]
-    recent.forget(0)
-    recent.put(10, one._replace(body=one.body * 9))
-    recent.put(11, one)
-    assert recent.first(2, 99) == 11
+        recent.put_if_room(position, one)
+    assert [p for p, _ in recent.consecutive_drafts_after(-1, 10)] == [0, 1, 2]
+    recent.remove_up_to(0)
+    recent.put_if_room(10, one._replace(body=one.body * 9))
+    recent.put_if_room(11, one)
+    assert recent.first_position_after(2, 99) == 11
 
 
 def test_a_model_that_falls_behind_reads_only_the_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path, pca=("ccipca", {})) as directory:
         run = Running(directory)
-        directory.hold_recently_appended(3 * len(draft(dense(0)).body))
+        directory.cache_appended_drafts(3 * len(draft(dense(0)).body))
         put(directory, *(dense(i) for i in range(8)))  # 0 … 2 are held
-        directory.recent.forget(1)
+        directory.recent.remove_up_to(1)
         put(directory, *(dense(i) for i in range(8, 10)))  # 2, 8, 9 are held
         read: list[tuple[int, int]] = []
         original = directory.log.read
@@ -63,7 +67,7 @@ def test_the_states_are_the_same_without_it(tmp_path: Path) -> None:
         with opened(tmp_path / name, pca=("ccipca", {}), lda=("lda", {})) as directory:
             run = Running(directory)
             if name == "without":
-                directory.hold_recently_appended(0)
+                directory.cache_appended_drafts(0)
             run.start()
             for i in range(20):
                 run.submit(draft(dense(i, names=tuple("abcd"))))
@@ -78,6 +82,6 @@ def test_nothing_is_held_once_it_is_learned_or_for_no_model(tmp_path: Path) -> N
             run = Running(directory)
             run.start()
             run.submit(draft(dense(0))).result(30)
-            wait_until(lambda: directory.recent.first(-1, 99) == 99, 30)
-            assert directory.recent.first(-1, 99) == 99
+            wait_until(lambda: directory.recent.first_position_after(-1, 99) == 99, 30)
+            assert directory.recent.first_position_after(-1, 99) == 99
             run.stop()

@@ -16,7 +16,7 @@ from stream_dr.directory.inspect import inspect
 from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.verify import verify
 from stream_dr.models.entry import ModelFailure
-from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
 from tests.support.batches import dense, opened, put, shards
@@ -96,11 +96,11 @@ def test_every_flipped_byte_of_the_model_table_is_found_or_changes_nothing(fille
     path = filled / "d" / "log" / "index.sqlite"
     table = ModelTable(filled / "d")
     table.set_failure(2, ModelFailure(3, "singular", "why"))
-    table.begin_replay("data", 2)
+    table.store_unfinished_replay("data", 2)
     reading = ModelTable(filled / "d", writable=False)
 
     def everything() -> tuple[Any, ...]:
-        return reading.entries(), reading.unfinished_replay_passes("data"), reading.replaying()
+        return reading.entries(), reading.target_passes_of_unfinished_replay("data"), reading.replaying()
 
     whole, good, chance, found = everything(), path.read_bytes(), random.Random(1), 0
     for at in chance.sample([i for i, byte in enumerate(good) if byte or i < 100], 400):
@@ -179,7 +179,7 @@ def test_damage_in_a_file_of_bodies_is_found(filled: Path, change: str) -> None:
 def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(filled: Path, place: str) -> None:
     with opened(filled / "d") as directory:
         for model in directory.models.values():
-            snapshot(model, model.freeze(), directory.path)
+            write_snapshot_if_needed(model, model.freeze(), directory.path)
     for file in list((filled / "d").parent.glob(f"d/{place}" if ".." not in place else place[3:])):
         file.unlink()
         os.mkfifo(file)

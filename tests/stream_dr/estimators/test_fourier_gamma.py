@@ -14,7 +14,7 @@ import stream_dr
 from stream_dr import LDA, PCA, random_fourier
 from stream_dr.errors import CannotMerge, DamagedFile, InvalidParameter, NarrowKernel, StreamDRError
 from stream_dr.estimators.fitting.mapping import can_merge_parts
-from stream_dr.models.snapshot import snapshot
+from stream_dr.models.snapshot import write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from tests.support.batches import dense, opened, put
@@ -123,7 +123,7 @@ def test_a_directory_tells_it_and_keeps_it_over_a_restart(tmp_path: Path) -> Non
         backfill(directory, [directory.model("m")], directory.position)
         params = directory.model("m").describe(0)["params"]
         assert params["feature_map"]["gamma"] == 1 / dense(0).features
-        snapshot(directory.model("m"), directory.model("m").freeze(), directory.path)
+        write_snapshot_if_needed(directory.model("m"), directory.model("m").freeze(), directory.path)
     with opened(tmp_path) as directory:
         put(directory, dense(1))
         backfill(directory, [directory.model("m")], directory.position)

@@ -51,14 +51,14 @@ def test_an_error_around_the_commit_leaves_no_doubt(folder, place):
 def test_a_retry_of_an_append_that_raised_after_its_commit_is_known(folder, monkeypatch):
     with Log(folder) as log:
         log.append(drafts(0, 3))
-        append = index.append
+        append = index.add_events_to_index
 
         def committed(*arguments):
             append(*arguments)
             arguments[0].execute("COMMIT")
             raise OSError(5, "Input/output error")
 
-        monkeypatch.setattr(index, "append", committed)
+        monkeypatch.setattr(index, "add_events_to_index", committed)
         with pytest.raises(OSError, match="Input"):
             log.append(drafts(3, 2))
         monkeypatch.undo()
@@ -103,7 +103,7 @@ def test_a_really_full_disk(tmp_path):
             assert 10 < last < 50
             (small / "reserve").unlink()
             assert [e.position for e in log.read(-1, limit=1000)] == list(range(last + 1))
-            log.drop_before(last)
+            log.drop_events_before(last)
             assert log.append(drafts(last + 1, 1, size=90_000)) == [last + 1]
         with Log(small / "log") as log:
             assert log.last == last + 1
@@ -130,7 +130,7 @@ def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts
         "for p in range(45):\n"
         "    event = draft('rows', b'%d' % p, 1, key=f'k{p}', schema=str(p))._replace(ids=id_hashes([p]))\n"
         "    print(log.append([event])[-1], flush=True)\n"
-        "log.drop_before(35)"
+        "log.drop_events_before(35)"
     )
     done = killed(code, place, folder)
     assert done.returncode == -9, done.stderr
@@ -141,7 +141,7 @@ def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts
         assert [int(e.body) for e in log.read(log.first - 1)] == list(range(log.first, log.last + 1))
         assert [log.find_key(f"k{p}").position for p in range(log.last + 1)] == list(range(log.last + 1))
         assert log.schema_changes() == [str(p) for p in range(log.last + 1)]
-        assert [log.candidate_positions(id_hashes([p])) for p in range(log.first, log.last + 2)] == [
+        assert [log.positions_that_may_have_ids(id_hashes([p])) for p in range(log.first, log.last + 2)] == [
             *([p] for p in range(log.first, log.last + 1)),
             [],
         ]

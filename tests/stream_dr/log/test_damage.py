@@ -132,13 +132,13 @@ def test_a_log_that_a_kill_left_opens_whatever_became_of_the_note_of_its_end(fol
     elif head == "cut":
         note.write_bytes(whole[:5])
     elif head == "of before":
-        HeadFile(copy, writable=True).write_position(1)
+        HeadFile(copy, writable=True).try_to_write_acknowledged_position(1)
     elif head == "garbled":
         note.write_bytes(bytes(reversed(whole)))
     with Log(copy) as log:
         assert log.last == 2
         log.append([draft("rows", b"new", 1)])
-    assert HeadFile(copy, writable=True).read_position() == 3
+    assert HeadFile(copy, writable=True).read_acknowledged_position() == 3
 
 
 def test_a_missing_position_is_noticed(folder):

@@ -15,7 +15,7 @@ from stream_dr import CCIPCA, LDA, LPP, PCA, Block, Directory, errors
 from stream_dr.directory.backup import backup
 from stream_dr.directory.draft import rows_draft, unlearn_draft
 from stream_dr.directory.verify import verify
-from stream_dr.models.snapshot import export_model, snapshot, snapshots_newest_first
+from stream_dr.models.snapshot import export_model, snapshots_newest_first, write_snapshot_if_needed
 from stream_dr.running.advance import backfill
 from stream_dr.running.running import Running
 from tests.support.batches import SMALL, body
@@ -72,7 +72,7 @@ def test_a_model_begins_with_what_was_saved_and_goes_on_from_it(
         estimator.partial_fit(MORE, MORE_Y)
         np.testing.assert_array_equal(projected(killed), estimator.transform(X))
         (tmp_path / "export.safetensors").write_bytes(export_model(model))
-        snapshot(model, model.freeze(), killed.path)
+        write_snapshot_if_needed(model, model.freeze(), killed.path)
         file = snapshots_newest_first(killed.path / "snapshots" / "m.1")[0]
         for source in (tmp_path / "export.safetensors", export_model(model), file):
             back = stream_dr.load(source)

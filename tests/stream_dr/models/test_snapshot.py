@@ -13,9 +13,9 @@ from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.model import Model
-from stream_dr.models.snapshot import snapshot, snapshot_folder, snapshots_newest_first, state_sha256
+from stream_dr.models.snapshot import snapshot_folder, snapshots_newest_first, state_sha256, write_snapshot_if_needed
 from stream_dr.projection import linear_part_or_none
-from stream_dr.running.advance import ParsedEvent, advance
+from stream_dr.running.advance import ParsedEvent, apply_event_unless_blocked
 from tests.support.batches import SMALL, dense, opened, put
 
 KEYS = sorted(ESTIMATORS)
@@ -26,7 +26,7 @@ def learn(directory: Directory, model: Model, *seeds: int) -> None:
     for seed in seeds:
         block = dense(seed)
         (position,) = put(directory, block)
-        advance(model, ParsedEvent(position, block), directory)
+        apply_event_unless_blocked(model, ParsedEvent(position, block), directory)
     assert model.failure is None
 
 
@@ -41,7 +41,7 @@ def test_going_on_from_a_snapshot_is_never_having_stopped(key: str, tmp_path: Pa
         straight = sha(directory.model("m"))
     with opened(tmp_path / "b", m=(key, {})) as directory:
         learn(directory, directory.model("m"), 0, 1)
-        snapshot(directory.model("m"), directory.model("m").freeze(), directory.path)
+        write_snapshot_if_needed(directory.model("m"), directory.model("m").freeze(), directory.path)
     with opened(tmp_path / "b") as directory:
         model = directory.model("m")
         assert (model.position, model.rows, model.status) == (1, 40, "live")
@@ -71,7 +71,7 @@ def test_a_snapshot_that_waited_for_another_has_what_was_published_meanwhile(tmp
         with ThreadPoolExecutor(1) as pool:
             model.snapshotting = lock = AnnouncedLock()
             with lock.lock:
-                begun = pool.submit(snapshot, model, model.freeze(), directory.path)
+                begun = pool.submit(write_snapshot_if_needed, model, model.freeze(), directory.path)
                 assert lock.wanted.wait(30)
                 newest = model.publish(model.freeze())
             begun.result()
@@ -85,7 +85,7 @@ def test_the_published_projection_comes_back(tmp_path: Path) -> None:
         model = directory.model("m")
         learn(directory, model, 0, 1)
         before = model.publish(model.freeze())
-        snapshot(model, model.freeze(), directory.path)
+        write_snapshot_if_needed(model, model.freeze(), directory.path)
     with opened(tmp_path) as directory:
         after = directory.model("m").published
         assert after is not None
@@ -99,7 +99,7 @@ def test_a_choice_and_its_spread_come_back(tmp_path: Path) -> None:
         model = directory.model("m")
         learn(directory, model, 0, 1, 2)
         before = linear_part_or_none(model.publish(model.freeze()).projection)
-        snapshot(model, model.freeze(), directory.path)
+        write_snapshot_if_needed(model, model.freeze(), directory.path)
         state, chosen = sha(model), model.describe(2)["chosen"]
     with opened(tmp_path) as directory:
         model = directory.model("m")
@@ -116,7 +116,7 @@ def taken(directory: Directory, model: Model) -> list[Path]:
     """Four snapshots; those that were kept, newest first."""
     for seed in range(4):
         learn(directory, model, seed)
-        snapshot(model, model.freeze(), directory.path)
+        write_snapshot_if_needed(model, model.freeze(), directory.path)
     return snapshots_newest_first(snapshot_folder(directory.path, model.name, model.id))
 
 

@@ -56,11 +56,11 @@ def written(pool: ThreadPoolExecutor) -> None:
 def test_due(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(driver_module, "time", clock)
-    snapshot = driver_module.snapshot
+    write = driver_module.write_snapshot_if_needed
 
     def slow(*given: Any) -> Any:
         clock.now += 20
-        return snapshot(*given)
+        return write(*given)
 
     with ThreadPoolExecutor(1) as pool:
         driver = driven(directory, pool, snapshot_rows=1_000, snapshot_seconds=5.0)
@@ -68,7 +68,7 @@ def test_due(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
         assert driver.next_due_time(list(directory.models.values())) == math.inf  # nothing was learned
         models = learn(directory, 0)
         assert driver.next_due_time(models) == 105
-        monkeypatch.setattr(driver_module, "snapshot", slow)
+        monkeypatch.setattr(driver_module, "write_snapshot_if_needed", slow)
         driver.start_due_work(models, 20)
         written(pool)
         assert models[0].last_snapshot.position == 0
@@ -113,7 +113,7 @@ def test_one_at_a_time_and_one_that_could_not_be_written_is_told_and_tried_again
         driver = driven(directory, pool, on_event, snapshot_seconds=0.0)
         models = learn(directory, 0)
         with monkeypatch.context() as patched:
-            patched.setattr(driver_module, "snapshot", broken)
+            patched.setattr(driver_module, "write_snapshot_if_needed", broken)
             driver.start_due_work(models, 20)
             assert driver.next_due_time(models) == math.inf
             go_on.set()

@@ -48,8 +48,8 @@ def test_a_compressed_batch_counts_in_the_queue_as_unpacked(tmp_path: Path) -> N
 def test_what_is_held_for_models_counts_as_unpacked() -> None:
     recent = RecentDrafts(2 * UNPACKED)
     for position in range(3):
-        recent.put(position, compressed())
-    assert [p for p, _ in recent.take(-1, 10)] == [0, 1]
+        recent.put_if_room(position, compressed())
+    assert [p for p, _ in recent.consecutive_drafts_after(-1, 10)] == [0, 1]
 
 
 def test_a_page_of_the_log_ends_where_its_rows_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from stream_dr.failpoints import failpoints_armed
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.schema import Limits
-from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.running import driver as driver_module
 from stream_dr.running import ingest, model_thread
@@ -82,7 +82,7 @@ def test_batches_are_learned_in_order_and_nothing_is_lost_at_a_stop(tmp_path: Pa
 @pytest.mark.parametrize("damage", ["swapped", "not ours", "gone", "short"])
 def test_rows_that_are_not_there_any_more_fail_the_models_that_need_them_by_name(tmp_path: Path, damage: str) -> None:
     with running(tmp_path) as run:
-        run.directory.hold_recently_appended(0)  # models read what the log has
+        run.directory.cache_appended_drafts(0)  # models read what the log has
         run.add_model("early", "class_means", {})
         assert run.wait_until_all_include(run.submit(draft(dense(0))).result(WAIT).position, WAIT)
         (bodies,) = (tmp_path / "log").glob("*.bodies")
@@ -379,9 +379,9 @@ def test_a_stop_snapshots_what_it_can(tmp_path: Path, monkeypatch: pytest.Monkey
     def full(model: Any, *rest: Any) -> Any:
         if model.name in ("first", "last"):
             raise errors.InsufficientStorage(model.name)
-        return snapshot(model, *rest)
+        return write_snapshot_if_needed(model, *rest)
 
-    monkeypatch.setattr(driver_module, "snapshot", full)
+    monkeypatch.setattr(driver_module, "write_snapshot_if_needed", full)
     with Directory(tmp_path, limits=SMALL) as directory:
         run = Running(directory, RunSettings(snapshot_seconds=None))
         run.start()
@@ -464,9 +464,9 @@ def test_a_snapshot_that_cannot_be_written_leaves_the_others(
     def broken(model: Any, *rest: Any) -> Any:
         if model.name == "bad":
             raise OSError(5, "Input/output error")
-        return snapshot(model, *rest)
+        return write_snapshot_if_needed(model, *rest)
 
-    monkeypatch.setattr(driver_module, "snapshot", broken)
+    monkeypatch.setattr(driver_module, "write_snapshot_if_needed", broken)
     with running(tmp_path, snapshot_rows=1, snapshot_seconds=None) as run:
         bad, _ = run.add_model("bad", "lda", {})
         good, _ = run.add_model("good", "pca", {})
@@ -748,7 +748,7 @@ def test_a_disk_that_takes_no_snapshot_keeps_no_projection_back(
         run.submit(draft(dense(0))).result(WAIT)
         eventually(lambda: model.position == 0)
         with monkeypatch.context() as patched:
-            patched.setattr(driver_module, "snapshot", full)
+            patched.setattr(driver_module, "write_snapshot_if_needed", full)
             assert run.publish("m").position == 0
 
 
@@ -866,7 +866,7 @@ def test_snapshots_do_not_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         written.append(frozen.position)
         go_on.wait(WAIT)
 
-    monkeypatch.setattr(driver_module, "snapshot", slow)
+    monkeypatch.setattr(driver_module, "write_snapshot_if_needed", slow)
     with running(tmp_path, snapshot_rows=1, snapshot_seconds=None) as run:
         run.add_model("m", "class_means", {})
         for seed in range(20):
@@ -889,11 +889,11 @@ def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
         with pytest.raises(errors.HistoryGone):
             run.directory.add_model("late", "class_means", {})
         with pytest.raises(errors.HistoryGone):
-            directory.history.pick([0], [])
-        assert directory.history.pick([last], []) == {last: None}
+            directory.history.removal_of_events_and_ids([0], [])
+        assert directory.history.removal_of_events_and_ids([last], []) == {last: None}
         directory.model("m").estimator.decay = 0.5
         with pytest.raises(errors.HistoryGone, match="rebuilt"):
-            directory.history.pick([last], [])
+            directory.history.removal_of_events_and_ids([last], [])
     with running(tmp_path) as run:
         run.submit(draft(dense(60))).result(WAIT)
         assert run.wait_until_all_include(last + 1, WAIT)

@@ -15,7 +15,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt, rows_draft, unlearn_draft
 from stream_dr.errors import InvalidRows, SchemaMismatch, StreamDRError, TooManyFeatures
 from stream_dr.estimators.lda import LDA
-from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import raw_from_dicts
 from stream_dr.running.advance import backfill
@@ -82,7 +82,7 @@ def test_a_table_is_learned_kept_and_recovered_to_the_bit(tmp_path: Path) -> Non
             append(directory, sent(people(seed)))
             model = learn(directory)
             if seed == 1:
-                snapshot(model, model.freeze(), directory.path)
+                write_snapshot_if_needed(model, model.freeze(), directory.path)
         model.publish(model.freeze())
         straight, Z = (
             state_sha256(model.accumulator.freeze()),
@@ -217,7 +217,7 @@ def test_rows_that_a_mean_filled_are_unlearned_by_learning_anew(tmp_path: Path) 
         for seed in range(3):
             append(directory, sent(people(seed)))
         learn(directory)
-        append(directory, unlearn_draft(directory.history.pick([1], ["2-3"])))
+        append(directory, unlearn_draft(directory.history.removal_of_events_and_ids([1], ["2-3"])))
         model = learn(directory)
         assert model.rows == 59
         state = state_sha256(model.accumulator.freeze())

@@ -15,7 +15,7 @@ from stream_dr.estimators import ESTIMATORS
 from stream_dr.log.event import Event
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
-from stream_dr.models.snapshot import snapshot, state_sha256
+from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from tests.support.batches import dense, opened, put
@@ -34,7 +34,7 @@ def named(seed: int) -> Block:
 
 
 def unlearn(directory: Directory, positions: tuple[int, ...] = (), ids: tuple[str, ...] = ()) -> int:
-    (answer,) = directory.append([unlearn_draft(directory.history.pick(positions, ids))])
+    (answer,) = directory.append([unlearn_draft(directory.history.removal_of_events_and_ids(positions, ids))])
     assert isinstance(answer, Receipt)
     return answer.position
 
@@ -115,12 +115,12 @@ def test_what_cannot_be_named(tmp_path: Path) -> None:
         put(directory, named(0))
         for positions, ids in [((), ()), ((5,), ()), ((-1,), ()), ((), ("nobody",))]:
             with pytest.raises(errors.InvalidParameter):
-                directory.history.pick(positions, ids)
+                directory.history.removal_of_events_and_ids(positions, ids)
         unlearn(directory, (0,))
         with pytest.raises(errors.InvalidParameter):
-            directory.history.pick((1,), ())
+            directory.history.removal_of_events_and_ids((1,), ())
         with pytest.raises(errors.InvalidParameter):
-            directory.history.pick((), ("0-1",))
+            directory.history.removal_of_events_and_ids((), ("0-1",))
 
 
 def test_a_model_in_which_too_few_digits_would_be_left_learns_the_rest_anew(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_snapshot_on_the_way_says_what_is_left_out_of_it(tmp_path: Path, key: 
             unlearn(directory, (), (f"{seed}-0", f"{seed // 2}-1") if seed % 2 else (f"{seed}-2",))
         model, _ = directory.add_model("m", key, {})
         backfill(directory, [model], stop)
-        snapshot(model, model.freeze(), directory.path)
+        write_snapshot_if_needed(model, model.freeze(), directory.path)
         unlearn(directory, (), ("4-7",))
     with opened(tmp_path) as directory:
         model, rebuilds = directory.model("m"), Counted()
@@ -248,7 +248,11 @@ def test_an_id_is_found_wherever_it_is_and_reads_the_events_that_have_it(
         for first in range(0, 1200, 40):
             put(directory, *(named(seed) for seed in range(first, first + 40)))
         put(directory, dense(1)._replace(ids=list(range(20))), named(7))
-        assert directory.history.pick([], ["7-3", 12]) == {7: [3], 1200: [12], 1201: [3]}
+        assert directory.history.removal_of_events_and_ids([], ["7-3", 12]) == {7: [3], 1200: [12], 1201: [3]}
         decoded = rows_decoded(monkeypatch)
-        assert directory.history.pick([], ["900-19", "3-0", "1199-1"]) == {3: [0], 900: [19], 1199: [1]}
+        assert directory.history.removal_of_events_and_ids([], ["900-19", "3-0", "1199-1"]) == {
+            3: [0],
+            900: [19],
+            1199: [1],
+        }
         assert len(decoded) == 3

@@ -135,7 +135,7 @@ def test_any_order_of_learning_and_unlearning(feature_map: str, turns: list[int]
             if left and turn % 3 == 0:
                 rng = np.random.default_rng(turn)
                 ids = rng.choice(left, int(rng.integers(1, len(left) + 1)), replace=False).tolist()
-                append(directory, unlearn_draft(directory.history.pick([], ids)))
+                append(directory, unlearn_draft(directory.history.removal_of_events_and_ids([], ids)))
                 left = [id for id in left if id not in ids]
             else:
                 body = batch(kind, turn)
@@ -184,7 +184,9 @@ def part(path: Path, kind: str, models: dict[str, Any], turns: list[int]) -> Dir
         body = batch(kind, turn)
         append(directory, rows_draft(orjson.dumps(body), "json"))
         if turn % 3 == 0:
-            append(directory, unlearn_draft(directory.history.pick([], body["ids"][: 1 + turn % 4])))
+            append(
+                directory, unlearn_draft(directory.history.removal_of_events_and_ids([], body["ids"][: 1 + turn % 4]))
+            )
     backfill(directory, list(directory.models.values()), directory.position)
     return directory
 
@@ -244,7 +246,7 @@ def check_merged(feature_map: str, first: list[int], second: list[int], folder: 
         body = batch(kind, 1)
         append(c, rows_draft(orjson.dumps(FIRST[kind]), "json"))
         append(c, rows_draft(orjson.dumps(body), "json"))
-        append(c, unlearn_draft(c.history.pick([], body["ids"][:2])))
+        append(c, unlearn_draft(c.history.removal_of_events_and_ids([], body["ids"][:2])))
         backfill(c, list(c.models.values()), c.position)
         for key in keys:
             model = c.model(key)
