@@ -394,7 +394,11 @@ def rebuilt(directory: Directory, key: str) -> str:
 def looked_up(directory: Directory, ids: list[str], each: int) -> float:
     """Return the median milliseconds an id, with `each` ids in a request."""
     requests = [ids[i : i + each] for i in range(0, len(ids), each)]
-    return 1e3 * statistics.median(seconds(directory.history.pick, [], request) for request in requests) / each
+    return (
+        1e3
+        * statistics.median(seconds(directory.history.removal_of_events_and_ids, [], request) for request in requests)
+        / each
+    )
 
 
 def unlearn(directory: Directory, ids: list[str], events: int) -> None:

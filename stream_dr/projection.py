@@ -478,8 +478,8 @@ class Mapped(NamedTuple):
 
         A few thousand rows are mapped at a time. Raises WidthMismatch.
 
-        X: rows. For a map with statistics, X may be the rows of a table.
-        names: names of X's columns, for a map that uses names. Unknown names are allowed.
+        X: rows. X may be the rows of a table if the feature map is `table` or `text`.
+        names: names of X's columns, for the map `table`. Unknown names are allowed.
         """
         out = np.empty((X.shape[0], self.n_components))
         for part, rows in self.mapped(X, names):
@@ -596,10 +596,10 @@ def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
 
 
 def rows_for_loadings(projection: Projection, X: Rows) -> Iterator[Rows]:
-    """Yield rows in the form that the loadings multiply.
+    """Yield rows with one column for each row of the loadings.
 
     If the projection has a feature map, mapped rows are yielded, a few thousand at a time. If the
-    projection has no feature map, all rows are yielded at once, without unknown columns.
+    projection has no feature map, all rows are yielded at once, without columns that it never saw.
 
     X: (rows, features).
     """

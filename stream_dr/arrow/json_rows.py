@@ -231,7 +231,7 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None, m
         )
 
     # Lists are dense rows, and texts are a table with one column.
-    # Objects are sparse rows, rows of a table, or dense rows with feature names.
+    # JSON objects are sparse rows, rows of a table, or dense rows with feature names.
     if row_type is list:
         return FeatureRows(_array_from_lists(parsed_rows), None, width_stated=True)
     if row_type is str:

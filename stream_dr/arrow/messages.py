@@ -400,8 +400,8 @@ class _MessageChecker:
             )
         else:
             size = self._count_unpacked_bytes(header, message.body)
-            # pyarrow joins the dictionaries again for each record batch after the first.
-            # So the bytes of all dictionaries are added to the size of these record batches.
+            # pyarrow copies all dictionaries again for each record batch after the first.
+            # So add the bytes of all dictionaries to the size of such a record batch.
             size += sum(self._dictionaries.values()) if self._batches else 0
             self._batches += 1
 

@@ -93,7 +93,7 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
         mask = None if absent is None else pa.array(absent)
         return TargetColumn("target", pa.FixedSizeListArray.from_arrays(flat, k, mask=mask))
 
-    # Single labels become a column of labels. `label_values` has the distinct labels.
+    # Targets of one label per row become a column of labels.
     label_values = _arrow_from_labels(targets.labels)
     if targets.indptr is None:
         codes = pa.array(targets.codes, mask=targets.codes < 0)

@@ -121,8 +121,8 @@ def error_from_response(response: httpx.Response) -> errors.StreamDRError:
     except (ValueError, KeyError, AttributeError, TypeError):
         return errors.RemoteError(f"status {response.status_code}: {response.text[:200]}", status=response.status_code)
 
-    # Codes that only the service uses have no class in `stream_dr.errors`.
     details = {name: value for name, value in problem.items() if name not in ("type", "title")}
+    # A code without a class is used only by the service. Its `reason` may be a code with a class.
     class_code = code if code in _ERROR_CLASSES else str(details.get("reason"))
     if class_code not in _ERROR_CLASSES:
         return errors.RemoteError(f"{detail} ({code})", code=code, **details)

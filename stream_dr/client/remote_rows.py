@@ -95,7 +95,7 @@ _NUMBER_FIELDS = ("version", "newest", "position", "rows", "refined_at", "residu
 
 
 def array_of_only_row(column: pa.Array) -> np.ndarray:
-    """Return the only value of an Arrow column, an array."""
+    """Return the array in the only row of an Arrow column of arrays."""
     # The service sends an array as a tensor, or as a list if the array is empty.
     if isinstance(column, pa.FixedShapeTensorArray):
         return np.asarray(column.to_numpy_ndarray()[0])

@@ -260,7 +260,7 @@ class FileSource:
         if not extra:
             return self, []
 
-        # Infer from the first rows if the remaining columns are a table or a matrix of numbers.
+        # Drop the extra columns. With raw=None, the first rows decide again whether X is a table.
         drop = (*_split_column_names(self.options.drop), *extra)
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 

@@ -157,7 +157,7 @@ class History:
         self._active_models = active_models
         self._lock = threading.Lock()
 
-        # The keys are positions of events of which rows were unlearned.
+        # Unlearned rows, by the position of the event that added them.
         # Each value lists pairs (position of the unlearn event, row numbers or None for all rows).
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
         self._removals_read_to = -1

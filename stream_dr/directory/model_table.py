@@ -108,7 +108,7 @@ class ModelTable:
         if write_initial_state is not None:
             # Reserve the model's id.
             # The initial state is stored under the id before the model is added.
-            # If this process is killed in between, the next start deletes the stored file.
+            # If the process is killed before the model is added, the next start deletes this state.
             id = self._reserve_id(name)
             write_initial_state(id)
             failpoint("models.begun")
@@ -212,9 +212,10 @@ class ModelTable:
 
     @contextmanager
     def _change_row(self, table: str, column: str, value: Any) -> Iterator[sqlite3.Connection]:
-        """Open a transaction that changes rows where `column` is `value`.
+        """Open a transaction in which the caller changes a row of a table.
 
-        The row's digest is updated at the end of the transaction.
+        The row is the one whose `column` is `value`. At the end of the transaction, the digest
+        (checksum) that is stored with the row is computed again.
         """
         self._check_writer()
         which = f"WHERE {column} = ?"

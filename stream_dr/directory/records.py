@@ -258,7 +258,7 @@ class Recorder:
             started = now
 
     def _record_everything_new(self, seconds: float) -> bool:
-        """Record what has changed in the last `seconds` seconds.
+        """Record changes of the models in the last `seconds` seconds.
 
         Returns True if any model has learned rows.
         """

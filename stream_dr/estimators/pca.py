@@ -108,7 +108,7 @@ class PCA(LinearGaussian, ClosedForm):
 
         # Scale columns of numbers to variance 1.
         # Divide the column of a category by the root of the category's share of rows.
-        # Multiply columns that mark missing values by 0.
+        # Multiply by 0 the columns (`gaps`) that say in which rows a value is missing.
         numbers, categories, gaps = columns
         varying_columns, present = (
             numbers[m.rounding.varying_columns(m.diagonal)[numbers]],

@@ -240,7 +240,7 @@ class WMV(ClosedForm):
             whose eigenvectors are the components.
         """
         # Assume that all classes have the same diagonal scatter.
-        # `share` is the mean factor of the classes, weighted by the weights n of their rows.
+        # `share` is the mean of `factors`, in which each class counts by the weight n of its rows.
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight

@@ -91,7 +91,7 @@ _MEAN = "mean"
 # Tables with columns of texts and of numbers ("words beside columns") use `gamma`.
 # Mixed columns do not use `shrinkage`, because its effect depends on the columns' units.
 # On an example table with a column in cents, shrinkage=.1 lowers LDA's accuracy from .70 to .54.
-# Rows of at least RIDGE_MIN_COLUMNS numbers ("many numbers") use shrinkage=.1.
+# For rows of at least RIDGE_MIN_COLUMNS numbers ("many numbers"), models have shrinkage=.1.
 # The value .1 was chosen on embeddings of 384 numbers.
 # After 1,600 learned rows, the accuracy is .860 without a ridge and .950 with shrinkage=.1.
 # After 16,000 learned rows, the accuracy is .940 without a ridge and .944 with shrinkage=.1.
@@ -631,7 +631,7 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
 
     labelled = sample.y.kind == "class"
     # A comparison needs at least two labels.
-    # There may not be more folds than rows of the most frequent label.
+    # The number of folds is at most the number of rows of the most frequent label.
     limit = sample.rows
     if labelled:
         limit = int(np.bincount(sample.y.codes).max()) if len(sample.y.labels) > 1 else 0

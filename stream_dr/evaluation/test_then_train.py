@@ -221,9 +221,9 @@ class ShuffledSource:
         self._seed = seed
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield pairs (number, Block) for after < number ≤ until.
+        """Yield the batches with after < number ≤ until, as (number, Block).
 
-        number: index of the batch in the random order, from 0.
+        The batches are in random order, and numbered from 0 in this order.
         """
         rng = np.random.default_rng(self._seed)
         blocks = list(_labelled_batches(self._source))
@@ -424,7 +424,7 @@ class _Evaluation:
             self._projections[name] = projection
 
             # A linear projection maps class means of rows to class means of projected rows.
-            # For other projections pass no means, and probes use the projected sample's means.
+            # If the projection is not linear, pass None. Probes then use means of projected rows.
             linear = projection.kind in ("linear", "columns")
             sample = ProbeSample(
                 self._sample.project_sampled_rows(projection),

@@ -265,9 +265,9 @@ class LogReader:
             return index.files()
 
     def _select_events(self, condition: str, values: tuple[object, ...], max_bytes: int = _ALL) -> list[Event]:
-        """Return events in order, up to max_bytes of bodies (payloads).
+        """Return events in order, with about max_bytes of bodies (payloads).
 
-        The event with which the bodies reach max_bytes is the last.
+        The last event is the one with which the total reaches or exceeds max_bytes.
 
         condition: SQL condition and order, with `values` for its placeholders.
         """

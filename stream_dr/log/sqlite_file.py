@@ -287,7 +287,7 @@ def translate_errors(path: Path) -> Iterator[None]:
             raise
         raise ours from e
     except UnicodeDecodeError as e:
-        # SQLite's message may quote a broken schema, whose bytes need not be valid UTF-8.
+        # SQLite's message may quote a damaged schema. Python cannot decode it if it is not UTF-8.
         raise damaged_file_error(path, str(e)) from e
     except OSError as e:
         ours = _translate_system_error(e, path)

@@ -477,10 +477,10 @@ class Model:
     def is_up_to_date_to(self, position: int) -> bool:
         """True if the event at `position` is learned and published.
 
-        It is enough that the event is learned in two cases:
+        The event need not be published in two cases:
 
         * The published projection is refined. A refined projection stays published until the model
-          is refined again, even without the event.
+          is refined again.
         * The model has no rows.
         """
         return self.position >= position and (not self.needs_publishing or self.published_includes(position))
@@ -655,7 +655,7 @@ class Model:
             residual=residual,
         )
 
-        # Readers see the new projection after the assignment to `published`.
+        # Store the version first, because readers see it after the assignment to `self.published`.
         self.versions.add(published)
         self.published = published
         return published

@@ -87,10 +87,7 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
 
 
 def _no_rows_error(X: object) -> NotNumeric:
-    """Return the error for an X that has no rows.
-
-    X cannot be converted to rows.
-    """
+    """Return the error for an X that is not of any form of rows."""
     if isinstance(X, str | PathLike):
         return NotNumeric(f"X is the text {str(X)[:80]!r}; stream_dr.fit(estimator, path, label=…) reads files.")
     return NotNumeric(

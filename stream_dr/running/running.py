@@ -469,7 +469,7 @@ class Running:
             model.mark_catching_up()
             if self._models.make_near_models_live([model]):
                 self._models.submit_catch_up([model])
-        # Other policies may make work due now.
+        # The model's policies may have changed, so work may be due now.
         self._models.wake()
         return model, is_new
 

@@ -79,9 +79,8 @@ class Shard:
         self.path = path
         self.entry = entry
         self.n_features = n_features
-        # State of the file at the last check.
-        # The state of a local file is its path, size and time of change.
-        # The state of a remote file is the token of its download.
+        # Identity of the file when it was last checked. None before the first check.
+        # A local file is identified by path, size and time of change, a remote one by its download.
         self._checked: object = None
         self._remote: FileIdentity | None = None
 
@@ -426,9 +425,9 @@ def _read_manifest_cached(path: AnyPath, _size: int, _changed_ns: int) -> Manife
 
 
 def are_shards(path: Path) -> bool:
-    """Return True if a path names shards.
+    """True if a path names shards, and not a file of another format.
 
-    Shards are a folder, a manifest, or one file. True is also returned if the path does not exist.
+    Shards are a folder, a manifest, or one shard file. A path that does not exist counts as shards.
     """
     archive = Path(str(path).partition("!")[0])
     if not archive.is_file() or path.suffix == ".json":

@@ -228,7 +228,7 @@ def _open_object_store(uri: str) -> tuple[fs.FileSystem, str]:
         ) from e
 
     # Of the ways to open S3, only this constructor accepts a number of attempts per request.
-    # It ignores the AWS_* environment variables below, so they are read here.
+    # S3FileSystem ignores these AWS_* environment variables, so they are read here.
     if system.type_name == "s3":
         options = {name: value[0] for name, value in parse_qs(urlsplit(uri).query).items()}
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")

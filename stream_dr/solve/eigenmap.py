@@ -193,7 +193,7 @@ def laplacian_eigenmaps(
     last = min(first + n_components, r)
 
     # Solve a symmetric eigenproblem for the graph's weights, divided by the roots of the degrees.
-    # Its eigenvectors divided by these roots are the coordinates of the rows.
+    # Divide the eigenvectors by the roots of the degrees to get the coordinates of the rows.
     values, places = np.zeros(0), np.zeros((r, 0))
     if last > first:
         root = np.sqrt(np.where(graph.degrees > 0, graph.degrees, 1.0))

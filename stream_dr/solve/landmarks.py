@@ -154,8 +154,8 @@ def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_o
         return out
 
     for part, squared in squared_distance_chunks(X, landmarks.rows, landmarks.middle):
-        # Give each new row the coordinates of its nearest landmark.
-        # Then replace the coordinates of new rows that are not equal to their nearest landmark.
+        # A new row that equals its nearest landmark gets the landmark's coordinates.
+        # The function `place_other_rows` computes the coordinates of all other new rows.
         closest = squared.argmin(axis=1)
         same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]

@@ -15,7 +15,7 @@ def build_targets(y: Form, kind: TargetsKind) -> Targets:
         returns it.
     kind: kind of y ("class", "multilabel" or "continuous"), as `infer_targets_kind` returns it.
     """
-    # Forms in which every row has a target, or in which a list shows the rows without a target.
+    # In these forms every row has a target. A list of label lists has [] or None for a row without.
     if isinstance(y, list):
         return multilabel_targets(y)
     if y.ndim == 2:

@@ -71,7 +71,7 @@ def check_target_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str
     allowed_kinds: kinds that the estimator can learn from.
     settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
-    # raise_unsupported_target_kind names estimators that can learn this kind of targets.
+    # Prefer the error that names estimators for these targets, unless another kind is settled.
     if kind not in allowed_kinds and (kind == "multilabel" or settled_kind in (None, kind)):
         raise_unsupported_target_kind(kind, allowed_kinds)
     if settled_kind not in (None, kind):

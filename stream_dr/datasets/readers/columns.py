@@ -76,7 +76,9 @@ class ColumnRoles(NamedTuple):
     def non_feature_columns(self) -> tuple[str, ...]:
         """Return the names of all columns that are not features.
 
-        Raises InvalidTargets if more than one of `label`, `labels` and `target` names columns.
+        Targets are given by one of three options: `label` (a column of labels), `labels` (columns
+        of 0 and 1) or `target` (columns of numbers). Raises InvalidTargets if more than one is
+        given.
         """
         if (self.label is not None) + bool(self.labels) + bool(self.target) > 1:
             raise InvalidTargets("columns are given as more than one of label, labels and target; give one kind.")

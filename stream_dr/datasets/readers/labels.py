@@ -91,8 +91,8 @@ class LabelParser:
 def _parse_whole_number_or_none(field: str) -> int | None:
     """Return the integer in a field.
 
-    None is returned if the field is not an integer. "3.0" and "3e0" are integers, too. If they are
-    so large that a double cannot represent every integer of their size, None is returned.
+    None is returned if the field is not an integer. "3.0" and "3e0" are integers, too. None is
+    returned for such a form of 2^53 or more, because a double may have rounded it.
     """
     # Python parses 1_000 as a number. In a file it is a word.
     if "_" in field:

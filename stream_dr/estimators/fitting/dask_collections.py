@@ -103,9 +103,9 @@ def project_dask_collection(estimator: "Estimator", collection: Collection) -> C
 
 
 def _cannot_learn_blocks_error(estimator: "Estimator") -> CannotMerge:
-    """Return the error if an estimator cannot learn Dask collections.
+    """Return the error for an estimator that cannot learn Dask collections.
 
-    The blocks of a collection are learned separately, and the states of this estimator cannot be
+    The blocks of a collection are learned separately, and the states of such an estimator cannot be
     merged.
     """
     if estimator.merges:
