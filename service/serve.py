@@ -158,7 +158,7 @@ class ServiceServer:
         self._settings = settings
         self._shared = app.state.shared
         self._ready = on_ready
-        self._server = uvicorn.Server(_uvicorn_config(app, settings))
+        self._server = uvicorn.Server(_uvicorn_config_without_address(app, settings))
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -236,7 +236,7 @@ class ServiceServer:
             raise
 
 
-def _uvicorn_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+def _uvicorn_config_without_address(app: FastAPI, settings: Settings) -> uvicorn.Config:
     """Return uvicorn's configuration for the settings."""
     return uvicorn.Config(
         app,

@@ -66,7 +66,7 @@ from stream_dr.models.snapshot import (
     write_start_estimator,
 )
 from stream_dr.statistics.protocol import pack
-from stream_dr.targets.label_codes import Label, plain_labels
+from stream_dr.targets.label_codes import Label, check_and_convert_labels
 
 Start = int | Literal["start", "now"]
 """Position of the first event that a model learns.
@@ -149,7 +149,9 @@ class Directory(AbstractContextManager["Directory"]):
         allowed_labels: Sequence[Label] | None = None,
     ) -> None:
         self._settings = Schema(
-            stated=n_features or 0, target_kind=target_kind, allowed_labels=plain_labels(allowed_labels or ())
+            stated=n_features or 0,
+            target_kind=target_kind,
+            allowed_labels=check_and_convert_labels(allowed_labels or ()),
         )
         self._labels_are_set = allowed_labels is not None
         self.path = Path(path)

@@ -43,7 +43,7 @@ from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.threads import compute_ahead
 
 PassCallback = Callable[[JsonDict], None]
-"""Function that receives the progress of a refine, as `refine_frozen` describes it."""
+"""Function that receives the progress of a refine, as `refine_frozen_and_publish` describes it."""
 
 
 def check_can_refine(directory: Directory, model: Model) -> None:
@@ -68,7 +68,7 @@ def check_can_refine(directory: Directory, model: Model) -> None:
         )
 
 
-def refine_frozen(
+def refine_frozen_and_publish(
     directory: Directory,
     model: Model,
     frozen: FrozenState,
@@ -144,7 +144,7 @@ def _run_passes(
     """Run the remaining passes, and publish the result.
 
     A checkpoint is written after each pass. `source` yields the rows, and `on_progress` receives
-    the progress. The other parameters have the meaning that `refine_frozen` describes.
+    the progress. The other parameters have the meaning that `refine_frozen_and_publish` describes.
     """
     # Run the passes. They continue from a checkpoint of an earlier refine, if there is one.
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
@@ -198,14 +198,14 @@ def refine_model(
         returned function computes the sums of each pass in other processes. If `make_compute_sums`
         is None, this process computes the sums.
 
-    The other parameters and the errors are described in `refine_frozen`.
+    The other parameters and the errors are described in `refine_frozen_and_publish`.
     """
     check_can_refine(directory, model)
     with threadpool_limits(1):
         backfill(directory, [model], directory.position)
         frozen = model.freeze()
         sums = None if make_compute_sums is None else make_compute_sums(frozen)
-        published = refine_frozen(
+        published = refine_frozen_and_publish(
             directory, model, frozen, tol, max_passes, on_progress, n_threads=n_threads, compute_sums=sums
         )
 
@@ -229,7 +229,7 @@ def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: 
     The model does not change. A copy of the model learns nine of ten rows, and predicts the
     targets of the other rows. The copy is then refined and predicts these targets again.
 
-    The errors are described in `refine_frozen`.
+    The errors are described in `refine_frozen_and_publish`.
     """
     check_can_refine(directory, model)
     source = _FrozenSource(directory, model, model.freeze(), None)

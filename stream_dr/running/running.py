@@ -38,7 +38,7 @@ from stream_dr.running.driver import Driver, EngineEvent, RunSettings
 from stream_dr.running.ingest import Appender
 from stream_dr.running.jobs import Job, Jobs
 from stream_dr.running.model_thread import ModelThread
-from stream_dr.running.refine import check_can_refine, refine_frozen
+from stream_dr.running.refine import check_can_refine, refine_frozen_and_publish
 from stream_dr.threads import new_thread_pool, shorter_switch_interval
 
 log = logging.getLogger("stream_dr.running")
@@ -83,7 +83,7 @@ class Running:
         self._waits = Waits(self._all_include, self._blocking_reason)
         self._appender = Appender(directory, self._on_appended)
         self._models = ModelThread(
-            directory, self._new_driver, self._long, self._start_due_refine, self._on_models_advanced
+            directory, self._new_driver, self._long, self._start_refine_or_log_error, self._on_models_advanced
         )
         self._recorder = Recorder(directory, self.scores)
         self._jobs = Jobs()
@@ -506,7 +506,7 @@ class Running:
         """
         return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
 
-    def _start_due_refine(self, model: Model) -> None:
+    def _start_refine_or_log_error(self, model: Model) -> None:
         """Start a refine that a model's refine policy asks for.
 
         If the refine cannot start, the error is logged.
@@ -521,7 +521,7 @@ class Running:
         """Refine a model, and snapshot a newly published projection."""
         model.note_refine_start()
         previous = model.published
-        published = refine_frozen(
+        published = refine_frozen_and_publish(
             self.directory, model, model.freeze(), tol, max_passes, job.report, lambda: job.cancel_requested
         )
 

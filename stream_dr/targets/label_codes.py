@@ -148,7 +148,7 @@ def renumber_by_appearance(codes: np.ndarray, n_labels: int) -> tuple[np.ndarray
     return used, number[codes]
 
 
-def plain_labels(labels: Any) -> tuple[Label, ...]:
+def check_and_convert_labels(labels: Any) -> tuple[Label, ...]:
     """Return labels as Python's str, int or bool.
 
     Whole floats become int. Raises InvalidTargets if labels are of different types, if an integer
@@ -281,6 +281,6 @@ def _check_and_encode_labels(label_of_each_row: list[Any]) -> EncodedLabels:
                 f"the label of row {i} is of type {type(item).__name__}; labels must be all str, all int or all bool."
             ) from e
     if len({type(item) for item in label_of_each_row}) > 1:
-        plain_labels(item for item in label_of_each_row if item is not None)
+        check_and_convert_labels(item for item in label_of_each_row if item is not None)
     present = codes >= 0
-    return EncodedLabels(plain_labels(table), codes, None if present.all() else present)
+    return EncodedLabels(check_and_convert_labels(table), codes, None if present.all() else present)

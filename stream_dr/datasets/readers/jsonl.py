@@ -83,7 +83,7 @@ def read_jsonl(
 
     def fail(error: StreamDRError, rows_before: int) -> NoReturn:
         number = row + rows_before + int(error.details.get("row", 0))
-        _raise_if_any_bad_line(path, floats)
+        _raise_if_any_bad_json_line(path, floats)
         raise MalformedInput(f"{path}, row {number}: {error}", file=str(path), row=number) from error
 
     with _open_json_reader(path, schema, floats) as reader:
@@ -218,8 +218,8 @@ def _open_json_reader(
     """Return a context manager that opens Arrow's JSON reader.
 
     schema: Arrow types of the columns. None: Arrow infers them from the first lines.
-    types_to_find_bad_line: Arrow types of the columns whose values must be numbers, by name of the column.
-        After an error, they are used to find the line with the error.
+    types_to_find_bad_line: Arrow types of the columns whose values must be numbers, by name of the
+        column. After an error, they are used to find the line with the error.
 
     An error of opening the file, or of reading in the with-block, is replaced by MalformedInput.
     """
@@ -229,11 +229,11 @@ def _open_json_reader(
         with open_text_for_arrow(path) as stream, pajson.open_json(stream, read, parse) as reader:
             yield reader
     except (pa.ArrowException, OSError, EOFError) as e:
-        _raise_if_any_bad_line(path, types_to_find_bad_line)
+        _raise_if_any_bad_json_line(path, types_to_find_bad_line)
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
 
-def _raise_if_any_bad_line(path: FileName, float64_columns: dict[str, pa.DataType]) -> None:
+def _raise_if_any_bad_json_line(path: FileName, float64_columns: dict[str, pa.DataType]) -> None:
     """Raise MalformedInput for the first line with an error.
 
     The error names the number of the line. A line has an error in these cases:

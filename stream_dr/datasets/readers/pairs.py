@@ -35,7 +35,7 @@ whose columns are numbered from 1.
 
 
 def parse_index_value_pairs(
-    lines: Lines, pair_starts: np.ndarray, index_base: int, min_width: int = 0
+    lines: Lines, pair_offsets_in_data: np.ndarray, index_base: int, min_width: int = 0
 ) -> sp.csr_matrix:
     """Parse the index:value pairs of lines into a matrix.
 
@@ -45,7 +45,7 @@ def parse_index_value_pairs(
     ----------
     lines : Lines
         Lines whose pairs are separated by blanks.
-    pair_starts : ndarray (lines,)
+    pair_offsets_in_data : ndarray (lines,)
         Offset in `lines.data` at which the pairs of each line start.
     index_base : 0 or 1
         Number of the first column in the file.
@@ -55,9 +55,9 @@ def parse_index_value_pairs(
     Raises MalformedInput, which names the line.
     """
     try:
-        return _parse_all_lines(lines, pair_starts, index_base, min_width)
+        return _parse_all_lines(lines, pair_offsets_in_data, index_base, min_width)
     except (pa.ArrowInvalid, _NotPairsError):
-        _raise_if_any_bad_line(lines, pair_starts, index_base)
+        _raise_if_any_bad_json_line(lines, pair_offsets_in_data, index_base)
         raise
 
 
@@ -164,7 +164,7 @@ def _parse_blank_separated_numbers(text_bytes: np.ndarray) -> np.ndarray:
     return tokens.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-def _raise_if_any_bad_line(lines: Lines, pair_starts: np.ndarray, index_base: int) -> None:
+def _raise_if_any_bad_json_line(lines: Lines, pair_starts: np.ndarray, index_base: int) -> None:
     """Raise MalformedInput for the first line with a wrong pair.
 
     Nothing is raised if the pairs of all lines are valid.

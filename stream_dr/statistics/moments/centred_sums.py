@@ -131,7 +131,7 @@ class CentredSums:
         self._diagonal = self._diagonal if self.exact else pad_to_shape(self._diagonal, (n_features,))
 
     def add(
-        self, X: Rows, weights: np.ndarray, total_weight: float, targets: "TargetRows | None" = None
+        self, X: Rows, weights: np.ndarray, added_weight: float, targets: "TargetRows | None" = None
     ) -> np.ndarray | None:
         """Add rows with their weights and targets.
 
@@ -146,35 +146,35 @@ class CentredSums:
 
         X: (b, ≤ d), dense of any float type or CSR.
         weights: (b,) weights w.
-        total_weight: sum of the weights.
+        added_weight: sum of the weights.
         targets: targets of the rows. None if there are no targets.
         """
-        if not total_weight > 0.0:
+        if not added_weight > 0.0:
             return None
         if not isinstance(X, np.ndarray):
             if self.exact and X.shape[0] > 1 and X.nnz < DENSE_SHARE * X.shape[0] * len(self.mean):
-                self._add_sparse_rows(X, weights, total_weight, targets)
+                self._add_sparse_rows(X, weights, added_weight, targets)
                 return None
             X = pad_to_shape(X.toarray(), (X.shape[0], len(self.mean)))
-        return self._add_dense_rows(X, weights, total_weight, targets)
+        return self._add_dense_rows(X, weights, added_weight, targets)
 
     def _add_dense_rows(
-        self, X: np.ndarray, weights: np.ndarray, total_weight: float, targets: "TargetRows | None"
+        self, X: np.ndarray, weights: np.ndarray, added_weight: float, targets: "TargetRows | None"
     ) -> np.ndarray:
         if X.shape[0] == 1:
-            return self._add_single_row(X, weights, total_weight, targets)
+            return self._add_single_row(X, weights, added_weight, targets)
 
         # `rows` gets the centred rows and, later, a last row that joins them to the earlier rows.
         # The last row is a factor times (mean of these rows − mean of the earlier rows).
         rows = np.empty((len(X) + 1, X.shape[1]))
         joining = self._add_chunk_to_mean(
-            *write_root_weighted_rows(X, weights, total_weight, rows[:-1], self._nonzero), total_weight
+            *write_root_weighted_rows(X, weights, added_weight, rows[:-1], self._nonzero), added_weight
         )
         np.multiply(joining.step, joining.root, out=rows[-1])
 
         # Add the products of features and targets, then the products of features and features.
         if targets is not None and self._cross.shape[1]:
-            own = targets.rows(weights, total_weight, joining.root)
+            own = targets.rows(weights, added_weight, joining.root)
             add_cross_product(self._cross, rows, own)
         if not self.exact:
             self._diagonal += np.einsum("ij,ij->j", rows, rows)
@@ -183,7 +183,7 @@ class CentredSums:
         return rows
 
     def _add_single_row(
-        self, X: np.ndarray, weights: np.ndarray, total_weight: float, targets: "TargetRows | None"
+        self, X: np.ndarray, weights: np.ndarray, added_weight: float, targets: "TargetRows | None"
     ) -> np.ndarray:
         """Add a single row.
 
@@ -195,24 +195,24 @@ class CentredSums:
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
         rows = np.zeros((2, len(high)))
-        joining = self._add_chunk_to_mean(high, rows[0].copy(), total_weight)
+        joining = self._add_chunk_to_mean(high, rows[0].copy(), added_weight)
         np.multiply(joining.step, joining.root, out=rows[1])
         if targets is not None and self._cross.shape[1]:
-            self._cross += rows[1][:, None] * targets.rows(weights, total_weight, joining.root)[1]
+            self._cross += rows[1][:, None] * targets.rows(weights, added_weight, joining.root)[1]
         if self.exact:
             add_outer_product_to_lower(self._scatter, rows[1], 1.0)
         else:
             self._diagonal += rows[1] ** 2
         return rows
 
-    def _add_sparse_rows(self, X: Rows, weights: np.ndarray, total_weight: float, targets: "TargetRows | None") -> None:
-        z = shifted_rows(X.indptr, X.indices, X.data, weights, total_weight, self._nonzero)
-        joining = self._add_chunk_to_mean(*add_to_double_double(z.shift, np.zeros_like(z.shift), z.rest), total_weight)
+    def _add_sparse_rows(self, X: Rows, weights: np.ndarray, added_weight: float, targets: "TargetRows | None") -> None:
+        z = shifted_rows(X.indptr, X.indices, X.data, weights, added_weight, self._nonzero)
+        joining = self._add_chunk_to_mean(*add_to_double_double(z.shift, np.zeros_like(z.shift), z.rest), added_weight)
         add_sparse_products(z.indptr, z.indices, z.values, self._scatter)
-        add_outer_product_to_lower(self._scatter, z.rest, -total_weight)
+        add_outer_product_to_lower(self._scatter, z.rest, -added_weight)
         add_outer_product_to_lower(self._scatter, joining.step, joining.root**2)
         if targets is not None and self._cross.shape[1]:
-            own = targets.rows(weights, total_weight, joining.root)
+            own = targets.rows(weights, added_weight, joining.root)
             shifted = sp.csr_matrix((z.values, z.indices, z.indptr), shape=(X.shape[0], len(self.mean)))
             self._cross += shifted.T @ own[:-1]
             self._cross += np.outer(joining.root * joining.step, own[-1])

@@ -12,7 +12,7 @@ from stream_dr.directory.history import GONE
 from stream_dr.directory.verify import verify
 from stream_dr.models.snapshot import write_snapshot_if_needed
 from stream_dr.running.advance import backfill
-from stream_dr.running.refine import refine_frozen
+from stream_dr.running.refine import refine_frozen_and_publish
 from tests.support.batches import dense, opened, put
 
 
@@ -128,7 +128,7 @@ def test_a_refine_has_its_rows_until_it_ends(tmp_path: Path) -> None:
                 settled(directory)
                 written.append(directory.retention.rewrite_events_without_unlearned_rows())
 
-        published = refine_frozen(directory, model, model.freeze(), 1e-9, 3, told)
+        published = refine_frozen_and_publish(directory, model, model.freeze(), 1e-9, 3, told)
         assert published is not None
         assert published.rows == 80
         assert written == [0]

@@ -11,7 +11,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Removal, unlearn_draft
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.running.advance import backfill
-from stream_dr.running.refine import refine_frozen, refine_model
+from stream_dr.running.refine import refine_frozen_and_publish, refine_model
 from tests.support.batches import SMALL, dense, opened, put
 
 DIAGONAL = {"gamma": 1.0, "scatter": "diagonal"}
@@ -53,7 +53,7 @@ def test_a_cancelled_refine_goes_on_at_its_next_pass(tmp_path: Path) -> None:
         for _ in range(40):
             told.clear()
             one_made = lambda: any("residual" in t for t in told)  # noqa: E731
-            published = refine_frozen(directory, model, frozen, 1e-9, 40, told.append, one_made)
+            published = refine_frozen_and_publish(directory, model, frozen, 1e-9, 40, told.append, one_made)
             passes += [t["pass"] for t in told if "residual" in t]
             if published is not None:
                 break
@@ -69,7 +69,10 @@ def test_a_refine_is_cancelled_within_a_pass(tmp_path: Path) -> None:
         model = directory.model("lda")
         backfill(directory, [model], directory.position)
         asked = iter([False, False, True])
-        assert refine_frozen(directory, model, model.freeze(), 1e-9, 40, told.append, lambda: next(asked)) is None
+        assert (
+            refine_frozen_and_publish(directory, model, model.freeze(), 1e-9, 40, told.append, lambda: next(asked))
+            is None
+        )
         assert [t for t in told if "residual" in t] == []
 
 
@@ -83,7 +86,10 @@ def test_a_refine_of_a_removed_model_leaves_nothing(tmp_path: Path) -> None:
                 directory.remove_model("lda")
 
         assert (
-            refine_frozen(directory, model, model.freeze(), 1e-9, 40, told, lambda: not directory.holds(model)) is None
+            refine_frozen_and_publish(
+                directory, model, model.freeze(), 1e-9, 40, told, lambda: not directory.holds(model)
+            )
+            is None
         )
         assert list((tmp_path / "snapshots").iterdir()) == []
 
