@@ -141,7 +141,7 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
     InvalidWeights
         The batches carry weights, and the estimator takes none.
     LimitExceeded
-        The state would need more bytes than `limits.max_state_bytes`.
+        The state and solving it would need more bytes than `limits.max_state_bytes`.
     SchemaMismatch, TooManyFeatures
         The estimator cannot learn rows of this layout or width.
 
@@ -534,8 +534,8 @@ class DraftGroup:
     def check_and_extend_schema(self, draft: Draft) -> Schema:
         """Return the stream's schema, extended by a draft's rows.
 
-        A draft is an event that is not in the log yet. The group is not changed. Raises a
-        StreamDRError if the draft is refused.
+        A draft is an event that is not in the log yet. The draft is not added to this group. Raises
+        a StreamDRError if the draft is refused.
         """
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")

@@ -253,7 +253,7 @@ def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.nda
 def _sums_of_source(
     context: _TaskContext, source: Source, columns_to_multiply: np.ndarray, is_first_pass: bool
 ) -> Sums:
-    """Return the sums of a pass over a source's rows.
+    """Return the sums of one pass of refine over a source's rows.
 
     columns_to_multiply: (features, r), columns to multiply the scatter matrix by.
     is_first_pass: True for the first pass, which also computes the moments of the rows again.

@@ -57,11 +57,11 @@ def project_rows_on_cluster(
     if system.get_file_info(f"{folder}/{MANIFEST_NAME}").type != fs.FileType.NotFound:
         raise OutputExists(f"{output_folder} holds a data set already; name a new folder, or delete that one.")
 
-    # Divide the data set into tasks of about equal size. The 0 says that no states are merged.
+    # Divide the data set into tasks of about equal size.
     projection = published_or_raise(model).projection
     schema = directory.schema
     sized = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
-    tasks = divide_into_tasks([r for r, _ in sized], [size * r.rows for r, size in sized], 0)
+    tasks = divide_into_tasks([r for r, _ in sized], [size * r.rows for r, size in sized], total_state_bytes=0)
 
     # Let the workers write the files. UNFINISHED marks the folder until the manifest is written.
     write_file_atomically(output_folder, UNFINISHED, b"")

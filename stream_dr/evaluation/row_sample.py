@@ -58,9 +58,8 @@ class RowSample:
             self._reservoir.add(block._replace(weights=None))
             return
 
-        # The reservoir cannot store rows of a table, so add as many rows of zeros.
-        # The reservoir then chooses row numbers.
-        # `_tables` stores the table's rows with the chosen numbers.
+        # The reservoir cannot store rows of a table. It gets a row of zeros for each of them.
+        # `_tables` stores the table's rows whose numbers the reservoir has sampled.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
         numbers = self.sampled_row_numbers()

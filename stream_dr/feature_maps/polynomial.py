@@ -80,8 +80,8 @@ class Polynomial(FeatureMap):
     def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number of columns of mapped rows.
 
-        n_input_columns: number of features of the rows before mapping. If it is 0, an upper bound
-            is returned.
+        n_input_columns: number of features of the rows before mapping. 0 means that it is unknown.
+            Then the parameter n_features, an upper bound, is returned.
         """
         return min(self.product_count(n_input_columns), self.n_features) if n_input_columns else self.n_features
 
@@ -185,10 +185,10 @@ def _draw_count_sketch(
 ) -> tuple[sp.csr_matrix, np.ndarray]:
     """Return a count sketch, and the sketch of √coef0.
 
-    √coef0 is the constant of the kernel. A count sketch adds each feature, with a random sign, to
-    a random column of the mapped rows. The count sketch is a CSR matrix (n_features, mapped
-    columns) with one 1 or −1 in the row of each feature. The sketch of √coef0 is (mapped
-    columns,).
+    The kernel's constant coef0 acts like one more feature of the value √coef0. A count sketch adds
+    each feature, with a random sign, to a random column of the mapped rows. The count sketch is a
+    CSR matrix (n_features, mapped columns) with one 1 or −1 in the row of each feature. The sketch
+    of √coef0 is (mapped columns,).
 
     polynomial_map: the map.
     sketch_number: number of the count sketch, below the degree. Each number gives another random

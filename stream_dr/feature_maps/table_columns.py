@@ -84,7 +84,7 @@ class EncodingSpec(NamedTuple):
     n_hashed : int
         Number of columns that all further categories of a column share.
     words : Words
-        Encoding of texts. The number of hashed words of each column is in the column's statistics.
+        Encoding of texts. How many words of a column are hashed is counted in `TableColumn`.
     impute : "mean" or float
         Replacement of missing numbers.
     one_hot : tuple of str
@@ -299,13 +299,15 @@ def encode_values_as_entries(column: TableColumn, values: RawColumn, encoding: E
 def mapped_columns_of_categories_and_missing(
     column: TableColumn, categories: tuple[str, ...], encoding: EncodingSpec
 ) -> np.ndarray:
-    """Return the numeric column that encodes each category.
+    """Return the mapped column that encodes each category.
 
-    Numeric columns are the columns of mapped rows. The result (categories + 1,) has the index of a
-    numeric column for each category, −1 for an unknown category. One more entry −1 at the end is
-    for missing values, because their code −1 selects the last entry.
+    The result (categories + 1,) has the index of a column of the mapped rows for each category. An
+    unknown category shares a hashed column, and has −1 if the table column has none. One more entry
+    −1 at the end is for missing values, because their code −1 selects the last entry.
 
-    categories: the categories.
+    column: statistics of a table column.
+    categories: categories of the rows to map.
+    encoding: settings of the map.
     """
     known = dict(zip(column.categories, column.places.tolist(), strict=True))
     places = [known.get(label, -1) for label in categories]

@@ -253,10 +253,10 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
     Raises UnknownVersion and ModelFailed. Raises NotFitted or CatchingUp if the model has not
     published a projection yet.
 
-    The example uses `running` from the example of Running.
+    The example uses `running` and `model` from the example of Running.
 
     >>> import stream_dr
-    >>> version = running.publish("lda").version
+    >>> published = running.publish("lda")
     >>> list(stream_dr.export_projection(model).arrays)
     ['mean', 'components', 'eigenvalues']
     """

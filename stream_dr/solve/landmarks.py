@@ -137,8 +137,9 @@ returns coordinates (rows, components).
 def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_other_rows: PlacementRule) -> np.ndarray:
     """Return the coordinates (rows, components) of new rows.
 
-    Landmarks are sampled rows whose coordinates are known. A new row that equals a landmark gets
-    the landmark's coordinates. Any other row gets the coordinates that `place_other_rows` returns.
+    Landmarks are sampled rows whose coordinates are known. A new row that equals a landmark up to
+    rounding errors gets the landmark's coordinates. Any other row gets the coordinates that
+    `place_other_rows` returns.
 
     places: (r, components), coordinates of the r landmarks.
     X: (rows, features), dense or CSR.

@@ -483,9 +483,10 @@ class ClosedForm(AdditiveEstimator):
     def with_spread(self, projection: Projection, state: State) -> Projection:
         """Return the projection with the uncertainty of its components.
 
-        If rows are not in folds, or if the projection was refined, the projection is returned
-        unchanged. Raises NotFitted if fewer than three folds have rows. Costs one solution for
-        each fold.
+        The uncertainty (`ComponentSpread`) is estimated by the jackknife: the model is solved again
+        without each fold. If rows are not in folds, or if the projection was refined, the
+        projection is returned unchanged. Raises NotFitted if fewer than three folds have rows.
+        Costs one solution for each fold.
 
         state: state from which the projection was solved.
         """

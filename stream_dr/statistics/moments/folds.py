@@ -251,7 +251,7 @@ class FoldedAccumulator(AccumulatorBase):
             for part in self._parts:
                 part.begin(batch)
 
-            # Under decay, the number of rows in one step is bounded.
+            # Under decay, learn few rows at a time, so that the scale never becomes too small.
             step = max_rows_per_step(self.decay)
             for start in range(0, batch.rows, step):
                 stop = min(start + step, batch.rows)

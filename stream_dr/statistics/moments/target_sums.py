@@ -219,8 +219,8 @@ class TargetSums:
         if encoded.values is not None:
             return self.values.add(encoded.values, scaled_weights, float(scaled_weights.sum()))
 
-        # `added` is the weight of each label's rows and the weighted sum of its target column.
-        # Every row has at most one label, with value 1 in the label's target column.
+        # Without a Gram matrix, every row has at most one label, whose target column is 1.
+        # So `added`, the weight of each label's rows, is also the weighted sum of its column.
         k = len(self.total)
         if not len(self.gram):
             scaled_weights = (

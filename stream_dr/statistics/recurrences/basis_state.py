@@ -27,7 +27,7 @@ for rows with the largest allowed values.
 
 @register_nested_state
 class BasisState(NamedTuple):
-    """Frozen vectors and means of CCIPCA or incremental SKM.
+    """Immutable vectors and means of CCIPCA or IncrementalSKM.
 
     There are up to p vectors (the components) and c means of rows. The vectors are the columns of
     D Mᵀ, for basis columns D and coefficients M. So vector i is a combination of the columns of D,

@@ -121,9 +121,9 @@ def mirror_gram_row(
 ) -> None:
     """Copy a row of the Gram matrix to a column.
 
-    The Gram matrix (k, k) has the inner products of the vectors and the means with each other. The
-    entries of the vectors so far and of the means are copied from a row to the column of the same
-    index.
+    The Gram matrix (k, k) has the inner products of vectors and means with each other. The row is
+    copied to the column of the same index, so that the matrix is symmetric again. Entries of
+    vectors that do not exist yet are not copied.
 
     gram_and_mixing: (k, 2k), of which the left half is the Gram matrix.
     row_index: index of the row and of the column.

@@ -168,8 +168,8 @@ def learn_dense_rows(
                 )
                 update_running_variance(variance, remaining, row, unit, a)
             update_squared_lengths(lengths[0], x, q, squared)
-            # `growth` is the factor by which the row number may grow before errors are removed.
-            # For CCIPCA the factor is smaller, because a removal also moves the shift to the mean.
+            # Rounding errors are removed once the number of rows has grown by the factor `growth`.
+            # CCIPCA has a smaller factor, because its rows are also centred on a newer mean then.
             growth = 64 if variance is None else 8
             if worst > LOST or needs_basis_refresh(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN

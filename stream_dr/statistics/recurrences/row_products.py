@@ -137,9 +137,10 @@ def write_shifted_block(
 def write_block_products(
     transposed_block: np.ndarray, basis_columns: np.ndarray, basis_products: np.ndarray, row_gram: np.ndarray
 ) -> None:
-    """Write inner products of rows with columns and each other.
+    """Write the inner products of rows and basis columns.
 
-    The columns are the basis columns.
+    The inner products of the rows with each other are written, too. All arrays are float64. The
+    features are processed in tiles that fit into the processor's cache.
 
     transposed_block: (features, rows), the transposed rows of a block of dense rows.
     basis_columns: (features, k), k columns.
