@@ -149,14 +149,11 @@ class ComponentSpread(NamedTuple):
                 raise field_error(self, name, f"{np.nanmax(getattr(self, name))} at its most", "at most 90")
 
 
-def uncertainty_sentences(
-    choice: CrossValidation | None, spread: ComponentSpread | None, max_components: int = 10
-) -> list[str]:
-    """Return sentences on a chosen parameter and the first components.
+def uncertainty_sentences(choice: CrossValidation | None, spread: ComponentSpread | None) -> list[str]:
+    """Return sentences on a chosen parameter and the first ten components.
 
     choice: cross-validated errors by which the parameter's value was chosen, or None.
     spread: uncertainty of the components, or None.
-    max_components: maximum number of components in the sentences.
     """
     sentences = []
     if choice is not None:
@@ -167,7 +164,7 @@ def uncertainty_sentences(
             f"cross-validation{folds}: error {number_text(error)} ± {number_text(std_error)}."
         )
     if spread is not None:
-        sentences += component_angle_sentences(spread, max_components)
+        sentences += component_angle_sentences(spread, max_components=10)
     return sentences
 
 

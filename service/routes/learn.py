@@ -39,12 +39,12 @@ async def partial_fit(
 
     A batch that is sent again with the same Idempotency-Key is not learned twice.
     """
-    medium = rows_format(request)
+    body_format = rows_format(request)
     body = b"".join([piece async for piece in request.stream()])
     if query.check:
-        return _receipt_response(await shared.ingest.check(body, medium, key), position=None)
+        return _receipt_response(await shared.ingest.check(body, body_format, key), position=None)
 
-    receipt = await shared.ingest.append(body, medium, key)
+    receipt = await shared.ingest.append(body, body_format, key)
     shared.metrics.count_batch(receipt)
     return await _respond_with_receipt(shared, receipt, query.wait is not None, response)
 

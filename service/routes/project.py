@@ -108,13 +108,13 @@ async def _respond_to_rows(
     numbers_per_row : callable
         Function that returns how many numbers the response has for each row.
     """
-    medium = rows_format(request)
+    body_format = rows_format(request)
     accept = negotiate_media_type(request, (JSON, ARROW_STREAM))
     model = _named_or_only_model(shared, model_name)
     body = b"".join([piece async for piece in request.stream()])
 
     def compute_response() -> Response:
-        block = stream_dr.parse_rows(body, medium, shared.limits)
+        block = stream_dr.parse_rows(body, body_format, shared.limits)
         _refuse_large_response(block.rows, numbers_per_row(model), accept, max(len(body), block.nbytes // 8))
         result = compute(shared, model, block)
         content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())

@@ -104,7 +104,7 @@ def readyz(shared: Service) -> schemas.Health:
         raise ServiceError("not_ready", shared.warm_up.reason)
 
     details = [f"no snapshot of {name} could be written: {why}" for name, why in health["snapshot_errors"].items()]
-    failed = [name for name, model in shared.directory.models.items() if model.state.startswith("failed")]
+    failed = [name for name, model in shared.directory.models.items() if model.shown_status.startswith("failed")]
     if failed:
         details.append(f"failed, or not to be published: {', '.join(failed)} (GET /models has why)")
     return schemas.Health(status="ready", detail="; ".join(details) or None)

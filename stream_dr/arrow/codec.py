@@ -57,7 +57,7 @@ from stream_dr.arrow.rows import (
 )
 from stream_dr.arrow.sound import BytesLike, first_message_line, refuse_invalid_batches, refuse_unsupported_types
 from stream_dr.arrow.target_columns import arrow_from_targets, targets_from_arrow
-from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
+from stream_dr.errors import MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
 from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.parsing import parse_targets
@@ -149,9 +149,7 @@ def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def block_from_arrow(
-    batches: EventBatches, declared_n_features: int | None = None, max_features: int | None = None
-) -> Block:
+def block_from_arrow(batches: EventBatches, declared_n_features: int | None = None) -> Block:
     """Return all rows of one event as a Block.
 
     An event is an entry of the log. The number of features of sparse rows is declared by the
@@ -159,8 +157,8 @@ def block_from_arrow(
     neither declares the number, it is the largest index + 1, and the Block's `width_stated` is
     False.
 
-    Raises SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, WidthMismatch, LimitExceeded,
-    InvalidTargets, InvalidWeights or MalformedInput.
+    Raises SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, WidthMismatch, InvalidTargets,
+    InvalidWeights or MalformedInput.
 
     Parameters
     ----------
@@ -168,21 +166,16 @@ def block_from_arrow(
         Rows of the event. All record batches must have the same schema.
     declared_n_features : int or None
         Number of features that a setting or a manifest declares, or None.
-    max_features : int or None
-        Maximum number of features. A batch with more features is refused.
     """
     batch = _validate_and_join(batches)
-    X, feature_names, width_stated = _read_feature_columns(batch, declared_n_features, max_features)
-    _refuse_too_many_features(X.shape[1], max_features)
+    X, feature_names, width_stated = _read_feature_columns(batch, declared_n_features)
     check_finite(X)
 
     y = targets_from_arrow(batch)
     return Block(X, y, _read_weight_column(batch), _read_id_column(batch), feature_names, width_stated, checked=True)
 
 
-def _read_feature_columns(
-    batch: pa.RecordBatch, declared_n_features: int | None, max_features: int | None
-) -> FeatureRows:
+def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None) -> FeatureRows:
     """Read the features of the rows from a record batch.
 
     A batch has one of three layouts:
@@ -192,7 +185,6 @@ def _read_feature_columns(
     - A batch without these columns has one column for each feature.
 
     declared_n_features: number of features that a setting or a manifest declares, or None.
-    max_features: maximum number of features of sparse rows, or None.
 
     Raises SchemaMismatch if the columns fit none of the layouts. Raises WidthMismatch if the
     number of features of dense rows or of a table is not the declared number.
@@ -204,7 +196,7 @@ def _read_feature_columns(
     declared_width = _reconcile_n_features(batch.schema, declared_n_features)
 
     if sparse:
-        X = sparse_rows(batch, declared_width, max_features)
+        X = sparse_rows(batch, declared_width)
         return FeatureRows(X, None, width_stated=declared_width is not None)
 
     # Read dense rows from the column `features`; without this column, each column is a feature.
@@ -316,11 +308,6 @@ def _reconcile_n_features(schema: pa.Schema, known_n_features: int | None) -> in
             n_features=known_n_features,
         )
     return int(text)
-
-
-def _refuse_too_many_features(width: int, max_features: int | None) -> None:
-    if max_features is not None and width > max_features:
-        raise LimitExceeded(f"the batch has {width} features; at most {max_features} are allowed.", limit=max_features)
 
 
 def _read_weight_column(batch: pa.RecordBatch) -> np.ndarray | None:

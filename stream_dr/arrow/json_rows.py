@@ -108,9 +108,7 @@ def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_no
         )
 
 
-def block_from_json(
-    parsed_or_text: ParsedJson, declared_n_features: int | None = None, max_features: int | None = None
-) -> Block:
+def block_from_json(parsed_or_text: ParsedJson) -> Block:
     """Return the Block that a JSON object describes.
 
     Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets or
@@ -120,10 +118,6 @@ def block_from_json(
     ----------
     parsed_or_text : dict, bytes or str
         The parsed object, or its JSON text.
-    declared_n_features : int or None
-        Number of features that a setting declares for sparse rows, or None.
-    max_features : int or None
-        Maximum number of features of sparse rows. An index that is not smaller is refused.
     """
     if isinstance(parsed_or_text, bytes | bytearray | memoryview | str):
         parsed_or_text = _parse_json(parsed_or_text)
@@ -135,8 +129,7 @@ def block_from_json(
 
     # Convert the rows first. Weights, targets and ids need the number of rows.
     rows = parsed_or_text["rows"]
-    declared_width = _reconcile_n_features(parsed_or_text.get("n_features"), declared_n_features)
-    X, names, width_stated = _rows_from_json(rows, declared_width, max_features)
+    X, names, width_stated = _rows_from_json(rows, _checked_n_features(parsed_or_text.get("n_features")))
     check_finite(X)
 
     weights = as_weights(_checked_weights(parsed_or_text.get("weights")), len(rows))
@@ -183,37 +176,27 @@ def _parse_json(json_text: bytes | bytearray | memoryview | str) -> ParsedJson:
         raise MalformedInput(f"the body is not JSON ({e}); numbers must be finite, keys and strings quoted.") from e
 
 
-def _reconcile_n_features(requested_n_features: ParsedJson, known_n_features: int | None) -> int | None:
-    """Return the declared width of sparse rows, or None.
-
-    The width is the number of features.
+def _checked_n_features(requested_n_features: ParsedJson) -> int | None:
+    """Return the number of features that a request declares, or None.
 
     requested_n_features: value of the request's key "n_features", or None if the key is absent.
-    known_n_features: number of features that a setting declares, or None.
 
-    Raises SchemaMismatch if the two numbers differ or `requested_n_features` is no positive
-    integer.
+    Raises SchemaMismatch if the value is no positive integer.
     """
     if requested_n_features is None:
-        return known_n_features
+        return None
     if type(requested_n_features) is not int or not 0 < requested_n_features <= MAX_WIDTH:
         raise SchemaMismatch(
             f"n_features is {requested_n_features!r}; it must be a positive integer.", column="n_features"
         )
-    if known_n_features is not None and requested_n_features != known_n_features:
-        raise SchemaMismatch(
-            f"n_features is {requested_n_features}; this stream has {known_n_features}. Send {known_n_features}.",
-            column="n_features",
-        )
     return requested_n_features
 
 
-def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None, max_features: int | None) -> FeatureRows:
+def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -> FeatureRows:
     """Convert parsed JSON rows to rows of a Block.
 
     parsed_rows: value of the request's key "rows".
     declared_width: declared number of features of sparse rows, or None.
-    max_features: maximum number of features of sparse rows, or None.
 
     Raises InvalidRows, InvalidIndex or SchemaMismatch.
     """
@@ -238,7 +221,7 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None, m
         return FeatureRows(raw_from_texts(parsed_rows), ("text",), width_stated=True)
     if _is_sparse_row(parsed_rows[0]):
         return FeatureRows(
-            _csr_from_row_objects(parsed_rows, declared_width, max_features),
+            _csr_from_row_objects(parsed_rows, declared_width),
             None,
             width_stated=declared_width is not None,
         )
@@ -282,9 +265,7 @@ def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[st
     return [[row[name] for name in feature_names] for row in row_objects]
 
 
-def _csr_from_row_objects(
-    row_objects: list[JsonObject], declared_width: int | None, max_features: int | None
-) -> "sp.csr_matrix":
+def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | None) -> "sp.csr_matrix":
     # Check the form of every row before numpy reads any value.
     for i, row in enumerate(row_objects):
         if row.keys() != {"indices", "values"} or not all(isinstance(v, list) for v in row.values()):
@@ -292,7 +273,7 @@ def _csr_from_row_objects(
         if len(row["indices"]) != len(row["values"]):
             raise InvalidRows(f"row {i} has different numbers of indices and values; send one value an index.", row=i)
 
-    max_width = min(declared_width or MAX_WIDTH, max_features or MAX_WIDTH)
+    max_width = declared_width or MAX_WIDTH
     for i, row in enumerate(row_objects):
         for index in row["indices"]:
             if not (type(index) is int and 0 <= index < max_width):

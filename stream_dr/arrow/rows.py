@@ -126,14 +126,13 @@ def dense_array_from_column(features_column: pa.Array) -> np.ndarray:
     return _float_array(flat, "features").reshape(len(features_column), d)
 
 
-def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features: int | None) -> "sp.csr_matrix":
+def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_matrix":
     """Return the columns `indices` and `values` as a CSR matrix.
 
     Row i of the matrix has the values in list i of the column `values`, at the indices in list i
     of the column `indices`. The indices of the matrix are sorted and distinct.
 
     declared_width: number of columns of the matrix. If None, it is the largest index + 1.
-    max_features: maximum number of columns, or None for no maximum.
 
     Raises
     ------
@@ -142,8 +141,7 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features:
     InvalidRows
         A value is null, or the two lists of a row have different lengths.
     InvalidIndex
-        An index is negative or repeated in a row, or is too large for `declared_width` or
-        `max_features`.
+        An index is negative or repeated in a row, or is too large for `declared_width`.
     """
     indices, indptr = _flatten_list_column(batch.column("indices"), "indices")
     values, value_indptr = _flatten_list_column(batch.column("values"), "values")
@@ -152,8 +150,7 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features:
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
 
     columns = view_of_numbers(indices)
-    limit = min(declared_width or MAX_WIDTH, MAX_WIDTH if max_features is None else max_features)
-    _check_index_range(columns, indptr, limit)
+    _check_index_range(columns, indptr, declared_width or MAX_WIDTH)
     width = declared_width or (int(columns.max()) + 1 if len(columns) else 0)
     return csr_refusing_repeats(_float_array(values, "values"), columns.astype(np.int32, copy=False), indptr, width)
 

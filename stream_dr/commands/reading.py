@@ -177,13 +177,13 @@ class ReadOptions(NamedTuple):
             [files[path] if path in files else self.shards([path], skip_damaged) for path in sources]
         )
 
-    def open_shards_or_files(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset | FileSource":
+    def open_shards_or_files(self, sources: Sequence[Path]) -> "Dataset | FileSource":
         """Open shards or files as one source.
 
         The paths must be either all shards or all files of other formats.
         """
         if all(map(self.reads_as_shards, sources)):
-            return self.shards(sources, skip_damaged)
+            return self.shards(sources)
         return self.open_files_as_one(sources)
 
     def refuse_other_than_shards(self, sources: Sequence[Path]) -> None:

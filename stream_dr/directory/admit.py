@@ -457,7 +457,7 @@ class DraftGroup:
         The events to be written.
     drafts : list of Draft
         The draft of each event.
-    schema, written : Schema
+    schema, recorded_schema : Schema
         The parameters `schema` and `recorded_schema`, extended by the accepted drafts.
     """
 
@@ -493,8 +493,8 @@ class DraftGroup:
     def add_or_store_error(self, draft: Draft) -> bool:
         """Add a draft, and return False if it is refused.
 
-        If the draft is refused, its error is not raised. The method `answers` returns the error
-        later.
+        If the draft is refused, its error is not raised. The method `receipts_and_errors` returns
+        the error later.
 
         draft: an event that is not in the log yet.
         """

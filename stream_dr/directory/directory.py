@@ -259,8 +259,8 @@ class Directory(AbstractContextManager["Directory"]):
     def append_all(self, drafts: Sequence[Draft]) -> None:
         """Append all drafts to the log in one transaction.
 
-        A draft is an event that is not in the log yet. If a draft is refused, nothing is written
-        and its error is raised.
+        A draft is an event that is not in the log yet. At least one draft must be new. If a draft
+        is refused, nothing is written and its error is raised.
         """
         with self._append_transaction():
             check_free_space(self.path, 0, self.limits.min_free_bytes)

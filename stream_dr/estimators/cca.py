@@ -11,7 +11,7 @@ from stream_dr.estimators.fitting.target_regression import TargetRegression, rid
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, nonzero_semidefinite_eigenpairs
-from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.statistics.moments.state import MomentState
 
 
 @dataclass(eq=False, repr=False)

@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, gau
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import EPS
-from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.statistics.moments.state import MomentState
 
 
 @dataclass(eq=False, repr=False)

@@ -11,9 +11,9 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import HiddenAttribute, check_choice
 from stream_dr.estimators.fitting.state_error import HeldOutError
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
-from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.label_sets import LabelSets
+from stream_dr.statistics.moments.state import MomentState
 
 
 class HSL(TwoStage):

@@ -17,7 +17,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_number_in_range
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import left_singular_pairs
-from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.statistics.moments.state import MomentState
 
 ZERO_WITHIN_VARIANCE = 1e-9
 """Share of the total variance up to which a within-class variance counts as zero.
@@ -223,8 +223,8 @@ class LDA(LinearClassifier, TwoStage):
         apart = centres - priors @ centres
         between = priors @ apart**2
 
-        # Along a component, the total variance is between / eigenvalue.
-        # The variance within classes is the total variance minus share · between.
+        # Along a component, the variance by share · Cxx plus the ridge is between / eigenvalue.
+        # The variance within classes is this variance minus share · between.
         # The number `share` is 1 without shrinkage.
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
         return gaussian_class_readout(moments, apart, variances, priors)

@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression, ridged_scatter_along
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
-from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.statistics.moments.state import MomentState
 
 
 @dataclass(eq=False, repr=False)

@@ -14,7 +14,7 @@ from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
 from stream_dr.solve.spectral import nonzero_semidefinite_eigenpairs
-from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State
 
 

@@ -12,7 +12,7 @@ from stream_dr.estimators.fitting.ridge_path import cross_validate_components
 from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.estimators.fitting.target_regression import TargetRegression
 from stream_dr.solve.pls import pls_rotations
-from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.statistics.moments.state import MomentState
 from stream_dr.uncertainty import CrossValidation
 
 

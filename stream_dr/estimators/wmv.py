@@ -14,8 +14,8 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice, check_nu
 from stream_dr.feature_maps.draws import is_finite_number
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs
 from stream_dr.solve.spectral import EPS, Eigenpairs, nonzero_indefinite_eigenpairs
-from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.class_scatter import ClassScatter
+from stream_dr.statistics.moments.state import MomentState
 from stream_dr.targets.label_codes import Label
 
 

@@ -39,9 +39,6 @@ from stream_dr.log.head import HeadFile, device_and_inode, history_gone_error, m
 from stream_dr.log.index import BodyFileEntry, Index, KnownEvent, LogBounds, event_table_row
 from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file_error, read_transaction
 
-__all__ = ["Event", "EventDraft", "KnownEvent", "Log", "Verified"]
-
-
 # No position and no number of bytes reaches this limit.
 _ALL = 2**63 - 1
 
@@ -360,7 +357,8 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 self._head.try_to_store_inode_of(self._database.path)
                 self._overwrite_pending()
             else:
-                self._ends = self._bounds()
+                # Raise now if the index cannot be read.
+                self._bounds()
         except BaseException:
             self.close()
             raise

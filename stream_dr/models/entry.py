@@ -45,6 +45,11 @@ class ModelFailure(NamedTuple):
         return cls(position, code, f"{type(error).__name__}: {error}")
 
     @property
+    def public_message(self) -> str:
+        """Message for clients. The message of an unexpected error stays in the process's log."""
+        return "the log has the details" if self.code == "internal" else self.message
+
+    @property
     def is_retried_on_restart(self) -> bool:
         """True if a restart tries the model again."""
         return self.code in {error.code for error in RETRIED_ERRORS}

@@ -256,8 +256,7 @@ class Model:
     def mark_live(self) -> None:
         """Mark the model as live, unless it has failed.
 
-        A live model has learned all events of the log except at most the last `max_lag`. New events
-        are applied to all live models together.
+        New events are applied to all live models together.
         """
         self.status = "live" if self.failure is None else "failed"
 
@@ -509,7 +508,7 @@ class Model:
             return None
 
         what = "failed" if self.failure else "cannot be published"
-        why = "the log has the details" if failure.code == "internal" else failure.message
+        why = failure.public_message
         return f"model {self.name!r} {what} at position {failure.position} ({failure.code}): {why}"
 
     def freeze(self) -> FrozenState:
@@ -597,10 +596,10 @@ class Model:
         return ModelFailure.from_error(self.solving.attempted_position, self.solving.error)
 
     @property
-    def state(self) -> str:
+    def shown_status(self) -> str:
         """Status of the model, or "failed_to_publish".
 
-        The state is "failed_to_publish" if a live model could not be published.
+        The status is "failed_to_publish" if a live model could not be published.
         """
         return "failed_to_publish" if self.status == "live" and self.solving.error is not None else self.status
 
@@ -634,8 +633,8 @@ class Model:
         last = self.published
 
         # Take the last published components' signs and order, because a solution fixes neither.
-        covariance_product = partial(self.estimator.scatter_product, frozen.state)
-        projection = orient_components(projection, last.projection if last else None, covariance_product)
+        multiply_by_scatter = partial(self.estimator.scatter_product, frozen.state)
+        projection = orient_components(projection, last.projection if last else None, multiply_by_scatter)
         if isinstance(projection, Linear):
             # Compute mean · loadings now. A sparse row is then projected in O(its entries).
             projection = projection.with_offset()
@@ -671,7 +670,7 @@ class Model:
 
     def failure_error(self, failure: ModelFailure) -> ModelFailed:
         """Return the error for a request to a failed model."""
-        why = "the log has the details" if failure.code == "internal" else failure.message
+        why = failure.public_message
         return ModelFailed(f"model {self.name!r} failed at position {failure.position} ({failure.code}): {why}.")
 
     def unpublished_error(self) -> StreamDRError:
@@ -740,7 +739,7 @@ class Model:
             "name": self.name,
             "estimator": self.spec.estimator,
             "params": self.spec.params | accumulator.first_batch_parameters,
-            "state": self.state,
+            "state": self.shown_status,
             "position": self.position,
             "rows": self.rows,
             "rows_skipped": self.rows_skipped,

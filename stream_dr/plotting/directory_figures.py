@@ -114,9 +114,9 @@ def directory_figure_dict(
     newest: NewestRows | None = None,
     records: Sequence[JsonDict] | None = None,
 ) -> FigureDict:
-    """Return the figure of `directory_figure` as a dict.
+    """Return the figure of `draw_directory_figure` as a dict.
 
-    The parameters and the errors are those of `directory_figure`.
+    The parameters and the errors are those of `draw_directory_figure`.
     """
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")

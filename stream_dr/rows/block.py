@@ -194,7 +194,7 @@ def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
     weights: weight of each row. A single number becomes the weight of every row.
     n_rows: number of rows.
 
-    Raises InvalidWeights unless there is one finite number ≥ 0 for each row.
+    Raises InvalidWeights unless there is one number from 0 to 1e100 for each row.
     """
     if weights is None:
         return None
@@ -211,7 +211,7 @@ def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
     valid = (array >= 0) & (array <= LARGEST)
     if not valid.all():
         row = int(np.flatnonzero(~valid)[0])
-        raise InvalidWeights(f"weight {array[row]} of row {row} is not a finite number ≥ 0.", row=row)
+        raise InvalidWeights(f"weight {array[row]} of row {row} is not a number from 0 to {LARGEST:g}.", row=row)
     return array
 
 

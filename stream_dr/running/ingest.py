@@ -137,6 +137,7 @@ class Appender:
         self._count_answers(answers)
         new = [a for a in answers if isinstance(a, Receipt) and not a.duplicate]
         if new:
+            self.figures["commits"] += 1
             self._on_appended(new)
 
         for (_, future), answer in zip(group, answers, strict=True):
@@ -147,7 +148,6 @@ class Appender:
 
     def _count_answers(self, answers: Sequence[Receipt | StreamDRError]) -> None:
         figures = self.figures
-        figures["commits"] += 1
         for answer in answers:
             if not isinstance(answer, Receipt):
                 figures["refused"] += 1

@@ -8,7 +8,7 @@ models. It is snapshotted on the way, so that a restart does not repeat all of t
 that must be rebuilt for an unlearn event is handled in the same way.
 
 Only one thread may change a model's state at a time: this thread for live models, and the thread
-of the pool for a model that catches up, until `join` makes the model live.
+of the pool for a model that catches up, until `make_near_models_live` makes the model live.
 """
 
 import logging

@@ -12,7 +12,7 @@ A State is a NamedTuple. Each of its fields is one of these:
 - a tuple of nested states of one class.
 
 `check()` raises DamagedFile unless the arrays of the state and of its nested states fit together
-(checks.py).
+(`stream_dr/checks.py`).
 
 Additive states, which are sums over rows, also have `merge(other)`. Their accumulators have
 `remove(block)`.
@@ -273,7 +273,7 @@ def unpack(state_class: type[Packed], arrays: dict[str, np.ndarray], description
 
     state_class: class of the state. (The description names the classes of nested states.)
     """
-    state: Packed = _restore_state(state_class, "", arrays, description)
+    state: Packed = _restore_state(state_class, arrays, description)
     state.check()
     return state
 
@@ -318,29 +318,23 @@ def _lists_to_tuples(value: Any) -> Any:
     return tuple(_lists_to_tuples(v) for v in value) if isinstance(value, list) else value
 
 
-def _restore_state(state_class: Any, prefix: str, arrays: dict[str, np.ndarray], description: JsonDict) -> Any:
+def _restore_state(state_class: Any, arrays: dict[str, np.ndarray], description: JsonDict) -> Any:
     """Return the state that `_describe_and_collect_arrays` described.
 
     state_class: class of the state.
-    prefix: start of the names of the state's arrays. For a nested state, the path of its field.
     description: the description.
     """
     values: dict[str, Any] = {}
     for name, value in description.items():
-        if name not in state_class._fields:
-            # Ignore a field that the class no longer has.
-            continue
         if not isinstance(value, dict):
             values[name] = value
         elif "array" in value:
             values[name] = arrays[value["array"]].reshape(value["shape"])
         elif "state" in value:
-            values[name] = _restore_state(STATES[value["class"]], f"{prefix}{name}.", arrays, value["state"])
+            values[name] = _restore_state(STATES[value["class"]], arrays, value["state"])
         elif "states" in value:
             kind_of = STATES[value["class"]]
-            values[name] = tuple(
-                _restore_state(kind_of, f"{prefix}{name}.{i}.", arrays, v) for i, v in enumerate(value["states"])
-            )
+            values[name] = tuple(_restore_state(kind_of, arrays, v) for v in value["states"])
         else:
             values[name] = _lists_to_tuples(value["tuple"])
 

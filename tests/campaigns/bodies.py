@@ -61,9 +61,9 @@ def outcome(data: bytes) -> str:
     """Return "read", the code of the error that refused the body, "memory" or "wrong: …"."""
     try:
         if data[:1] in (b"{", b"["):
-            block = block_from_json(data, max_features=1_000_000)
+            block = block_from_json(data)
         else:
-            block = block_from_arrow(read_arrow(data, LIMIT), max_features=1_000_000)
+            block = block_from_arrow(read_arrow(data, LIMIT))
         check_finite(block.X)
     except StreamDRError as e:
         return e.code if len(str(e)) < 10_000 else "wrong: an error of 10,000 letters"

@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
-from stream_dr.log.event import xxh64_digest
-from stream_dr.log.log import EventDraft, Log
+from stream_dr.log.event import EventDraft, xxh64_digest
+from stream_dr.log.log import Log
 
 
 def draft(kind, body, rows, key=None, schema=None):

@@ -46,10 +46,10 @@ from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block
 from stream_dr.solve.spectral import rotate_equal_components, with_fixed_signs
-from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
+from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.folds import FoldedAccumulator, FoldedState
-from stream_dr.statistics.moments.state import check_stored_optional_sums, moment_bytes
+from stream_dr.statistics.moments.state import MomentState, check_stored_optional_sums, moment_bytes
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.row_hashes import group_hashes
 from stream_dr.targets.label_codes import Label, label_array

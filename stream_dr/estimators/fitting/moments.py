@@ -16,7 +16,8 @@ from stream_dr.estimators.fitting.mapping import whole_inner_state
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, LeftSingularPairs, left_singular_pairs
-from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
+from stream_dr.statistics.moments.accumulator import MomentAccumulator
+from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 
@@ -39,7 +40,7 @@ class Moments(NamedTuple):
     weight : float
         Sum N of the rows' weights.
     mean : (features,)
-        Mean of the rows.
+        Mean of the rows, which is not multiplied by `scale`.
     diagonal : (features,)
         Diagonal of the scatter Cxx of the centred rows.
     scatter : (features, features) or None
@@ -57,7 +58,8 @@ class Moments(NamedTuple):
     labelled : bool
         True if targets are labels.
     scale : (features,)
-        Factor by which each column was multiplied, for example to standardise rows.
+        Factor by which each column of the rows was multiplied in `diagonal`, `scatter` and `cross`,
+        for example to standardise rows.
     rounding : Rounding
         Sizes of the rounding errors in the sums.
     scaled_waiting_means : (features, waiting)

@@ -28,7 +28,7 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.solve import conjugate_gradient as cg
 from stream_dr.solve import subspace
 from stream_dr.solve.spectral import EPS
-from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.statistics.moments.state import MomentState
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions

@@ -28,8 +28,8 @@ from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
 from stream_dr.solve.scatter_product import ScatterProduct
 from stream_dr.statistics.mapped import MappedState
-from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.clock import decayed_weights
+from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import drop_rows_without_target, targets_without_labels
 

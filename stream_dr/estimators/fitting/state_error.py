@@ -30,7 +30,7 @@ from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Projection
 from stream_dr.statistics.mapped import MappedState
-from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import check_label_type
 from stream_dr.uncertainty import CrossValidation
@@ -57,11 +57,11 @@ class HeldOutError(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class PredictsHeldOut(ClosedForm):
-    """Base class of methods that predict targets by least squares.
+    """Base class of methods with a least-squares error on held-out rows.
 
-    The targets are predicted from the components. A parameter of these methods may be "cv". Its
-    value is then chosen by cross-validation on the folds, again at every solution and without
-    reading any row again [mathematics §14].
+    The error is that of predicting the targets from the components. A parameter of these methods
+    may be "cv". Its value is then chosen by cross-validation on the folds, again at every solution
+    and without reading any row again [mathematics §14].
 
     Parameters
     ----------

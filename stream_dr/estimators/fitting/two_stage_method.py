@@ -33,7 +33,7 @@ from stream_dr.solve.conjugate_gradient import second_stage_components
 from stream_dr.solve.rounding import zero_rounding
 from stream_dr.solve.spectral import EPS
 from stream_dr.solve.two_stage import condition_number, two_stage
-from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.statistics.moments.state import MomentState
 from stream_dr.uncertainty import CrossValidation
 
 

@@ -33,7 +33,6 @@ from stream_dr.statistics.moments.encoding import Encoding, check_encoding, slic
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
 from stream_dr.statistics.moments.state import (
-    Centred,
     MomentState,
     centred_features,
     check_same_parameters,
@@ -44,8 +43,6 @@ from stream_dr.statistics.moments.unlearn import subtract_state
 from stream_dr.statistics.protocol import Absent, AccumulatorBase
 
 SCATTERS = ("auto", "exact", "diagonal", "none")
-
-__all__ = ["Centred", "MomentAccumulator", "MomentState", "empty_state"]
 
 
 class MomentAccumulator(AccumulatorBase):
@@ -193,6 +190,7 @@ class MomentAccumulator(AccumulatorBase):
         self.target_kind, self.target_width, self.labels = state.target_kind, state.target_width, state.labels
         self._codes = {label: j for j, label in enumerate(state.labels)}
         self._scale, self._weight = state.scale, state.weight
+        # Largest value of each sum before rows were unlearned. `add` does not change them.
         self._largest = state.largest
         f, classes, sets = state.features, state.class_scatter, state.label_sets
         self._features: SparseSums | CentredSums | None = None

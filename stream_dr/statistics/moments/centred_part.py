@@ -50,7 +50,7 @@ class CentredPart(NamedTuple):
         Σ w (x − x̄)(x − x̄)ᵀ.
     cross : (d, k)
         Σ w (x − x̄)(y − ȳ)ᵀ.
-    nonzero : (d,)
+    nonzero : (d,), or (0,) if no number is known
         For each feature, the number of rows of weight above 0 in which the feature is not 0. NaN
         if this number is unknown. When the number falls to 0 after an unlearn, the sums of the
         feature are set to exactly 0.

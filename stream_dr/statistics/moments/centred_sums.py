@@ -64,15 +64,12 @@ class Joining(NamedTuple):
     ----------
     step : (features,)
         Mean of the chunk minus the mean of the earlier rows.
-    share : float
-        Weight of the chunk divided by the weight of all rows. The mean moves by share · step.
     root : float
         √(N n / (N + n)), where N is the weight of the earlier rows and n the weight of the chunk.
         The outer product of the vector root · step with itself is added to the scatter matrix.
     """
 
     step: np.ndarray
-    share: float
     root: float
 
 
@@ -139,7 +136,8 @@ class CentredSums:
         an added row, w its weight and x̄ the mean of the added rows, the first b rows are
         √w (x − x̄). The last row is √(N n / (N + n)) · (x̄ − mean of the earlier rows), where N is
         the weight of the earlier rows and n the weight of the added rows. It joins the added rows
-        to the earlier sums. `TargetSums` uses the array.
+        to the earlier sums. `TargetSums`
+        keeps continuous targets in a CentredSums of its own, and uses this array.
 
         Returns None if the sum of the weights is 0, or if the rows are sparse and were not made
         dense.
@@ -228,13 +226,13 @@ class CentredSums:
         """
         if self.weight == 0.0:
             self.weight, self.mean, self.low = chunk_weight, chunk_mean, chunk_mean_low
-            return Joining(np.zeros_like(chunk_mean), 1.0, 0.0)
+            return Joining(np.zeros_like(chunk_mean), 0.0)
         step = (chunk_mean - self.mean) + (chunk_mean_low - self.low)
         both = self.weight + chunk_weight
         root = float(np.sqrt(self.weight / both * chunk_weight))
         self.mean, self.low = add_to_double_double(self.mean, self.low, (chunk_weight / both) * step)
         self.weight = both
-        return Joining(step, chunk_weight / both, root)
+        return Joining(step, root)
 
 
 class TargetRows(NamedTuple):

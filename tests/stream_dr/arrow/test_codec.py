@@ -352,14 +352,6 @@ def test_batches_of_different_columns_are_not_one_event():
         block_from_arrow([])
 
 
-@pytest.mark.parametrize("columns", [sparse([[10]], [[1.0]]), {f"c{i}": [1.0] for i in range(11)}])
-def test_the_widest_batch_allowed_is_the_limit(columns):
-    batch = pa.record_batch(columns)
-    assert block_from_arrow(batch, max_features=11).features == 11
-    with pytest.raises((errors.LimitExceeded, errors.InvalidIndex)):
-        block_from_arrow(batch, max_features=10)
-
-
 def test_a_stated_width_holds_for_indices_and_for_dense_rows():
     with pytest.raises(errors.InvalidIndex, match="0 to 9"):
         block_from_arrow(pa.record_batch(sparse([[10]], [[1.0]])), declared_n_features=10)

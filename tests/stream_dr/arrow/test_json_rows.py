@@ -27,7 +27,7 @@ def test_sparse_rows_with_lists_of_labels():
     assert block.y.targets_by_row() == [["C15", "CCAT"], []]
     assert json_rows(block) == obj
     assert block_from_json({**obj, "n_features": 20}).X.shape == (2, 20)
-    assert block_from_json(obj, declared_n_features=30).width_stated
+    assert block_from_json({**obj, "n_features": 30}).width_stated
 
 
 def test_named_rows_whatever_their_order():
@@ -133,11 +133,11 @@ def test_what_is_not_rows_is_refused_by_row_and_column(obj, error, named):
         block_from_json(obj)
 
 
-def test_the_widest_index_allowed_is_the_limit():
+def test_the_widest_index_allowed_is_that_of_the_declared_features():
     obj = {"rows": [sparse([9], [1.0])]}
-    assert block_from_json(obj, max_features=10).features == 10
+    assert block_from_json({**obj, "n_features": 10}).features == 10
     with pytest.raises(errors.InvalidIndex):
-        block_from_json(obj, max_features=9)
+        block_from_json({**obj, "n_features": 9})
 
 
 def test_float32_rows_become_the_doubles_they_equal():

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from stream_dr import errors
 from stream_dr.failpoints import failpoints_armed
-from stream_dr.log.event import xxh64_digest
-from stream_dr.log.log import EventDraft, Log
+from stream_dr.log.event import EventDraft, xxh64_digest
+from stream_dr.log.log import Log
 from tests.support.logs import bodies, draft, drafts, filled
 
 

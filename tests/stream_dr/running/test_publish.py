@@ -83,9 +83,9 @@ def test_a_refined_projection_stays(tmp_path: Path) -> None:
         assert model.needs_publishing
         frozen = model.freeze()
         model.solving.error = NeedsRefine("only the diagonal is stored")
-        assert model.state == "failed_to_publish"
+        assert model.shown_status == "failed_to_publish"
         model.publish_refined(model.estimator.solve(frozen.state), frozen, 1e-7)
-        assert model.state == "live"
+        assert model.shown_status == "live"
         learn(directory, 1)
         assert not model.needs_publishing
         assert model.published is not None

@@ -7,7 +7,8 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 
 from stream_dr.rows.block import Block
-from stream_dr.statistics.moments.accumulator import Centred, MomentAccumulator, MomentState
+from stream_dr.statistics.moments.accumulator import MomentAccumulator
+from stream_dr.statistics.moments.state import Centred, MomentState
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import moments as naive
 

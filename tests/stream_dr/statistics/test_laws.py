@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stream_dr.errors import PrecisionLost
-from stream_dr.statistics.moments.accumulator import MomentAccumulator, empty_state
-from stream_dr.statistics.moments.state import MomentState
+from stream_dr.statistics.moments.accumulator import MomentAccumulator
+from stream_dr.statistics.moments.state import MomentState, empty_state
 from tests.naive import moments as naive
 from tests.stream_dr.statistics.hostile import Stream, assert_same, learned, streams
 

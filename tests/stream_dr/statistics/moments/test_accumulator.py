@@ -10,7 +10,8 @@ from stream_dr import errors
 from stream_dr.arrow.codec import arrow_from_block, block_from_arrow
 from stream_dr.rows.block import Block
 from stream_dr.statistics.mapped import MappedAccumulator
-from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
+from stream_dr.statistics.moments.accumulator import MomentAccumulator
+from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import moments as naive
