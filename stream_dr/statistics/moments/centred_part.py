@@ -50,7 +50,7 @@ class CentredPart(NamedTuple):
         Σ w (x − x̄)(x − x̄)ᵀ.
     cross : (d, k)
         Σ w (x − x̄)(y − ȳ)ᵀ.
-    nonzero : (d,), or (0,) if no number is known
+    nonzero : (d,)
         For each feature, the number of rows of weight above 0 in which the feature is not 0. NaN
         if this number is unknown. When the number falls to 0 after an unlearn, the sums of the
         feature are set to exactly 0.
@@ -63,7 +63,7 @@ class CentredPart(NamedTuple):
     diagonal: np.ndarray
     scatter: np.ndarray
     cross: np.ndarray
-    nonzero: np.ndarray = np.zeros(0)
+    nonzero: np.ndarray
 
     def check(self, n_features: int, n_target_columns: int, whole_scatter: bool) -> None:
         """Raise DamagedFile unless the arrays have the given shapes.
@@ -85,20 +85,10 @@ class CentredPart(NamedTuple):
             diagonal=(0 if whole_scatter else n_features,),
             scatter=square,
         )
-        check_dtype_and_shapes(
-            self, np.float64, cross=(n_features, n_target_columns), nonzero=(n_features if len(self.nonzero) else 0,)
-        )
+        check_dtype_and_shapes(self, np.float64, cross=(n_features, n_target_columns), nonzero=(n_features,))
         check_finite_arrays(self, "mean", "low", "diagonal", "scatter", "cross")
         if (self.nonzero < 0.0).any() or np.isinf(self.nonzero).any():
             raise field_error(self, "nonzero", "negative or infinite", "at least 0, or NaN")
-
-    @property
-    def nonzero_counts(self) -> np.ndarray:
-        """Array (features,), the number of rows in which each feature is not 0.
-
-        The array is (features,). NaN for a feature whose number is unknown.
-        """
-        return self.nonzero if len(self.nonzero) == len(self.mean) else np.full(len(self.mean), np.nan)
 
     @property
     def feature_scatter(self) -> np.ndarray:
@@ -139,7 +129,7 @@ class CentredPart(NamedTuple):
             diagonal,
             scatter,
             cross,
-            pad_to_shape(self.nonzero_counts, (n_features,)),
+            pad_to_shape(self.nonzero, (n_features,)),
         )
 
     def without_negative_scatter(self) -> "CentredPart":
@@ -151,7 +141,7 @@ class CentredPart(NamedTuple):
         part = self._replace(diagonal=np.maximum(self.diagonal, 0.0), scatter=self.scatter.copy())
         if self.exact:
             np.fill_diagonal(part.scatter, np.maximum(np.diagonal(part.scatter), 0.0))
-        zero = np.flatnonzero(self.nonzero_counts == 0.0)
+        zero = np.flatnonzero(self.nonzero == 0.0)
         if len(zero):
             part = part._replace(mean=self.mean.copy(), low=self.low.copy(), cross=self.cross.copy())
             for sums in (part.mean, part.low, part.cross, part.scatter if self.exact else part.diagonal):
@@ -192,9 +182,7 @@ class CentredPart(NamedTuple):
             scatter = a.scatter + sign * b.scatter + factor * np.outer(step, step)
         else:
             diagonal = a.diagonal + sign * b.diagonal + factor * step**2
-        return CentredPart(
-            a.exact, total, mean, low, diagonal, scatter, cross, a.nonzero_counts + sign * b.nonzero_counts
-        )
+        return CentredPart(a.exact, total, mean, low, diagonal, scatter, cross, a.nonzero + sign * b.nonzero)
 
 
 def empty_centred_part(n_features: int, n_target_columns: int, whole_scatter: bool) -> CentredPart:

@@ -84,7 +84,7 @@ class CentredSums:
         self.exact, self.weight = part.exact, part.weight
         self.mean, self.low = part.mean.copy(), part.low.copy()
         self._diagonal, self._cross = part.diagonal.copy(), part.cross.copy(order="C")
-        self._scatter, self._nonzero = part.scatter.copy(order="C"), part.nonzero_counts.copy()
+        self._scatter, self._nonzero = part.scatter.copy(order="C"), part.nonzero.copy()
 
     @property
     def feature_scatter(self) -> np.ndarray:

@@ -66,6 +66,7 @@ class ClassScatter(NamedTuple):
             np.zeros(0),
             self.scatter[class_index],
             np.zeros((self.mean.shape[1], 0)),
+            np.full(self.mean.shape[1], np.nan),
         )
         return CentredPart(True, float(self.weights[class_index]), *sums)
 

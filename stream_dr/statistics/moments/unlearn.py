@@ -135,11 +135,11 @@ def _largest_without_empty_sums(largest: Largest, state: MomentState) -> Largest
     features = largest.features.copy()
     targets = largest.targets.copy()
     part = state.features
-    weights = part.features[:, WEIGHT] if isinstance(part, SparsePart) else centred_features(state).nonzero_counts
+    weights = part.features[:, WEIGHT] if isinstance(part, SparsePart) else centred_features(state).nonzero
     gone = weights == 0.0
     features[gone[: len(features)]] = 0.0
     own = state.targets
-    none = own.label_rows == 0 if own.labelled else own.values.nonzero_counts == 0.0
+    none = own.label_rows == 0 if own.labelled else own.values.nonzero == 0.0
     targets[none[: len(targets)]] = 0.0
     return largest._replace(features=features, targets=targets)
 

@@ -8,10 +8,7 @@ import scipy.sparse as sp
 
 import stream_dr
 from stream_dr.errors import CannotUnlearn, PrecisionLost
-from stream_dr.rows.block import Block
-from stream_dr.statistics.moments.accumulator import MomentAccumulator
-from stream_dr.statistics.moments.state import MomentState
-from stream_dr.statistics.protocol import pack, unpack
+from stream_dr.statistics.protocol import pack
 from tests.support.pairwise import pairwise
 
 random = np.random.default_rng(0)
@@ -130,17 +127,3 @@ def test_what_unlearning_has_left_fades_with_the_rows_under_decay():
     pca = stream_dr.PCA(decay=0.9).fit(X).partial_fit([[0.0, 1e4]]).unlearn([[0.0, 1e4]])
     cost = pca.state_.unlearn_relative_error
     assert 0.0 < pca.partial_fit(X).state_.unlearn_relative_error < 1e-3 * cost
-
-
-def test_a_state_written_before_losses_were_kept_is_read_as_one_that_lost_nothing():
-    accumulator = MomentAccumulator("none")
-    accumulator.add(Block(X))
-    arrays, description = pack(accumulator.freeze())
-    del description["largest"]
-    del description["features"]["state"]["nonzero"]
-    old = unpack(MomentState, arrays, {**description, "largest_trace": 1.0, "largest_weight": 2.0})
-    assert old.unlearn_relative_error == 0.0
-    again = MomentAccumulator("none", state=old)
-    again.add(Block(X))
-    again.remove(Block(X))
-    assert again.freeze().merge(old).rows == 200
