@@ -148,12 +148,13 @@ MISSING_PARAMETER_REASONS = {
 """Reason why most estimators lack a parameter that some have, by the parameter's name."""
 
 
-def first_unknown_error(
-    owner: str, names_to_check: Iterable[str], known_names: Iterable[str]
+def error_for_unknown_parameter(
+    owner_in_message: str, names_to_check: Iterable[str], known_names: Iterable[str]
 ) -> InvalidParameter | None:
     """Return the error for the first unknown parameter, or None.
 
-    owner: object that the names are parameters of, in words. It is the subject of the message.
+    owner_in_message: object that the names are parameters of, in words. It is the subject of the
+        message.
     names_to_check: names to check.
     known_names: names of the parameters that exist.
     """
@@ -161,7 +162,7 @@ def first_unknown_error(
         if name not in known_names:
             meant, why = did_you_mean(name, known_names), MISSING_PARAMETER_REASONS.get(name, "")
             return InvalidParameter(
-                f"{owner} has no parameter {name!r}{meant}; it has {', '.join(known_names) or 'none'}.{why}"
+                f"{owner_in_message} has no parameter {name!r}{meant}; it has {', '.join(known_names) or 'none'}.{why}"
             )
     return None
 

@@ -287,7 +287,7 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
         The keys of the dict are names of features.
         """
         self.learner.partial_fit(
-            self._convert_dict(x, add_new_names=True), convert_one_river_target(y, self.learner.target_kinds)
+            self._convert_dict(x, add_new_names=True), one_row_targets_for_partial_fit(y, self.learner.target_kinds)
         )
         self._store_column_names()
 
@@ -296,7 +296,7 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
 
         The targets are (rows,).
         """
-        self.learner.partial_fit(self._rows(X, add_new_names=True), [convert_river_target(v) for v in y])
+        self.learner.partial_fit(self._rows(X, add_new_names=True), [river_target_as_label_or_list(v) for v in y])
         self._store_column_names()
 
 
@@ -330,7 +330,9 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
     return (RiverSupervisedTransformer if estimator.target_kinds else RiverTransformer)(estimator, prefix)
 
 
-def convert_one_river_target(river_target: RiverTarget, target_kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
+def one_row_targets_for_partial_fit(
+    river_target: RiverTarget, target_kinds: tuple[str, ...]
+) -> Targets | list[RowTarget]:
     """Convert river's target of one row to targets for `partial_fit`.
 
     If the estimator learns only labels and the target is a plain label, the result is a Targets
@@ -342,10 +344,10 @@ def convert_one_river_target(river_target: RiverTarget, target_kinds: tuple[str,
     # Skip the parsing of a plain label. Parsing would take half of the time of learning a row.
     if isinstance(river_target, str | int) and type(river_target) in (str, int, bool) and target_kinds == ("class",):
         return Targets("class", (river_target,), FIRST_CODE)
-    return [convert_river_target(river_target)]
+    return [river_target_as_label_or_list(river_target)]
 
 
-def convert_river_target(river_target: RiverTarget) -> RowTarget:
+def river_target_as_label_or_list(river_target: RiverTarget) -> RowTarget:
     """Convert river's target of a row to label or list.
 
     A dict of bools becomes the list of labels that are True. A dict of numbers becomes a list of

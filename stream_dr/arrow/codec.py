@@ -41,7 +41,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.json_rows import block_from_json, json_rows
+from stream_dr.arrow.json_rows import block_from_json
 from stream_dr.arrow.messages import checked_footer_row_counts, read_checked_messages, strip_file_header_footer
 from stream_dr.arrow.rows import (
     EXTRA_COLUMNS,
@@ -69,7 +69,6 @@ __all__ = [
     "block_from_json",
     "checked_row_counts",
     "id_array",
-    "json_rows",
     "read_arrow",
     "write_arrow",
 ]

@@ -139,7 +139,7 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
     )
 
 
-def json_rows(block: Block) -> JsonObject:
+def json_from_block(block: Block) -> JsonObject:
     """Return a Block as a dict for JSON.
 
     `block_from_json` converts the dict back to the same Block, except that float32 values become

@@ -431,7 +431,7 @@ class _MessageChecker:
         extended = False
         for entry in parent_table.vector_of_tables(field_index):
             key = entry.text(0)
-            self._add_parts_and_check(1, len(key) + len(entry.text(1)))
+            self._count_columns_or_entries_and_check(1, len(key) + len(entry.text(1)))
             extended |= key == b"ARROW:extension:name"
         return extended
 
@@ -445,7 +445,7 @@ class _MessageChecker:
 
         Raises SchemaMismatch if the field's type is not supported.
         """
-        self._add_parts_and_check(1, len(field.text(0)))
+        self._count_columns_or_entries_and_check(1, len(field.text(0)))
         name = _decode_column_name(field.text(0))
         nested = column is not None
         column = name if column is None else column
@@ -467,7 +467,7 @@ class _MessageChecker:
         for child in inner:
             self._field(child, column)
 
-    def _add_parts_and_check(self, n_parts: int, n_text_bytes: int) -> None:
+    def _count_columns_or_entries_and_check(self, n_parts: int, n_text_bytes: int) -> None:
         """Count columns or metadata entries, and check the totals.
 
         A metadata entry is a pair of key and value.
@@ -505,7 +505,7 @@ class _MessageChecker:
         # Read columns' lengths (`nodes`), and buffers' offsets and lengths (`buffers`).
         nodes = batch_metadata.structs_as_int64(1, 2)[:, 0].tolist()
         buffers = batch_metadata.structs_as_int64(2, 2).tolist()
-        self._add_parts_and_check(len(nodes), 0)
+        self._count_columns_or_entries_and_check(len(nodes), 0)
 
         # `packed` is True if the message's buffers are compressed.
         # Each buffer then starts with its unpacked size, or with −1 if that buffer is not packed.

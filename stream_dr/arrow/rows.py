@@ -57,7 +57,7 @@ class FeatureRows(NamedTuple):
     width_stated: bool
 
 
-def is_dense_or_sparse(column_names: Sequence[str]) -> bool:
+def has_dense_or_sparse_columns(column_names: Sequence[str]) -> bool:
     """Return True for column names of dense or sparse rows.
 
     Dense rows have the column `features`. Sparse rows have the columns `indices` and `values`.

@@ -154,7 +154,7 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
             column="labels",
         )
 
-    indptr = _offsets_from_zero(labels_column)
+    indptr = _offsets_in_flattened_values(labels_column)
     # flatten() skips the values of null rows.
     flat = labels_column.flatten()
     # Refuse an array of the null type before encoding, because such an array may be very long.
@@ -270,7 +270,7 @@ def _is_label_type(arrow_type: pa.DataType) -> bool:
     return bool(is_string_type(arrow_type) or pa.types.is_integer(arrow_type) or pa.types.is_boolean(arrow_type))
 
 
-def _offsets_from_zero(list_column: pa.Array) -> np.ndarray:
+def _offsets_in_flattened_values(list_column: pa.Array) -> np.ndarray:
     """Return the offsets of a list column, starting at 0.
 
     The offsets are int64 (rows + 1,). The list of row i has the flattened column's values from

@@ -33,7 +33,7 @@ import pyarrow as pa
 from stream_dr import errors
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import read_arrow
-from stream_dr.client.connection import Connection, checked_header, error_class
+from stream_dr.client.connection import Connection, checked_header, error_class_or_remote_error
 from stream_dr.client.remote_rows import (
     array_of_only_row,
     arrow_stream_bytes,
@@ -416,7 +416,7 @@ class Client:
                 last_progress = job["progress"]
 
             if job["error"] is not None:
-                raise error_class(job["error"]["code"])(job["error"]["message"])
+                raise error_class_or_remote_error(job["error"]["code"])(job["error"]["message"])
             if job["state"] in ("done", "cancelled"):
                 return job
 
@@ -572,13 +572,13 @@ def _model_path(name: str) -> str:
     return f"/models/{_quoted_url_segment('model', name)}"
 
 
-def _quoted_url_segment(kind: str, name: str) -> str:
+def _quoted_url_segment(object_noun: str, name: str) -> str:
     """Return a name, quoted as a segment of a URL.
 
-    kind: kind of the named object, such as "model", for the error message.
+    object_noun: kind of the named object, such as "model", for the error message.
 
     Raises InvalidParameter if the name cannot be a segment of a path.
     """
     if not isinstance(name, str) or name in ("", ".", "..") or not is_valid_unicode(name):
-        raise errors.InvalidParameter(f"no {kind} can be called {name!r}; say which {kind}.")
+        raise errors.InvalidParameter(f"no {object_noun} can be called {name!r}; say which {object_noun}.")
     return quote(name, safe="")

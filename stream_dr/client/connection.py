@@ -63,13 +63,13 @@ class Connection:
                         f"{self._http.base_url} did not answer ({type(e).__name__}: {e}) in {attempt + 1} attempts; "
                         "is `stream-dr serve` running there?"
                     ) from e
-                time.sleep(_pause_seconds(attempt))
+                time.sleep(_random_pause_seconds(attempt))
                 continue
 
             # Try again after a status that may be temporary, unless this was the last attempt.
             if response.status_code not in _RETRIED_STATUSES or last:
                 break
-            time.sleep(max(_pause_seconds(attempt), _retry_after_seconds(response)))
+            time.sleep(max(_random_pause_seconds(attempt), _retry_after_seconds(response)))
 
         if response.is_success:
             return response
@@ -129,7 +129,7 @@ def error_from_response(response: httpx.Response) -> errors.StreamDRError:
     return _ERROR_CLASSES[class_code](detail, **details)
 
 
-def error_class(code: str) -> type[errors.StreamDRError]:
+def error_class_or_remote_error(code: str) -> type[errors.StreamDRError]:
     """Return the error class with this code.
 
     Returns RemoteError if no class has this code.
@@ -170,7 +170,7 @@ def _retry_after_seconds(response: httpx.Response) -> float:
     return float(seconds) if seconds.isdigit() else 0.0
 
 
-def _pause_seconds(attempt: int) -> float:
+def _random_pause_seconds(attempt: int) -> float:
     """Return the number of seconds to pause before a retry.
 
     attempt: index of the attempt that has just failed, from 0.

@@ -58,7 +58,7 @@ def demo(
 
     def run_client(address: str) -> None:
         try:
-            _run_client_steps(address, dir, shards[steps.REPLAYED :], data, rates, exit)
+            _post_shards_and_print_tables(address, dir, shards[steps.REPLAYED :], data, rates, exit)
         except Exception as e:
             errors.append(e)
         if exit or errors:
@@ -73,7 +73,7 @@ def demo(
     raise typer.Exit(status)
 
 
-def _run_client_steps(
+def _post_shards_and_print_tables(
     address: str, dir: Path, shards: list[Path], data: Any, replay_rates: dict[str, float], exit_at_end: bool
 ) -> None:
     """Post shards, print tables of results, and write the report.

@@ -18,7 +18,14 @@ import typer
 from stream_dr.commands.learn import print_column_kinds
 from stream_dr.commands.output import ProgressBar, print_result, say
 from stream_dr.commands.reading import ReadOptions, add_table_options, first_table_block
-from stream_dr.commands.specs import ModelSpecs, SkipDamaged, Sources, add_feature_maps, parse_model_specs, path_or_uri
+from stream_dr.commands.specs import (
+    ModelSpecs,
+    SkipDamaged,
+    Sources,
+    add_missing_maps_and_lda_ridge,
+    parse_model_specs,
+    path_or_uri,
+)
 
 if TYPE_CHECKING:
     from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score
@@ -121,7 +128,7 @@ def evaluate(
     classifiers = tuple(filter(None, map(str.strip, probes.split(","))))
     settings = EvaluateSettings(first, 1.2, reservoir, neighbours, classifiers, full, seed, baseline=True)
     settings.check()
-    read_as.check([*sources, *(test or [])])
+    read_as.refuse_unsupported_options([*sources, *(test or [])])
 
     run = _evaluate_in_process if scheduler is None else partial(_evaluate_on_workers, scheduler)
     with _csv_point_writer(curve) as write_point:
@@ -144,10 +151,10 @@ def _evaluate_in_process(
     from stream_dr.running.warm_up import warm_up
 
     # If the rows are tables, each model gets a feature map, which encodes columns as numbers.
-    files = read_as.files([*paths.sources, *(paths.test or [])])
+    files = read_as.open_all_but_shards([*paths.sources, *(paths.test or [])])
     if (first := first_table_block(files)) is not None:
-        feature_map = read_as.default_map_spec(files)
-        specs = add_feature_maps(specs, first, feature_map, read_as.table())
+        feature_map = read_as.default_feature_map_spec(files)
+        specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
         read_as = read_as.with_options(raw=True)
         print_column_kinds(files, feature_map)
 
@@ -174,8 +181,8 @@ def _evaluate_on_workers(
     from stream_dr.distributed.evaluate import Evaluation, evaluate_on_cluster
     from stream_dr.models.entry import Spec
 
-    shards = read_as.shards(paths.sources, paths.skip_damaged)
-    test = read_as.shards(paths.test, paths.skip_damaged) if paths.test else None
+    shards = read_as.open_shards_as_one(paths.sources, paths.skip_damaged)
+    test = read_as.open_shards_as_one(paths.test, paths.skip_damaged) if paths.test else None
     models = {name: Spec(key, params) for name, key, params in specs}
     return evaluate_on_cluster(scheduler, Evaluation(shards, test, paths.shuffle), models, settings, on_point)
 
@@ -196,10 +203,10 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
         )
 
 
-def _warn_if_untested(scores: list["Score"], first_rows: int) -> None:
+def _warn_if_untested(scores: list["Score"], n_rows_before_first_test: int) -> None:
     if not any(s.figures["rows"] for s in scores):
         say(
-            f"warning (nothing_tested): all rows came in batches that --first={first_rows} learns before the "
+            f"warning (nothing_tested): all rows came in batches that --first={n_rows_before_first_test} learns before the "
             "first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
         )
 

@@ -26,7 +26,7 @@ from stream_dr.commands.specs import (
     ModelSpecs,
     NamedSpec,
     Sources,
-    add_feature_maps,
+    add_missing_maps_and_lda_ridge,
     check_model_specs,
     format_spec,
     has_models,
@@ -92,13 +92,13 @@ def learn(
 
     _check_dir_and_out(dir, check, out)
     specs = parse_model_specs(model)
-    _check_stored_name(name, sources, read_as)
-    read_as.check(sources)
+    _refuse_name_unless_single_file(name, sources, read_as)
+    read_as.refuse_unsupported_options(sources)
     if not as_classes:
         read_as = _fractional_label_as_target(read_as, sources)
 
-    files = read_as.files(sources)
-    feature_map = read_as.default_map_spec(files)
+    files = read_as.open_all_but_shards(sources)
+    feature_map = read_as.default_feature_map_spec(files)
     print_column_kinds(files, feature_map)
     _print_id_column_hint(read_as, files)
     if not as_classes:
@@ -108,7 +108,9 @@ def learn(
         if not specs and not has_models(dir):
             specs = [_choose_default_model(sources, files, feature_map)]
         replay_settings = ReplaySettings(loops, test=True)
-        store_and_learn_files(dir, sources, files, specs, read_as, replay_settings, name, out, refine=not model)
+        store_and_learn_files(
+            dir, sources, files, specs, read_as, replay_settings, name, out, refine_if_better=not model
+        )
 
 
 def _check_dir_and_out(dir: Path | None, check_only: bool, out: Path | None) -> None:
@@ -127,7 +129,7 @@ def _check_dir_and_out(dir: Path | None, check_only: bool, out: Path | None) -> 
         check_output_path(out)
 
 
-def _check_stored_name(name: str | None, sources: list[Path], read_as: ReadOptions) -> None:
+def _refuse_name_unless_single_file(name: str | None, sources: list[Path], read_as: ReadOptions) -> None:
     if name is not None and (len(sources) != 1 or read_as.reads_as_shards(sources[0])):
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
 
@@ -151,14 +153,16 @@ def _print_id_column_hint(read_as: ReadOptions, files: dict[Path, "FileSource"])
         )
 
 
-def _choose_default_model(sources: list[Path], files: dict[Path, "FileSource"], map_spec: JsonDict) -> NamedSpec:
+def _choose_default_model(
+    sources: list[Path], files: dict[Path, "FileSource"], feature_map_spec: JsonDict
+) -> NamedSpec:
     """Choose and print a model that suits the first rows.
 
     The choice is printed on stderr.
 
     sources: files and shards to learn.
     files: the opened files among `sources`.
-    map_spec: parameters of the feature map that encodes the columns of the files.
+    feature_map_spec: parameters of the feature map that encodes the columns of the files.
     """
     from stream_dr.evaluation.comparison import default_estimator_spec
     from stream_dr.feature_maps.column_report import suggest_map_spec
@@ -168,11 +172,11 @@ def _choose_default_model(sources: list[Path], files: dict[Path, "FileSource"], 
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
     from_shards = first.table and not files
-    map_spec = suggest_map_spec(first.X, map_spec) if from_shards else map_spec
-    key, params = default_estimator_spec(first, map_spec)
+    feature_map_spec = suggest_map_spec(first.X, feature_map_spec) if from_shards else feature_map_spec
+    key, params = default_estimator_spec(first, feature_map_spec)
     if from_shards:
         # Add the map for shards here, because `store_and_learn_files` adds maps for files only.
-        params = {**params, "feature_map": map_spec}
+        params = {**params, "feature_map": feature_map_spec}
 
     why = "`stream-dr suggest` compares it with others."
     if first.y is None:
@@ -190,7 +194,7 @@ def store_and_learn_files(
     settings: "ReplaySettings",
     name: str | None = None,
     out: Path | None = None,
-    refine: bool = False,
+    refine_if_better: bool = False,
 ) -> None:
     """Store files as shards, and let models learn all sources.
 
@@ -214,44 +218,46 @@ def store_and_learn_files(
         Name under which a single file is stored. None: the file's name.
     out : Path or None
         File for the projected rows, or None.
-    refine : bool
+    refine_if_better : bool
         True to compute exact solutions if they predict better than approximate solutions.
     """
     from stream_dr.shards.dataset import open_dataset
 
     if (first := first_table_block(files)) is not None:
-        specs = add_feature_maps(specs, first, read_as.default_map_spec(files), read_as.table())
+        specs = add_missing_maps_and_lda_ridge(
+            specs, first, read_as.default_feature_map_spec(files), read_as.table_map_spec()
+        )
     check_model_specs(specs)
     with _create_folder_or_undo(dir):
-        shards = _store_as_shards(dir, files, name)
+        shards = _store_as_shards_unless_stored(dir, files, name)
         dataset = open_dataset([shards.get(path, path) for path in sources], settings.skip_damaged)
-        replay_and_report(dir, dataset, specs, settings, out, refine=refine)
+        replay_and_report(dir, dataset, specs, settings, out, refine_if_better=refine_if_better)
 
 
-def print_column_kinds(files: dict[Path, "FileSource"], map_spec: JsonDict, with_hints: bool = True) -> None:
+def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDict, with_hints: bool = True) -> None:
     """Print the inferred kind of each column of the files.
 
     A kind is, for example, number or date.
 
     files: opened files by path.
-    map_spec: parameters of the feature map that encodes the columns of tables.
+    feature_map_spec: parameters of the feature map that encodes the columns of tables.
     with_hints: True to print the command options that would change the kinds, too.
 
     Raises SchemaMismatch if a file has columns that cannot be learned. The error lists these
     columns.
     """
     for path, source in files.items():
-        _print_columns_of_file(path, source, map_spec, with_hints)
+        _print_columns_of_file(path, source, feature_map_spec, with_hints)
 
 
-def _print_columns_of_file(path: Path, source: "FileSource", map_spec: JsonDict, with_hints: bool) -> None:
+def _print_columns_of_file(path: Path, source: "FileSource", feature_map_spec: JsonDict, with_hints: bool) -> None:
     from stream_dr.feature_maps.column_report import describe
 
     # If the file has no rows, `source.first` is None and `source.blocks` raises an error.
     first = source.first or next(source.blocks())
 
     if source.raw:
-        report = describe(first.X, map_spec)
+        report = describe(first.X, feature_map_spec)
         lines = {
             c.name: " ".join(map(_to_command_option, c.options)) for c in report.columns if with_hints and c.options
         }
@@ -283,7 +289,7 @@ def _to_command_option(map_option: str) -> str:
     return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(words[0] if isinstance(words, list) else str(words))}"
 
 
-def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
+def _store_as_shards_unless_stored(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
     """Store files as shards in a directory, unless stored already.
 
     dir: path of the directory.

@@ -62,7 +62,7 @@ class ReadOptions(NamedTuple):
         """Return a copy in which some reader options are replaced."""
         return self._replace(options=self.options._replace(**options))
 
-    def table(self) -> JsonDict:
+    def table_map_spec(self) -> JsonDict:
         """Return the parameters of the feature map `table`.
 
         The parameters come from the command's options.
@@ -70,7 +70,7 @@ class ReadOptions(NamedTuple):
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
-    def default_map_spec(self, files: dict[Path, "FileSource"]) -> JsonDict:
+    def default_feature_map_spec(self, files: dict[Path, "FileSource"]) -> JsonDict:
         """Return parameters of a feature map that suits these files.
 
         The feature map is `text` if all columns are prose, and `table` otherwise.
@@ -80,7 +80,7 @@ class ReadOptions(NamedTuple):
         from stream_dr.feature_maps.column_report import suggest_map_spec
 
         rows = first_table_block(files)
-        return self.table() if rows is None else suggest_map_spec(rows.X, self.table())
+        return self.table_map_spec() if rows is None else suggest_map_spec(rows.X, self.table_map_spec())
 
     def reads_as_shards(self, path: Path) -> bool:
         """True if a path is read as shards.
@@ -92,15 +92,15 @@ class ReadOptions(NamedTuple):
           a file, such as --format or --label.
         """
         from stream_dr.datasets.sources import Options
-        from stream_dr.shards.dataset import are_shards
+        from stream_dr.shards.dataset import are_shards_or_missing
         from stream_dr.shards.uri import RemotePath
 
         if isinstance(path, RemotePath):
             return True
         plain = self.format is None and self.options == Options()
-        return are_shards(path) and (plain or not path.is_file() or path.suffix == ".json")
+        return are_shards_or_missing(path) and (plain or not path.is_file() or path.suffix == ".json")
 
-    def check(self, sources: Sequence[Path]) -> None:
+    def refuse_unsupported_options(self, sources: Sequence[Path]) -> None:
         """Raise an error for options that a file's format lacks.
 
         No row is read.
@@ -111,13 +111,13 @@ class ReadOptions(NamedTuple):
                 # The option `raw` says whether columns are read as a table or as numbers.
                 self.with_options(raw=True).open_files_as_one([path])
 
-    def files(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:
+    def open_all_but_shards(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:
         """Open and return sources that are not shards, by path.
 
         All files are read as tables if one file has columns that are not numbers, or if the
         command has options of a feature map. Otherwise all files are read as rows of numbers.
         """
-        table = self.with_options(raw=len(self.table()) > 1 or None)
+        table = self.with_options(raw=len(self.table_map_spec()) > 1 or None)
         opened = {path: table.open_files_as_one([path]) for path in sources if not self.reads_as_shards(path)}
         if any(source.raw for source in opened.values()):
             return {path: table.with_options(raw=True).open_files_as_one([path]) for path in opened}
@@ -170,11 +170,11 @@ class ReadOptions(NamedTuple):
 
         The source yields the rows of one path after the other.
         """
-        files = self.files(sources)
+        files = self.open_all_but_shards(sources)
         if not files:
-            return self.shards(sources, skip_damaged)
+            return self.open_shards_as_one(sources, skip_damaged)
         return _ChainedSources(
-            [files[path] if path in files else self.shards([path], skip_damaged) for path in sources]
+            [files[path] if path in files else self.open_shards_as_one([path], skip_damaged) for path in sources]
         )
 
     def open_shards_or_files(self, sources: Sequence[Path]) -> "Dataset | FileSource":
@@ -183,7 +183,7 @@ class ReadOptions(NamedTuple):
         The paths must be either all shards or all files of other formats.
         """
         if all(map(self.reads_as_shards, sources)):
-            return self.shards(sources)
+            return self.open_shards_as_one(sources)
         return self.open_files_as_one(sources)
 
     def refuse_other_than_shards(self, sources: Sequence[Path]) -> None:
@@ -197,7 +197,7 @@ class ReadOptions(NamedTuple):
                 param_hint="SRC",
             )
 
-    def shards(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset":
+    def open_shards_as_one(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset":
         """Open shards as one data set.
 
         skip_damaged: True to skip damaged shards. A message is printed for each damaged shard.
@@ -368,7 +368,7 @@ def _add_options(command: Callable[..., None], *options: Callable[..., None]) ->
         from stream_dr.feature_maps import feature_map
 
         options = {name: arguments.pop(name) for name in shared}
-        map_options = _pop_map_options(options)
+        map_options = _pop_feature_map_options(options)
         texts = options.pop("text", None) or ()
         options["drop"] = ",".join(options["drop"] or ()) or None
         options["kinds"] = (*map(_parse_column_kind, options.pop("as_") or ()), *((name, "text") for name in texts))
@@ -376,7 +376,7 @@ def _add_options(command: Callable[..., None], *options: Callable[..., None]) ->
         read_as = ReadOptions(options.pop("format"), Options(**options), map_options)
 
         # Make a feature map now, because an invalid option must fail before the command runs.
-        feature_map(read_as.table())
+        feature_map(read_as.table_map_spec())
         command(**arguments, read_as=read_as)
 
     # Set the signature and annotations of `run`, from which typer takes a command's options.
@@ -389,7 +389,7 @@ def _add_options(command: Callable[..., None], *options: Callable[..., None]) ->
     return run
 
 
-def _pop_map_options(options: JsonDict) -> JsonDict:
+def _pop_feature_map_options(options: JsonDict) -> JsonDict:
     """Remove and return the feature map's options in `options`.
 
     Raises typer.BadParameter if `impute` is neither "mean" nor a number.

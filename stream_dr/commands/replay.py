@@ -69,7 +69,7 @@ def replay(
     specs = parse_model_specs(model)
     if workers is not None or scheduler is not None:
         read_as.refuse_other_than_shards(sources)
-    read_as.check(sources)
+    read_as.refuse_unsupported_options(sources)
 
     dataset = open_dataset(sources, skip_damaged=skip_damaged) if all(map(read_as.reads_as_shards, sources)) else None
     if not specs and not has_models(dir):
@@ -86,12 +86,12 @@ def replay(
 def _learn_as_files(
     read_as: ReadOptions, dir: Path, sources: list[Path], specs: ModelSpecs, settings: "ReplaySettings"
 ) -> None:
-    files = read_as.files(sources)
+    files = read_as.open_all_but_shards(sources)
     say(
         f"note: {', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does, which has more "
         "options for a table's columns."
     )
-    print_column_kinds(files, read_as.default_map_spec(files), with_hints=False)
+    print_column_kinds(files, read_as.default_feature_map_spec(files), with_hints=False)
     store_and_learn_files(dir, sources, files, specs, read_as, settings)
 
 

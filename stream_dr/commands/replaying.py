@@ -39,7 +39,7 @@ def replay_and_report(
     settings: "ReplaySettings",
     out: Path | None = None,
     plan_runner: "PlanRunner | None" = None,
-    refine: bool = False,
+    refine_if_better: bool = False,
 ) -> None:
     """Let a directory's models learn shards, and print a report.
 
@@ -58,7 +58,7 @@ def replay_and_report(
     plan_runner : PlanRunner or None
         Function that runs tasks in parallel, in threads or on a cluster. None: the batches are
         learned one after the other.
-    refine : bool
+    refine_if_better : bool
         True to refine models that have an approximate solution, if this raises their score.
     """
     from stream_dr.directory.directory import Directory
@@ -67,7 +67,7 @@ def replay_and_report(
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
-    opened = Directory(dir, n_features=dataset.n_features, allowed_labels=_labels_from_environment())
+    opened = Directory(dir, n_features=dataset.n_features, allowed_labels=_allowed_labels_from_environment())
     with opened as directory, _add_models_or_undo(directory, specs):
         # Compile numba functions first. Otherwise the progress bar would count this time.
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
@@ -87,7 +87,7 @@ def replay_and_report(
         _print_replay_report(directory, report)
         if settings.test and report.rows:
             _print_test_scores(directory)
-        if refine:
+        if refine_if_better:
             _refine_where_it_helps(directory, dataset)
         if out is not None:
             name = specs[0].name if specs else next(iter(directory.models))
@@ -199,7 +199,7 @@ def _learning_rates_text(directory: "Directory") -> str:
     return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)
 
 
-def _labels_from_environment() -> list[Any] | None:
+def _allowed_labels_from_environment() -> list[Any] | None:
     """Return the labels in the environment variable STREAM_DR_ALLOWED_LABELS.
 
     None if the variable is not set. The service reads the variable, too. Raises InvalidParameter

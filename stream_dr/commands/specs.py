@@ -188,7 +188,9 @@ def check_model_specs(specs: ModelSpecs) -> None:
         load(key, max_bytes=None) if key.endswith(SAVED_SUFFIX) else make(key, params)
 
 
-def add_feature_maps(specs: ModelSpecs, first_block: "Block", default_map: JsonDict, table_map: JsonDict) -> ModelSpecs:
+def add_missing_maps_and_lda_ridge(
+    specs: ModelSpecs, first_block: "Block", default_map: JsonDict, table_map_from_options: JsonDict
+) -> ModelSpecs:
     """Add a feature map to models that learn a table.
 
     A feature map encodes the table's columns as numbers. If the table has words, LDA also gets a
@@ -202,7 +204,7 @@ def add_feature_maps(specs: ModelSpecs, first_block: "Block", default_map: JsonD
         First batch of the table.
     default_map : dict
         Feature map for models whose parameters have no "feature_map".
-    table_map : dict
+    table_map_from_options : dict
         Feature map with the options of the command line, for models whose "feature_map" is
         {"map": "table"}, without options.
     """
@@ -211,7 +213,7 @@ def add_feature_maps(specs: ModelSpecs, first_block: "Block", default_map: JsonD
         mapped_params = params
         if not key.endswith(SAVED_SUFFIX):
             feature_map = params.get("feature_map", default_map)
-            feature_map = table_map if feature_map == {"map": "table"} else feature_map
+            feature_map = table_map_from_options if feature_map == {"map": "table"} else feature_map
             mapped_params = {
                 **params,
                 "feature_map": feature_map,

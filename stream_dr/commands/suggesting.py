@@ -39,9 +39,9 @@ def suggest(
     """
     from stream_dr.evaluation.comparison import suggest as compare
 
-    read_as.check(sources)
+    read_as.refuse_unsupported_options(sources)
     read_as = read_as if as_classes else read_as.with_fractional_label_as_target(sources)
-    files = read_as.files(sources)
+    files = read_as.open_all_but_shards(sources)
 
     # If a column looks like ids, do not use it as a feature.
     column = read_as.likely_id_column(files)
@@ -57,7 +57,7 @@ def suggest(
             source,
             target="class" if as_classes else "auto",
             time=time,
-            feature_map=read_as.default_map_spec(read_as.files(sources)),
+            feature_map=read_as.default_feature_map_spec(read_as.open_all_but_shards(sources)),
             progress=lambda what, done, total: bar.show(done, total, title=what),
         )
     print_result(str(comparison))

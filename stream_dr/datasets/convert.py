@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from stream_dr.aliases import FileName
 from stream_dr.datasets.sources import Options, open_source
 from stream_dr.shards.manifest import Manifest
-from stream_dr.shards.writer import WriteProgress, list_leftovers_unless_shards, write_shards
+from stream_dr.shards.writer import WriteProgress, leftovers_or_raise_if_shards, write_shards
 
 
 def convert(
@@ -46,7 +46,7 @@ def convert(
     Raises OutputExists, InsufficientStorage, and the errors of `open_source` and of reading. If an
     error is raised, no manifest is written.
     """
-    list_leftovers_unless_shards(output_folder)
+    leftovers_or_raise_if_shards(output_folder)
 
     # Let all features be numbers unless the caller sets `raw`. The first rows do not decide.
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))

@@ -33,7 +33,7 @@ from stream_dr.errors import (
     MalformedInput,
     SourceMissing,
     did_you_mean,
-    first_unknown_error,
+    error_for_unknown_parameter,
 )
 from stream_dr.rows.block import Block
 from stream_dr.targets.targets import KINDS
@@ -329,7 +329,7 @@ def open_source(
     path_list = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not path_list:
         raise InvalidParameter("no file is named; name one or several.")
-    if error := first_unknown_error("reading a file", more_options, Options._fields):
+    if error := error_for_unknown_parameter("reading a file", more_options, Options._fields):
         raise error
     return FileSource(
         path_list, format or infer_format_from_suffix(path_list[0]), (options or Options())._replace(**more_options)

@@ -50,7 +50,7 @@ class _PlanRun:
             return None
 
         result = learn_task(
-            plan.tasks[task_index], plan.specs, plan.schema, plan.limits, on_batch=self._report_batch_if_running
+            plan.tasks[task_index], plan.specs, plan.schema, plan.limits, before_batch=self._report_batch_if_running
         )
         if result.refusal is not None:
             self.refusals[task_index] = result
@@ -122,12 +122,12 @@ def thread_plan_runner(n_threads: int) -> PlanRunner:
 
 
 def run_plan_in_threads(
-    plan: TaskPlan, n_threads: int, on_batch: BatchCallback = lambda reference: None
+    plan: TaskPlan, n_threads: int, before_batch: BatchCallback = lambda reference: None
 ) -> tuple[PartialResult, ...]:
     """Run a task plan in threads of this process.
 
     n_threads: number of threads that run tasks.
-    on_batch: function that receives each batch before the batch is learned.
+    before_batch: function that receives each batch before the batch is learned.
 
     The results are, in this order:
 
@@ -138,7 +138,7 @@ def run_plan_in_threads(
     that cannot be learned. Other errors are raised.
     """
     # Without models whose states can be merged, only recurrences are run.
-    plan_run = _PlanRun(plan, on_batch)
+    plan_run = _PlanRun(plan, before_batch)
     numbers = range(len(plan.tasks)) if plan.specs else ()
     with ThreadPoolExecutor(n_threads, thread_name_prefix="stream_dr-part") as pool:
         try:

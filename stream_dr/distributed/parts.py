@@ -75,7 +75,7 @@ def learn_task(
     schema: Schema,
     limits: Limits,
     initial_states: Sequence[State | None] = (),
-    on_batch: BatchCallback | None = None,
+    before_batch: BatchCallback | None = None,
 ) -> PartialResult:
     """Learn the batches of a task, one after the other.
 
@@ -86,7 +86,7 @@ def learn_task(
     schema: the stream's schema, which includes the columns of the stream's first batch.
     limits: limits above which a batch is refused.
     initial_states: state of each model to continue from. Empty to start without learned rows.
-    on_batch: function that receives each batch before the batch is learned.
+    before_batch: function that receives each batch before the batch is learned.
 
     Raises SourceMissing or DamagedShard if a shard cannot be read.
     """
@@ -96,8 +96,8 @@ def learn_task(
     outlines = []
 
     for reference in task.references:
-        if on_batch is not None:
-            on_batch(reference)
+        if before_batch is not None:
+            before_batch(reference)
 
         # Learn the batch, and add its outline (a Block with one row of the batch) to the result.
         block = _cached_shard(reference.uri, reference.sha256).read(reference.batch)

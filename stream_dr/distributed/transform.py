@@ -27,7 +27,7 @@ from stream_dr.rows.block import Block
 from stream_dr.running.query import batch_of_projected_rows, id_and_target_types, published_or_raise
 from stream_dr.shards.dataset import Dataset, open_shard
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, encode_manifest
-from stream_dr.shards.uri import open_filesystem, write_file_atomically
+from stream_dr.shards.uri import open_filesystem_and_path, write_file_atomically
 
 
 def project_rows_on_cluster(
@@ -53,7 +53,7 @@ def project_rows_on_cluster(
     if not dataset.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
     output_folder = output_folder if "://" in output_folder else str(Path(output_folder).absolute())
-    system, folder = open_filesystem(output_folder)
+    system, folder = open_filesystem_and_path(output_folder)
     if system.get_file_info(f"{folder}/{MANIFEST_NAME}").type != fs.FileType.NotFound:
         raise OutputExists(f"{output_folder} holds a data set already; name a new folder, or delete that one.")
 

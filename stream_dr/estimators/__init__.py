@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stream_dr.aliases import JsonDict
-from stream_dr.errors import UnknownEstimator, did_you_mean, first_unknown_error
+from stream_dr.errors import UnknownEstimator, did_you_mean, error_for_unknown_parameter
 
 _CLASS_PATHS = {
     "ccipca": "ccipca:CCIPCA",
@@ -106,7 +106,7 @@ def make(key: str, params: JsonDict | None = None, registry: Registry = ESTIMATO
     """
     kind = registry[key]
     allowed = parameters(kind)
-    if error := first_unknown_error(key, params or {}, allowed):
+    if error := error_for_unknown_parameter(key, params or {}, allowed):
         raise error
     estimator = kind(**(params or {}))
     estimator.check_parameters()

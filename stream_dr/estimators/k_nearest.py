@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import Tags
 
 from stream_dr.aliases import FileName
-from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, first_unknown_error
+from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, error_for_unknown_parameter
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
@@ -97,7 +97,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
         Raises InvalidParameter for an unknown name.
         """
-        if error := first_unknown_error(type(self).__name__, params, self.get_params()):
+        if error := error_for_unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
         return super().set_params(**params)
 

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, ParamSpec
 
-from stream_dr.errors import InvalidParameter, did_you_mean, first_unknown_error
+from stream_dr.errors import InvalidParameter, did_you_mean, error_for_unknown_parameter
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.fourier import RandomFourier
 from stream_dr.feature_maps.hashing import Hashing
@@ -176,7 +176,7 @@ def feature_map(spec: Any) -> Any:
     kind = MAPS[values["map"]]
     parameters = {k: v for k, v in values.items() if k != "map"}
     known = [field.name for field in fields(kind)]
-    if error := first_unknown_error(f"feature_map {values['map']!r}", parameters, known):
+    if error := error_for_unknown_parameter(f"feature_map {values['map']!r}", parameters, known):
         raise error
     feature_map: FeatureMap = kind(**parameters)
     feature_map.check()

@@ -71,12 +71,12 @@ def load_records(directory_or_records: Any) -> list[JsonDict]:
     return list(directory_or_records)
 
 
-def select_records(records: Sequence[JsonDict], kind: str, model: str | None = None) -> list[JsonDict]:
+def select_records(records: Sequence[JsonDict], kind: str, model_name: str | None = None) -> list[JsonDict]:
     """Return the records of one kind.
 
-    model: name of a model. If not None, only the records of this model are returned.
+    model_name: name of a model. If not None, only the records of this model are returned.
     """
-    return [r for r in records if r["kind"] == kind and (model is None or r.get("model") == model)]
+    return [r for r in records if r["kind"] == kind and (model_name is None or r.get("model") == model_name)]
 
 
 def record_time_for_plotly(record: JsonDict) -> str:

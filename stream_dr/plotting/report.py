@@ -153,7 +153,7 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
     for model in _models_by_score(directory):
         described = model.describe(directory.position)
         scores = tested.get(model.id, {})
-        baselines = [_format_score(scores.get(name), scores) for name in ("baseline", "most_frequent")]
+        baselines = [_baseline_score_text(scores.get(name), scores) for name in ("baseline", "most_frequent")]
         when = (f"{scores['tested']:,}", _utc_text(scores["tested_at"])) if scores else ("–", "–")
         solution = (
             f"{described['rows']:,}",
@@ -180,7 +180,7 @@ def _score_text(scores: JsonDict) -> str:
     return f"R² {scores['r2']:.3f}"
 
 
-def _format_score(value: float | None, scores: JsonDict) -> str:
+def _baseline_score_text(value: float | None, scores: JsonDict) -> str:
     """Return a baseline's score as text.
 
     The text is "–" if there is no score.

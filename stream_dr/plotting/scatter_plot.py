@@ -115,7 +115,7 @@ def projected_rows_figure(
         return empty_figure(title, "no rows yet" if not len(projected_rows) else "no component yet")
 
     # Compute the class means before sampling, so that they include the rows that are not drawn.
-    means = _class_means(projected_rows, targets)
+    means = _means_by_first_label_code(projected_rows, targets)
     rows = len(projected_rows)
     if rows > max_rows:
         drawn = np.sort(np.random.default_rng(seed).choice(rows, max_rows, replace=False))
@@ -168,7 +168,7 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
     return np.asarray(codes if targets.present is None else np.where(targets.present, codes, -1))
 
 
-def _class_means(projected_rows: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray]:
+def _means_by_first_label_code(projected_rows: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray]:
     """Return the mean of each label's rows, by code.
 
     A mean is (components,). For a row with several labels, only the first label counts. The result

@@ -23,7 +23,8 @@ import orjson
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from stream_dr.arrow.codec import arrow_from_block, json_rows, write_arrow
+from stream_dr.arrow.codec import arrow_from_block, write_arrow
+from stream_dr.arrow.json_rows import json_from_block
 from stream_dr.directory.draft import rows_draft
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS
@@ -128,7 +129,7 @@ def _numeric_blocks(target_kind: str | None, with_json: bool) -> Iterator[Block]
             block = Block(rows.astype(dtype), _made_up_targets(target_kind))
             yield _parse_body(write_arrow([arrow_from_block(block)]), "arrow")
         if with_json:
-            yield _parse_body(orjson.dumps(json_rows(Block(rows, _made_up_targets(target_kind)))), "json")
+            yield _parse_body(orjson.dumps(json_from_block(Block(rows, _made_up_targets(target_kind)))), "json")
 
 
 def _parse_body(body: bytes, body_format: str) -> Block:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from stream_dr.arrow.codec import block_from_arrow
-from stream_dr.arrow.rows import EXTRA_COLUMNS, is_dense_or_sparse
+from stream_dr.arrow.rows import EXTRA_COLUMNS, has_dense_or_sparse_columns
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import is_number_or_boolean_type
@@ -46,7 +46,7 @@ from stream_dr.shards.uri import AnyPath, RemotePath, parse_path_or_uri
 from stream_dr.shards.writer import ShardWriter
 from stream_dr.targets.label_codes import Label
 
-__all__ = ["Dataset", "Shard", "ShardWriter", "are_shards", "open_dataset", "open_shard"]
+__all__ = ["Dataset", "Shard", "ShardWriter", "are_shards_or_missing", "open_dataset", "open_shard"]
 
 _EVENT_BYTES = 256 << 20
 """Size in bytes of a Parquet row group above which the group becomes several events.
@@ -424,7 +424,7 @@ def _read_manifest_cached(path: AnyPath, _size: int, _changed_ns: int) -> Manife
     return read_manifest(path)
 
 
-def are_shards(path: Path) -> bool:
+def are_shards_or_missing(path: Path) -> bool:
     """True if a path names shards, and not a file of another format.
 
     Shards are a folder, a manifest, or one shard file. A path that does not exist counts as shards.
@@ -443,7 +443,9 @@ def are_shards(path: Path) -> bool:
 
     # A shard is read one row group at a time, which takes much memory if row groups are large.
     # So a file with large row groups is read as a table, and not as a shard.
-    if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_dense_or_sparse(schema.names):
+    if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not has_dense_or_sparse_columns(
+        schema.names
+    ):
         return False
     features = [field for field in schema if field.name not in EXTRA_COLUMNS]
-    return is_dense_or_sparse(schema.names) or all(is_number_or_boolean_type(field.type) for field in features)
+    return has_dense_or_sparse_columns(schema.names) or all(is_number_or_boolean_type(field.type) for field in features)

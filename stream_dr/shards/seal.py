@@ -16,12 +16,12 @@ import pyarrow as pa
 import xxhash
 
 
-def seal_checksum(data: bytes | memoryview | mmap.mmap | pa.Buffer, sha256: str) -> str:
+def seal_checksum(data: bytes | memoryview | mmap.mmap | pa.Buffer, sha256_as_seed: str) -> str:
     """Return the fast checksum (the seal) of a shard's bytes.
 
     The seal has 16 hex digits. It is XXH64 of the bytes, seeded with the first 64 bits of
-    `sha256`.
+    `sha256_as_seed`.
 
-    sha256: SHA-256 of these bytes in hex, as the manifest states it.
+    sha256_as_seed: SHA-256 of these bytes in hex, as the manifest states it.
     """
-    return xxhash.xxh64_hexdigest(data, int(sha256[:16], 16))
+    return xxhash.xxh64_hexdigest(data, int(sha256_as_seed[:16], 16))

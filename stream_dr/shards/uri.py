@@ -129,14 +129,14 @@ class RemotePath(os.PathLike[str]):
 
     def iterdir(self) -> Iterator["RemotePath"]:
         """Return the files and folders in this folder."""
-        system, path = open_filesystem(self.uri)
+        system, path = open_filesystem_and_path(self.uri)
         with _errors_as_source_missing(self.uri):
             infos = system.get_file_info(fs.FileSelector(path))
         return (self / info.base_name for info in infos)
 
     def read_bytes(self) -> bytes:
         """Return the bytes of the file. Raises FileNotFoundError."""
-        system, path = open_filesystem(self.uri)
+        system, path = open_filesystem_and_path(self.uri)
         with _errors_as_source_missing(self.uri), system.open_input_file(path) as file:
             return bytes(file.read())
 
@@ -145,14 +145,14 @@ class RemotePath(os.PathLike[str]):
 
         Raises FileNotFoundError.
         """
-        system, source = open_filesystem(self.uri)
+        system, source = open_filesystem_and_path(self.uri)
         with _errors_as_source_missing(self.uri):
             fs.copy_files(
                 source, str(local_path), source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
             )
 
     def _file_info(self) -> fs.FileInfo:
-        system, path = open_filesystem(self.uri)
+        system, path = open_filesystem_and_path(self.uri)
         with _errors_as_source_missing(self.uri):
             return system.get_file_info(path)
 
@@ -175,7 +175,7 @@ def parse_path_or_uri(path_or_uri: str) -> AnyPath:
     return RemotePath(path_or_uri) if "://" in path_or_uri else Path(path_or_uri)
 
 
-def open_filesystem(path_or_uri: str) -> tuple[fs.FileSystem, str]:
+def open_filesystem_and_path(path_or_uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a URI or path.
 
     Also returns the path of the file in this file system. Raises InvalidParameter or
@@ -184,7 +184,7 @@ def open_filesystem(path_or_uri: str) -> tuple[fs.FileSystem, str]:
     if "://" not in path_or_uri or path_or_uri.startswith("file:"):
         return fs.LocalFileSystem(), str(Path(parse_path_or_uri(path_or_uri)).absolute())
     parts = _split_secret_free_uri(path_or_uri)
-    system, root = _open_object_store(urlunsplit(parts._replace(path="", fragment="")))
+    system, root = _open_object_store_and_root(urlunsplit(parts._replace(path="", fragment="")))
     return system, f"{root}/{unquote(parts.path).strip('/')}".strip("/")
 
 
@@ -192,13 +192,13 @@ def write_file_atomically(folder_or_uri: str, file_name: str, content: bytes) ->
     """Create or replace a file atomically.
 
     A folder that does not exist is created. Raises InsufficientStorage, and the errors of
-    `open_filesystem`.
+    `open_filesystem_and_path`.
 
     folder_or_uri: path or URI of the file's folder.
     file_name: name of the file.
     content: bytes of the file.
     """
-    system, folder_path = open_filesystem(folder_or_uri)
+    system, folder_path = open_filesystem_and_path(folder_or_uri)
     path = f"{folder_path}/{file_name}"
     if isinstance(system, fs.LocalFileSystem):
         Path(folder_path).mkdir(parents=True, exist_ok=True)
@@ -211,7 +211,7 @@ def write_file_atomically(folder_or_uri: str, file_name: str, content: bytes) ->
 
 
 @lru_cache(maxsize=64)
-def _open_object_store(uri: str) -> tuple[fs.FileSystem, str]:
+def _open_object_store_and_root(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of an object store.
 
     Also returns the path of the store's root in this file system. Raises InvalidParameter or

@@ -65,7 +65,7 @@ def write_shards(
     return writer.manifest
 
 
-def list_leftovers_unless_shards(directory: str | os.PathLike[str]) -> list[Path]:
+def leftovers_or_raise_if_shards(directory: str | os.PathLike[str]) -> list[Path]:
     """Return the files that an interrupted write has left.
 
     Raises OutputExists if the folder has complete shards.
@@ -141,7 +141,7 @@ class ShardWriter:
         self._writer: pa.RecordBatchFileWriter | None = None
         self._mark: IO[bytes] | None = None
 
-        leftovers = list_leftovers_unless_shards(self.directory)
+        leftovers = leftovers_or_raise_if_shards(self.directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         if leftovers:
             self._lock_marker_file().close()

@@ -60,7 +60,7 @@ def learn(served: Served, rows: Any, as_json: bool = False) -> None:
         X, y = rows[cut], CLASSES[cut].tolist()
         query = "?wait=applied" if cut == CUTS[-1] else ""
         if as_json:
-            answer = served.http.post(f"/partial_fit{query}", json={"rows": json_rows(X), "labels": y})
+            answer = served.http.post(f"/partial_fit{query}", json={"rows": json_from_block(X), "labels": y})
         else:
             answer = post(
                 served.http, sparse_arrow(X, y) if sp.issparse(X) else arrow(X, y), path=f"/partial_fit{query}"
@@ -70,7 +70,7 @@ def learn(served: Served, rows: Any, as_json: bool = False) -> None:
     assert answer.json()["lag"] == 0
 
 
-def json_rows(X: Any) -> list[Any]:
+def json_from_block(X: Any) -> list[Any]:
     if not sp.issparse(X):
         return X.tolist()
     return [{"indices": X[i].indices.tolist(), "values": X[i].data.tolist()} for i in range(X.shape[0])]
@@ -109,7 +109,7 @@ def check_answers(served: Served, rows: Any) -> None:
 
 def test_one_row_many_rows_json_and_arrow_agree(learned: tuple[Served, Any]) -> None:
     served, rows = learned
-    many = served.http.post("/transform?model=lda", json={"rows": json_rows(rows)[:2]}).json()
+    many = served.http.post("/transform?model=lda", json={"rows": json_from_block(rows)[:2]}).json()
     if sp.issparse(rows):
         first = {"indices": ",".join(map(str, rows[0].indices)), "values": ",".join(map(repr, rows[0].data.tolist()))}
     else:
@@ -120,7 +120,7 @@ def test_one_row_many_rows_json_and_arrow_agree(learned: tuple[Served, Any]) -> 
     np.testing.assert_allclose(one["z"][0], many["z"][0], rtol=1e-12, atol=1e-12)
     headers = {"Content-Type": "application/json", "Accept": ARROW}
     answer = served.http.post(
-        "/transform?model=lda", content=orjson.dumps({"rows": json_rows(rows)[:2]}), headers=headers
+        "/transform?model=lda", content=orjson.dumps({"rows": json_from_block(rows)[:2]}), headers=headers
     )
     table = pa.ipc.open_stream(answer.content).read_all()
     np.testing.assert_array_equal(np.stack(table["z"].to_numpy()), many["z"])

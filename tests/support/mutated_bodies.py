@@ -14,7 +14,8 @@ import orjson
 import pyarrow as pa
 import scipy.sparse as sp
 
-from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, json_rows
+from stream_dr.arrow.codec import arrow_from_block, block_from_arrow
+from stream_dr.arrow.json_rows import json_from_block
 from stream_dr.rows.block import Block
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.support.arrow_bodies import TABLES, TYPES, Part, packed, unpacked
@@ -82,7 +83,7 @@ def bases(draw: Draw) -> list[bytes]:
     bodies += [_stream([batch], kind) for batch in batches for kind in ("lz4", "zstd")]
     bodies += [_stream([batch.slice(0, 0)]) for batch in batches]
     blocks.append(block_from_arrow(pa.record_batch(table)))
-    return [*bodies, *(orjson.dumps(json_rows(block)) for block in blocks)]
+    return [*bodies, *(orjson.dumps(json_from_block(block)) for block in blocks)]
 
 
 def body(whole: list[bytes], seed: int, number: int) -> bytes:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from stream_dr.aliases import FileName
 from stream_dr.arrow.codec import block_from_arrow
-from stream_dr.arrow.rows import RESERVED_NAMES, is_dense_or_sparse
+from stream_dr.arrow.rows import RESERVED_NAMES, has_dense_or_sparse_columns
 from stream_dr.arrow.target_columns import targets_from_arrow
 from stream_dr.errors import InvalidTargets, LimitExceeded, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
@@ -85,7 +85,7 @@ class ColumnRoles(NamedTuple):
         single = tuple(c for c in (self.label, self.weight, self.id) if c is not None)
         return single + self.labels + self.target + self.drop
 
-    def numeric_target_columns(self) -> tuple[str, ...]:
+    def numeric_target_and_weight_columns(self) -> tuple[str, ...]:
         """Return the names of target and weight columns with numbers.
 
         These are the columns of `labels` (with 0 and 1), of `target` and of `weight`. The column
@@ -136,7 +136,7 @@ def feature_columns_unless_shard(column_names: Sequence[str], roles: ColumnRoles
     """
     return (
         None
-        if roles._replace(raw=False) == ColumnRoles() and is_dense_or_sparse(column_names)
+        if roles._replace(raw=False) == ColumnRoles() and has_dense_or_sparse_columns(column_names)
         else roles.features(column_names)
     )
 

@@ -153,7 +153,7 @@ def _choose_column_types(file: "CsvFile", feature_names: list[str], roles: Colum
 
     feature_names: names of the feature columns.
     """
-    types = dict.fromkeys((*feature_names, *roles.numeric_target_columns()), pa.float64())
+    types = dict.fromkeys((*feature_names, *roles.numeric_target_and_weight_columns()), pa.float64())
     if roles.raw:
         types |= {
             name: choose_feature_type(file.first.column(name), dict(roles.kinds).get(name)) for name in feature_names
@@ -257,7 +257,7 @@ class CsvFile:
 
         # Arrow infers a binary type if a column is not valid UTF-8. Such a file is refused.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
-            self._raise_if_any_bad_json_line({})
+            self._raise_if_any_bad_record({})
 
     def batches(
         self, type_by_column: dict[str, pa.DataType], column_names: list[str], first_batch_only: bool
@@ -305,7 +305,7 @@ class CsvFile:
                 yield reader
 
         except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
-            self._raise_if_any_bad_json_line(type_by_column)
+            self._raise_if_any_bad_record(type_by_column)
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
 
     def _raise_if_last_field_unclosed(self, last_batch: pa.RecordBatch) -> None:
@@ -334,7 +334,7 @@ class CsvFile:
                 texts = column.filter(pc.not_equal(column, ""))
                 are_numbers = pc.all(pc.match_substring_regex(texts, r"^\s*[-+]?\d[\d.]*(,\d+)?\s*$")).as_py()
                 if are_numbers and pc.any(pc.match_substring(texts, ",")).as_py():
-                    self._raise_if_any_bad_json_line({name: pa.float64()})
+                    self._raise_if_any_bad_record({name: pa.float64()})
 
     def _raise_if_file_ends_quoted(self) -> None:
         """Raise MalformedInput if the file ends within a quote.
@@ -362,7 +362,7 @@ class CsvFile:
             this line if the exact line is not found.
         """
         if isinstance(error, SchemaMismatch | NotFinite):
-            self._raise_if_any_bad_json_line(type_by_column)
+            self._raise_if_any_bad_record(type_by_column)
         raise MalformedInput(
             f"{self.path}, after line {approximate_line - 1}: {error}", file=self.path, line=approximate_line
         ) from error
@@ -494,7 +494,7 @@ class CsvFile:
         with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
             yield from iter(partial(text.readline, LONGEST // 4), "")
 
-    def _raise_if_any_bad_json_line(self, type_by_column: dict[str, pa.DataType]) -> None:
+    def _raise_if_any_bad_record(self, type_by_column: dict[str, pa.DataType]) -> None:
         """Raise MalformedInput for the first row with an error.
 
         The error names the line. A row has an error if its number of fields is wrong, or if a

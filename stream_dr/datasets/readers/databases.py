@@ -79,7 +79,7 @@ def _read_cursor_in_blocks(
 
     first = _convert_rows_to_batch(path, names, piece, {})
     roles = roles._replace(raw=must_read_as_table(first, features, roles))
-    types = dict.fromkeys((*(features or ()), *roles.numeric_target_columns()), pa.float64())
+    types = dict.fromkeys((*(features or ()), *roles.numeric_target_and_weight_columns()), pa.float64())
     if roles.raw:
         types |= {name: choose_feature_type(first.column(name), dict(roles.kinds).get(name)) for name in features or ()}
     types = {name: types.get(name, first.schema.field(name).type) for name in names}

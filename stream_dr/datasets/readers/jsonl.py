@@ -65,7 +65,7 @@ def read_jsonl(
     features = feature_columns_unless_shard(schema.names, roles)
     floats = {
         name: _replace_integer_by_float_type(schema.field(name).type)
-        for name in (*(features or ()), *roles.numeric_target_columns())
+        for name in (*(features or ()), *roles.numeric_target_and_weight_columns())
     }
 
     # Choose the Arrow type of each column: own types in a table, floats in a matrix.
@@ -103,11 +103,11 @@ def _has_only_midnights(column: pa.Array) -> bool:
     return (
         pa.types.is_timestamp(column.type)
         and len(column) > column.null_count
-        and not len(_rows_not_at_midnight(column))
+        and not len(_row_indices_not_at_midnight(column))
     )
 
 
-def _rows_not_at_midnight(column: pa.Array) -> np.ndarray:
+def _row_indices_not_at_midnight(column: pa.Array) -> np.ndarray:
     """Return the rows whose timestamp is not at midnight.
 
     The result has the indices of these rows. A missing timestamp counts as midnight.
@@ -130,7 +130,7 @@ def _convert_midnights_to_days(
         the index of the row in the batch. It is called if a timestamp is not at midnight.
     """
     column = batch.column(column_name)
-    if len(others := _rows_not_at_midnight(column)):
+    if len(others := _row_indices_not_at_midnight(column)):
         row = int(others[0])
         raise_with_line(
             SchemaMismatch(

@@ -50,14 +50,14 @@ def read_libsvm(
     parser = LabelParser(target)
     width = n_features or 0
     for lines in read_line_groups(path, rows_per_block):
-        fields, pair_starts = split_labels_from_pairs(lines)
+        fields, pair_starts = labels_and_pair_offsets(lines)
         X = parse_index_value_pairs(lines, pair_starts, 0 if zero_based else 1, width)
         raise_if_too_many_columns(lines, X, n_features)
         width = X.shape[1]
         yield Block(X, parser.parse(fields, lines.fail), width_stated=n_features is not None)
 
 
-def split_labels_from_pairs(lines: Lines) -> tuple[list[str], np.ndarray]:
+def labels_and_pair_offsets(lines: Lines) -> tuple[list[str], np.ndarray]:
     """Split each line into its label field and its pairs.
 
     Returns two values:

@@ -57,7 +57,7 @@ def parse_index_value_pairs(
     try:
         return _parse_all_lines(lines, pair_offsets_in_data, index_base, min_width)
     except (pa.ArrowInvalid, _NotPairsError):
-        _raise_if_any_bad_json_line(lines, pair_offsets_in_data, index_base)
+        _raise_if_any_bad_pair(lines, pair_offsets_in_data, index_base)
         raise
 
 
@@ -76,7 +76,7 @@ def _parse_all_lines(lines: Lines, pair_starts: np.ndarray, index_base: int, min
     min_width: minimum number of columns of the matrix.
     """
     # Each pair has two tokens, the index and the value, with a colon between them.
-    n_tokens, text = _count_tokens_and_blank_text(lines, pair_starts)
+    n_tokens, text = _token_counts_and_blanked_bytes(lines, pair_starts)
     colons_before = np.concatenate(([0], np.cumsum(text == COLON)))
     n_pairs = colons_before[lines.ends] - colons_before[pair_starts]
     if np.any(n_tokens != 2 * n_pairs):
@@ -107,7 +107,7 @@ def _parse_all_lines(lines: Lines, pair_starts: np.ndarray, index_base: int, min
     return X
 
 
-def _count_tokens_and_blank_text(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _token_counts_and_blanked_bytes(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Count the tokens of each line.
 
     A token is an index or a value. Returns two values:
@@ -164,7 +164,7 @@ def _parse_blank_separated_numbers(text_bytes: np.ndarray) -> np.ndarray:
     return tokens.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-def _raise_if_any_bad_json_line(lines: Lines, pair_starts: np.ndarray, index_base: int) -> None:
+def _raise_if_any_bad_pair(lines: Lines, pair_starts: np.ndarray, index_base: int) -> None:
     """Raise MalformedInput for the first line with a wrong pair.
 
     Nothing is raised if the pairs of all lines are valid.

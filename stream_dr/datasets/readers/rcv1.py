@@ -115,7 +115,7 @@ def read_lyrl2004(
     width = n_features or 0
     for path in [vector_paths] if isinstance(vector_paths, str | os.PathLike) else vector_paths:
         for lines in read_line_groups(path, rows_per_block):
-            documents, pair_starts = _split_document_numbers(lines)
+            documents, pair_starts = _document_numbers_and_pair_offsets(lines)
             X = parse_index_value_pairs(lines, pair_starts, 1, width)
             width = X.shape[1]
             ids = [str(document) for document in documents.tolist()]
@@ -123,7 +123,7 @@ def read_lyrl2004(
             yield Block(X, targets, None, ids, width_stated=n_features is not None)
 
 
-def _split_document_numbers(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
+def _document_numbers_and_pair_offsets(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
     """Split each line into its document number and its pairs.
 
     Returns two int64 arrays (lines,):

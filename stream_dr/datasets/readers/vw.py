@@ -54,7 +54,7 @@ def read_vw(
     width = n_features or 0
     is_weighted: bool | None = None
     for lines in read_line_groups(path, rows_per_block, comment_byte=b""):
-        fields, weights, pair_starts = _split_labels_weights_pairs(lines)
+        fields, weights, pair_starts = _labels_weights_and_pair_offsets(lines)
         X = parse_index_value_pairs(lines, pair_starts, int(one_based), width)
         raise_if_too_many_columns(lines, X, n_features)
         width = X.shape[1]
@@ -65,7 +65,7 @@ def read_vw(
         yield Block(X, parser.parse(fields, lines.fail), row_weights, width_stated=n_features is not None)
 
 
-def _split_labels_weights_pairs(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
+def _labels_weights_and_pair_offsets(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
     """Split each line into label, weight and pairs.
 
     Returns three values:

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.utils import Tags
 
 from stream_dr.aliases import FileName, JsonDict
-from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, TargetsRequired, first_unknown_error
+from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, TargetsRequired, error_for_unknown_parameter
 from stream_dr.estimators.fitting.dask_collections import learn_dask_collections, project_dask_collection
 from stream_dr.estimators.fitting.documented import docstring_with_inherited
 from stream_dr.estimators.fitting.fewer_components import warn_at_fit_if_few_components, warn_if_fewer_components
@@ -300,7 +300,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         this `fit`, the estimator raises InvalidParameter when it is used. An unknown name also
         raises InvalidParameter.
         """
-        if error := first_unknown_error(type(self).__name__, params, self.get_params()):
+        if error := error_for_unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
         super().set_params(**params)
         if "fitted_" in vars(self):

@@ -10,7 +10,12 @@ from sklearn.base import clone
 
 import stream_dr
 from stream_dr import ESTIMATORS, errors
-from stream_dr.adapters.river import RiverSupervisedTransformer, RiverTransformer, convert_river_target, to_river
+from stream_dr.adapters.river import (
+    RiverSupervisedTransformer,
+    RiverTransformer,
+    river_target_as_label_or_list,
+    to_river,
+)
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from tests.support.river_rows import first_kind, small, stream
 
@@ -29,7 +34,7 @@ def test_one_row_and_many_rows_agree_with_the_estimator(key: str) -> None:
         part = X.iloc[at : at + 20]
         many.learn_many(part, pd.Series(y[at : at + 20])) if many.supervised else many.learn_many(part)
     plain.partial_fit(
-        many._rows(X, add_new_names=False), [convert_river_target(v) for v in y] if many.supervised else None
+        many._rows(X, add_new_names=False), [river_target_as_label_or_list(v) for v in y] if many.supervised else None
     )
     expected = plain.transform(many._rows(X, add_new_names=False))
     projected = many.transform_many(X)

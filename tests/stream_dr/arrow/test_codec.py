@@ -18,10 +18,10 @@ from stream_dr.arrow.codec import (
     arrow_from_block,
     block_from_arrow,
     block_from_json,
-    json_rows,
     read_arrow,
     write_arrow,
 )
+from stream_dr.arrow.json_rows import json_from_block
 from stream_dr.rows.block import Block, check_numeric_rows
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
@@ -121,7 +121,7 @@ def test_several_record_batches_are_one_block(block, cut):
 def test_a_block_survives_json(block):
     if block.rows == 0:
         return
-    copy = block_from_json(json_rows(block))
+    copy = block_from_json(json_from_block(block))
     widened = block._replace(X=block.X.astype(np.float64))
     if block.y is not None and block.y.present is not None and not block.y.present.any():
         assert copy.y is None or copy.y.targets_by_row() == block.y.targets_by_row()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
-from stream_dr.arrow.json_rows import block_from_json, json_rows, refuse_too_many_missing
+from stream_dr.arrow.json_rows import block_from_json, json_from_block, refuse_too_many_missing
 
 
 def sparse(indices, values):
@@ -25,7 +25,7 @@ def test_sparse_rows_with_lists_of_labels():
     assert block.X.shape == (2, 18)
     assert (block.width_stated, block.y.kind) == (False, "multilabel")
     assert block.y.targets_by_row() == [["C15", "CCAT"], []]
-    assert json_rows(block) == obj
+    assert json_from_block(block) == obj
     assert block_from_json({**obj, "n_features": 20}).X.shape == (2, 20)
     assert block_from_json({**obj, "n_features": 30}).width_stated
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from stream_dr import table, text
-from stream_dr.arrow.codec import block_from_arrow, block_from_json, json_rows, write_arrow
+from stream_dr.arrow.codec import block_from_arrow, block_from_json, write_arrow
+from stream_dr.arrow.json_rows import json_from_block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt, rows_draft, unlearn_draft
 from stream_dr.errors import InvalidRows, SchemaMismatch, StreamDRError, TooManyFeatures
@@ -70,10 +71,10 @@ def test_json_and_arrow_say_the_same_and_come_back() -> None:
     for a, b in zip(by_json.X.columns, by_arrow.X.columns, strict=True):
         assert (a.kind, a.labels) == (b.kind, b.labels)
         assert np.array_equal(a.values, b.values, equal_nan=True)
-    assert json_rows(by_json)["rows"] == body["rows"]
+    assert json_from_block(by_json)["rows"] == body["rows"]
     texts = block_from_json({"rows": ["a text", "another"], "labels": ["a", "b"]})
     assert texts.names == ("text",)
-    assert json_rows(texts)["rows"] == [{"text": "a text"}, {"text": "another"}]
+    assert json_from_block(texts)["rows"] == [{"text": "a text"}, {"text": "another"}]
 
 
 def test_a_table_is_learned_kept_and_recovered_to_the_bit(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from numba.core.dispatcher import Dispatcher
 import stream_dr
 from stream_dr.rows.block import Block
 from stream_dr.models.schema import drop_unneeded_targets
-from stream_dr.arrow.codec import arrow_from_block, json_rows, write_arrow
+from stream_dr.arrow.codec import arrow_from_block, write_arrow
+from stream_dr.arrow.json_rows import json_from_block
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 
 
@@ -42,7 +43,7 @@ def forms(block):
         at = batches[0].schema.names.index("label")
         batches.append(batches[0].set_column(at, "label", batches[0].column("label").dictionary_encode()))
     yield from ((bytes(write_arrow([batch])), "arrow") for batch in batches)
-    yield orjson.dumps(json_rows(block)), "json"
+    yield orjson.dumps(json_from_block(block)), "json"
 
 
 def use(estimator, body, media):
