@@ -98,12 +98,14 @@ def serve_command(**overrides: Any) -> int:
         return serve(**overrides)
     except ValidationError as e:
         messages = "; ".join(f"{'.'.join(map(str, w['loc'])) or 'settings'}: {w['msg']}" for w in e.errors())
-        return _print_startup_error("settings", f"{messages} (docs/settings.md)")
+        return _print_error_and_return_exit_status("settings", f"{messages} (docs/settings.md)")
     except (ValueError, OSError) as e:
-        return _print_startup_error(getattr(e, "code", "settings" if isinstance(e, ValueError) else "io"), str(e))
+        return _print_error_and_return_exit_status(
+            getattr(e, "code", "settings" if isinstance(e, ValueError) else "io"), str(e)
+        )
 
 
-def _print_startup_error(code: str, message: str) -> int:
+def _print_error_and_return_exit_status(code: str, message: str) -> int:
     print(f"error ({code}): {message}", file=sys.stderr, flush=True)
     return 1
 

@@ -107,10 +107,8 @@ def learn(
     if dir is not None and not check:
         if not specs and not has_models(dir):
             specs = [_choose_default_model(sources, files, feature_map)]
-        replay_settings = ReplaySettings(loops, test=True)
-        store_and_learn_files(
-            dir, sources, files, specs, read_as, replay_settings, name, out, refine_if_better=not model
-        )
+        settings = ReplaySettings(loops, test=True)
+        store_and_learn_files(dir, sources, files, specs, read_as, settings, name, out, refine_if_better=not model)
 
 
 def _check_dir_and_out(dir: Path | None, check_only: bool, out: Path | None) -> None:

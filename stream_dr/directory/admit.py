@@ -57,8 +57,8 @@ from stream_dr.models.schema import (
     bound_state_bytes,
     check_dense_width,
     columns_missing,
-    drop_unneeded_targets,
-    extend_by_learned,
+    drop_unneeded_targets_and_add_hashes,
+    extend_by_accumulator_schema,
     extend_by_table_rows,
     reorder_columns,
     schema_delta,
@@ -176,7 +176,7 @@ def check_can_continue_stream(estimator: Estimator, schema: Schema, limits: Limi
         estimator has learned are added for the check.
     """
     accumulator = estimator.fitted().accumulator
-    new_schema = extend_by_learned(schema, accumulator, estimator.fitted().names)
+    new_schema = extend_by_accumulator_schema(schema, accumulator, estimator.fitted().names)
 
     check_can_learn_stream(
         estimator, new_schema._replace(features=max(new_schema.features, accumulator.n_features)), limits
@@ -226,7 +226,9 @@ def check_can_learn_first_rows(estimator: Estimator, block: Block, initial_state
     Raises the StreamDRError that refuses the rows. Any other error is only logged.
     """
     try:
-        estimator.accumulator(initial_state).add(drop_unneeded_targets(estimator, trial_rows_with_target_if_any(block)))
+        estimator.accumulator(initial_state).add(
+            drop_unneeded_targets_and_add_hashes(estimator, trial_rows_with_target_if_any(block))
+        )
     except StreamDRError:
         raise
     except Exception:

@@ -54,7 +54,7 @@ from stream_dr.log.log import Log
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
 from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults, same_model, spec_of_estimator, spec_to_json
-from stream_dr.models.schema import Limits, Schema, apply_deltas, extend_by_learned
+from stream_dr.models.schema import Limits, Schema, apply_deltas, extend_by_accumulator_schema
 from stream_dr.models.snapshot import (
     adopt_saved_estimator,
     all_snapshot_folders,
@@ -62,7 +62,7 @@ from stream_dr.models.snapshot import (
     remove_snapshots,
     restore_model_from_snapshot,
     state_sha256,
-    write_published,
+    write_published_of_failed_model,
     write_start_estimator,
 )
 from stream_dr.statistics.protocol import pack
@@ -452,7 +452,7 @@ class Directory(AbstractContextManager["Directory"]):
         """
         if model.failure is not None and not model.failure.is_retried_on_restart:
             self.table.set_failure(model.id, model.failure)
-            write_published(model, self.path)
+            write_published_of_failed_model(model, self.path)
 
     def close(self) -> None:
         """Close the log and release the lock, without writing snapshots."""
@@ -566,7 +566,7 @@ class Directory(AbstractContextManager["Directory"]):
             schema = schema._replace(allowed_labels=self._settings.allowed_labels)
         for model in self.models.values():
             if model.spec.saved is not None and model.start > self.position:
-                schema = extend_by_learned(schema, model.accumulator, model.names)
+                schema = extend_by_accumulator_schema(schema, model.accumulator, model.names)
         return schema
 
     def _raise_unless_same_spec(self, existing_model: Model, requested_spec: Spec) -> Model:
@@ -637,7 +637,7 @@ class Directory(AbstractContextManager["Directory"]):
             # The other process has stored a newer snapshot before. So let the caller try again.
             if self._tries_left:
                 raise
-            model.set_failure(ModelFailure(model.position + 1, e.code, str(e)))
+            model.mark_failed(ModelFailure(model.position + 1, e.code, str(e)))
         return model
 
     def _new_model(self, entry: Entry) -> Model:

@@ -30,7 +30,7 @@ from stream_dr.estimators.fitting.replayed import RowReplay, Sums, strip_feature
 from stream_dr.models.entry import Spec
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.saved import estimator_from_spec
-from stream_dr.models.schema import Schema, bound_state_bytes, drop_unneeded_targets, reorder_columns
+from stream_dr.models.schema import Schema, bound_state_bytes, drop_unneeded_targets_and_add_hashes, reorder_columns
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
@@ -219,7 +219,7 @@ class _RowsAtPositions:
         for position, block in self._directory.history.events(
             first, last, self.positions, self._frozen.unlearn_horizon
         ):
-            yield position, drop_unneeded_targets(self._estimator, block)
+            yield position, drop_unneeded_targets_and_add_hashes(self._estimator, block)
 
 
 class _ShardRows:
@@ -238,7 +238,7 @@ class _ShardRows:
         estimator = estimator_from_spec(self._context.spec)
         for number, r in enumerate(self._task.references):
             block: Block = open_shard(r.uri, r.sha256).read(r.batch)
-            yield number, drop_unneeded_targets(estimator, reorder_columns(block, self._context.schema))
+            yield number, drop_unneeded_targets_and_add_hashes(estimator, reorder_columns(block, self._context.schema))
 
 
 def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:

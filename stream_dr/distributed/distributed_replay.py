@@ -154,4 +154,4 @@ def _merge_or_replace_state(model: Model, learned_state: AdditiveState, last_eve
     current = model.freeze().state
     if can_merge_parts(model.estimator) and current.rows + current.rows_skipped:
         learned_state = cast(AdditiveState, current).merge(learned_state)
-    model.resume(learned_state, last_event_position)
+    model.replace_state(learned_state, last_event_position)

@@ -97,7 +97,7 @@ class _PlanRun:
     def _report_batch_if_running(self, reference: Reference) -> None:
         """Report a batch before the batch is learned.
 
-        Raises Stopped if another task of the plan has failed.
+        Raises OtherTaskFailed if another task of the plan has failed.
         """
         self._raise_if_stopped(reference)
         with self._lock:

@@ -23,7 +23,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_from_spec
-from stream_dr.models.schema import Limits, Schema, drop_unneeded_targets, reorder_columns
+from stream_dr.models.schema import Limits, Schema, drop_unneeded_targets_and_add_hashes, reorder_columns
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_shard
 from stream_dr.statistics.protocol import AdditiveState, State
@@ -105,7 +105,7 @@ def learn_task(
             schema = check_block_and_extend_schema(block, schema, learners, limits)
             block = reorder_columns(block, schema)
             for estimator, accumulator in zip(estimators, accumulators, strict=True):
-                accumulator.add(drop_unneeded_targets(estimator, block))
+                accumulator.add(drop_unneeded_targets_and_add_hashes(estimator, block))
         except StreamDRError as e:
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
         outlines.append(row_with_target_or_first(block))

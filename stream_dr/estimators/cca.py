@@ -95,7 +95,9 @@ class CCA(TargetRegression, TwoStage):
         """
         return self._target_whitening_root(moments)
 
-    def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    def ridged_scatter_along_components(
+        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
+    ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
 
         A (features, features) is the matrix that the method inverts, the rows' scatter with a

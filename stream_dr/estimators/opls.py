@@ -53,7 +53,9 @@ class OPLS(TargetRegression, TwoStage):
         """
         return RightHandSide(moments.cross, moments.uncentred_target_norm)
 
-    def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    def ridged_scatter_along_components(
+        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
+    ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
 
         A (features, features) is the matrix that the method inverts, the rows' scatter with a

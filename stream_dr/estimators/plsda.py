@@ -96,25 +96,26 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         most = self.n_components
         return self.rotations(moments, most if isinstance(most, int) else len(moments.cross))
 
-    def rotations(self, moments: Moments, most: int) -> Directions:
+    def rotations(self, moments: Moments, max_rotations: int) -> Directions:
         """Return rotations and their squared covariances with the targets.
 
         Centred rows times the rotations are the projected rows.
 
-        most: maximum number of rotations. There are fewer if the remaining covariance is only
-            rounding error.
+        max_rotations: maximum number of rotations. There are fewer if the remaining covariance is
+            only rounding error.
         """
         cross_sum_noise = moments.rounding.cross_sum_noise(moments.diagonal) * moments.uncentred_target_norm
-        return pls_rotations(moments.scatter_or_diagonal, moments.cross, most, cross_sum_noise)
+        return pls_rotations(moments.scatter_or_diagonal, moments.cross, max_rotations, cross_sum_noise)
 
-    def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
+    def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each number of components.
 
         Numbers up to 25 are compared.
 
-        parts: the learned state of each fold. A fold is a part of the rows that is left out once.
+        states_by_fold: the learned state of each fold. A fold is a part of the rows that is left
+            out once.
         """
-        return cross_validate_components(self, parts)
+        return cross_validate_components(self, states_by_fold)
 
     def ridged_scatter_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Return the product of the rows' scatter and columns.
@@ -126,7 +127,9 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         """
         return moments.scatter_product(columns)
 
-    def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    def ridged_scatter_along_components(
+        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
+    ) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
 
         If `refine` has computed the components by further passes over the rows, the scatter that

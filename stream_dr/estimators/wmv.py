@@ -155,7 +155,7 @@ class WMV(ClosedForm):
                 C[at[a], at[b]] = C[at[b], at[a]] = weight
         return C
 
-    def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
+    def scatter_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return the factor of each class's rows, by label.
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors. The

@@ -299,7 +299,7 @@ def suggest(
     blocks = X.events() if isinstance(X, Source) else RepeatableBatches([as_block(X, y)]).events()
     sample, read = _sample_rows_with_target((block for _, block in blocks), target, progress)
     if target == "auto":
-        _refuse_labels_like_numbers(sample)
+        _refuse_too_many_labels_for_classes(sample)
 
     table = feature_map or (suggest_map_spec(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
@@ -386,7 +386,7 @@ def ridge_key_for_rows(batch: Block, map_spec: JsonDict | None) -> str:
     return "many numbers" if batch.features >= RIDGE_MIN_COLUMNS else "numbers"
 
 
-def _refuse_labels_like_numbers(sample: Block) -> None:
+def _refuse_too_many_labels_for_classes(sample: Block) -> None:
     """Raise InvalidTargets if labels look like numbers or ids."""
     if has_too_many_labels_for_classes(sample.y):
         raise InvalidTargets(

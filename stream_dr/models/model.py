@@ -39,7 +39,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
 from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults
-from stream_dr.models.schema import drop_unneeded_targets, row_counts_by_class
+from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes, row_counts_by_class
 from stream_dr.models.versions import Published, VersionNumbers, Versions, projection_change
 from stream_dr.projection import Linear, Projection, linear_part_or_none
 from stream_dr.rows.block import Block
@@ -251,7 +251,7 @@ class Model:
         self.snapshotting = threading.Lock()
 
         if refused is not None:
-            self.set_failure(ModelFailure(start, refused.code, str(refused)))
+            self.mark_failed(ModelFailure(start, refused.code, str(refused)))
 
     def mark_live(self) -> None:
         """Mark the model as live, unless it has failed.
@@ -284,9 +284,9 @@ class Model:
         with self._learning:
             try:
                 if block is not None:
-                    self.accumulator.add(drop_unneeded_targets(self.estimator, block))
+                    self.accumulator.add(drop_unneeded_targets_and_add_hashes(self.estimator, block))
             except Exception as e:
-                self.fail(position, e)
+                self.mark_failed_by_error(position, e)
                 raise
             self.position = position
 
@@ -303,7 +303,7 @@ class Model:
         """
         self.unlearn_horizon = unlearn_horizon
 
-    def resume(self, state: State, position: int, unlearn_horizon: int = -1) -> None:
+    def replace_state(self, state: State, position: int, unlearn_horizon: int = -1) -> None:
         """Replace the model's state, and continue from the new state.
 
         The state may come from a snapshot, from unlearning rows, or from learning in another
@@ -318,16 +318,16 @@ class Model:
             if self.published is not None and not self.rows:
                 self.published = None
 
-    def fail(self, position: int, error: Exception) -> ModelFailure:
+    def mark_failed_by_error(self, position: int, error: Exception) -> ModelFailure:
         """Mark the model as failed, and return the failure.
 
         Readers can still use the published projection.
 
         position: position of the event that raised the error.
         """
-        return self.set_failure(ModelFailure.from_error(position, error))
+        return self.mark_failed(ModelFailure.from_error(position, error))
 
-    def set_failure(self, failure: ModelFailure) -> ModelFailure:
+    def mark_failed(self, failure: ModelFailure) -> ModelFailure:
         """Mark the model as failed for a stored reason.
 
         Returns the reason.
@@ -491,7 +491,7 @@ class Model:
         """
         return self.published is not None and self.published.position >= position
 
-    def blocking_reason(self, position: int) -> str | None:
+    def reason_event_cannot_be_published(self, position: int) -> str | None:
         """Return why the event at `position` cannot be published.
 
         The result is a sentence. There are two possible reasons:
@@ -642,7 +642,7 @@ class Model:
         # The spread of the components comes from solutions that each leave out one fold of rows.
         # If such a solution fails, the projection is published without the spread.
         with suppress(StreamDRError):
-            projection = self.estimator.with_spread(projection, frozen.state)
+            projection = self.estimator.with_uncertainty_if_in_folds(projection, frozen.state)
 
         published = Published(
             self.version_numbers.take(),

@@ -142,24 +142,26 @@ If the feature map has another kind, the next batch decides the kind in the sche
 """
 
 
-def extend_by_learned(schema: Schema, learned: Accumulator, column_names: tuple[str, ...] | None) -> Schema:
+def extend_by_accumulator_schema(
+    schema: Schema, accumulator: Accumulator, column_names: tuple[str, ...] | None
+) -> Schema:
     """Return the schema, extended by a saved estimator's schema.
 
     The kind of targets and the labels of the estimator are added. If the stream has no batch yet,
     the names of the estimator's columns are also added.
 
-    learned: accumulator of the estimator.
+    accumulator: accumulator of the estimator.
     column_names: names of the estimator's columns, or None.
 
     Raises TargetKindMismatch or SchemaMismatch. Raises InvalidTargets if the labels have another
     type than the labels of the stream.
     """
     # Check that the estimator fits the stream.
-    if None not in (learned.target_kind, schema.target_kind) and learned.target_kind != schema.target_kind:
+    if None not in (accumulator.target_kind, schema.target_kind) and accumulator.target_kind != schema.target_kind:
         raise TargetKindMismatch(
-            f"the saved estimator has learned {learned.target_kind} targets; this stream's are {schema.target_kind}."
+            f"the saved estimator has learned {accumulator.target_kind} targets; this stream's are {schema.target_kind}."
         )
-    check_label_type(schema.labels, learned.labels)
+    check_label_type(schema.labels, accumulator.labels)
     if column_names and schema.names and column_names != schema.names:
         raise SchemaMismatch(
             f"the saved estimator has learned the columns {', '.join(column_names[:5])} …; this stream has "
@@ -167,7 +169,7 @@ def extend_by_learned(schema: Schema, learned: Accumulator, column_names: tuple[
         )
 
     # If the stream has no batch yet, the estimator's columns become the columns of the stream.
-    table: TableState | None = getattr(learned, "table", None)
+    table: TableState | None = getattr(accumulator, "table", None)
     if table is not None and schema.layout is None:
         kinds = tuple(_FAMILIES.get(column.kind, "") for column in table.columns)
         schema = schema._replace(layout="table", features=len(kinds), names=table.names, kinds=kinds, stated=0)
@@ -176,8 +178,8 @@ def extend_by_learned(schema: Schema, learned: Accumulator, column_names: tuple[
 
     # Append the labels that the stream does not have.
     known = set(schema.labels)
-    new = tuple(label for label in learned.labels if label not in known)
-    return schema._replace(target_kind=schema.target_kind or learned.target_kind, labels=schema.labels + new)
+    new = tuple(label for label in accumulator.labels if label not in known)
+    return schema._replace(target_kind=schema.target_kind or accumulator.target_kind, labels=schema.labels + new)
 
 
 def reorder_columns(block: Block, schema: Schema) -> Block:
@@ -300,7 +302,7 @@ def _arrange_as_table(block: Block, schema: Schema) -> Block:
     return block._replace(X=rows, names=rows.names)
 
 
-def drop_unneeded_targets(estimator: Estimator, block: Block) -> Block:
+def drop_unneeded_targets_and_add_hashes(estimator: Estimator, block: Block) -> Block:
     """Return the block with only the targets the estimator needs.
 
     The targets are removed if the estimator is unsupervised, or if no row has a target. If the

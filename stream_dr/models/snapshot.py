@@ -126,22 +126,22 @@ def export_model(model: Model) -> bytes:
     return safetensors_bytes(*_pack_snapshot(model, model.freeze(), model.published))
 
 
-def write_published(model: Model, directory_path: Path) -> None:
+def write_published_of_failed_model(failed_model: Model, directory_path: Path) -> None:
     """Write a failed model's published projection to a file.
 
     After a restart, the projection can be published again from this file. The model's state is not
     written, because it may contain only a part of the event at which the model failed.
     """
-    if model.published is None:
+    if failed_model.published is None:
         return
 
-    folder = snapshot_folder(directory_path, model.name, model.id)
+    folder = snapshot_folder(directory_path, failed_model.name, failed_model.id)
     folder.mkdir(parents=True, exist_ok=True)
-    arrays, description = _pack_published(model.published)
+    arrays, description = _pack_published(failed_model.published)
     metadata = {
         "kind": "published",
-        "spec": spec_to_json(model.spec),
-        "next_version": model.version_numbers.next,
+        "spec": spec_to_json(failed_model.spec),
+        "next_version": failed_model.version_numbers.next,
         "published": description,
     }
     write_file(folder / FAILED_FILE_NAME, arrays, metadata)
@@ -150,8 +150,8 @@ def write_published(model: Model, directory_path: Path) -> None:
 def restore_published(failed_model: Model, directory_path: Path) -> None:
     """Publish a failed model's projection again after a restart.
 
-    The projection is read from the file that `write_published` writes. If the file does not exist
-    or cannot be read, nothing is published and a warning is logged.
+    The projection is read from the file that `write_published_of_failed_model` writes. If the file
+    does not exist or cannot be read, nothing is published and a warning is logged.
     """
     path = snapshot_folder(directory_path, failed_model.name, failed_model.id) / FAILED_FILE_NAME
     try:
@@ -191,11 +191,11 @@ def restore_model_from_snapshot(
 
     # Decide whether the model has failed, is live, or must catch up.
     if entry.failure is not None:
-        model.set_failure(entry.failure)
+        model.mark_failed(entry.failure)
         restore_published(model, directory_path)
     elif model.spec.saved is not None and not restored:
         why = "the saved estimator that it began with cannot be read; restore the directory from a copy"
-        model.set_failure(ModelFailure(entry.start, DamagedFile.code, why))
+        model.mark_failed(ModelFailure(entry.start, DamagedFile.code, why))
     elif model.position + 1 < log_first:
         raise HistoryGone(f"no usable snapshot, and events before position {log_first} are no longer kept")
     elif model.position >= log_last:
@@ -243,7 +243,7 @@ def adopt_saved_estimator(model: Model, estimator: Any) -> None:
     The estimator's projection is published. The estimator does not change.
     """
     fitted = estimator.fitted()
-    model.resume(fitted.accumulator.freeze(), model.position)
+    model.replace_state(fitted.accumulator.freeze(), model.position)
     model.set_log_end(model.log_end, model.names or fitted.names)
 
     try:
@@ -385,7 +385,7 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
 
     # Restore the state, then the published projection.
     state: State = unpack(model.estimator.state_type, select_and_strip_prefix("state", arrays), metadata["state"])
-    model.resume(state, metadata["position"], unlearn_horizon)
+    model.replace_state(state, metadata["position"], unlearn_horizon)
     model.set_log_end(model.log_end, model.names or (tuple(metadata["names"]) if metadata.get("names") else None))
     _restore_published_from(model, arrays, metadata)
     model.note_snapshot(model.position, model.published_version)

@@ -135,7 +135,7 @@ class VersionNumbers:
         """Return the next number."""
         number = self.next
         if number > self._ceiling:
-            self._set_ceiling(number + RESERVED_NUMBERS - 1)
+            self._store_and_set_ceiling(number + RESERVED_NUMBERS - 1)
         self.next = number + 1
         return number
 
@@ -149,9 +149,9 @@ class VersionNumbers:
         Call this when the process ends normally, after the last snapshot.
         """
         if self._ceiling >= self.next:
-            self._set_ceiling(self.next - 1)
+            self._store_and_set_ceiling(self.next - 1)
 
-    def _set_ceiling(self, ceiling: int) -> None:
+    def _store_and_set_ceiling(self, ceiling: int) -> None:
         self._store(ceiling)
         self._ceiling = ceiling
 

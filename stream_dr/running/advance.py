@@ -41,7 +41,7 @@ from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRErr
 from stream_dr.estimators.fitting.mapping import can_unlearn_exactly
 from stream_dr.log.event import Event
 from stream_dr.models.model import Model
-from stream_dr.models.schema import drop_unneeded_targets, reorder_columns
+from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes, reorder_columns
 from stream_dr.models.snapshot import accumulator_at_start
 from stream_dr.rows.block import Block
 from stream_dr.threads import compute_ahead
@@ -342,7 +342,7 @@ def _mark_failed_on_error(model: Model, position: int, directory: Directory) -> 
     try:
         yield
     except Exception as e:
-        failure = model.fail(position, e)
+        failure = model.mark_failed_by_error(position, e)
         directory.store_lasting_failure_and_projection(model)
         log.error("model %s failed at position %d (%s)", model.name, position, failure.code, exc_info=e)
 
@@ -364,11 +364,11 @@ def _unlearn_unless_blocked(
         accumulator = model.estimator.accumulator(model.accumulator.freeze())
         try:
             for block in directory.history.blocks_to_unlearn(removal, model.start - 1, position):
-                accumulator.remove(drop_unneeded_targets(model.estimator, block))
+                accumulator.remove(drop_unneeded_targets_and_add_hashes(model.estimator, block))
         except CannotUnlearn as e:
             log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
         else:
-            model.resume(accumulator.freeze(), position)
+            model.replace_state(accumulator.freeze(), position)
             return True
 
     if continue_rebuild is None:
@@ -381,6 +381,6 @@ def _unlearn_unless_blocked(
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):
         if not continue_rebuild():
             return False
-        accumulator.add(drop_unneeded_targets(model.estimator, block))
-    model.resume(accumulator.freeze(), position, unlearn_horizon)
+        accumulator.add(drop_unneeded_targets_and_add_hashes(model.estimator, block))
+    model.replace_state(accumulator.freeze(), position, unlearn_horizon)
     return True

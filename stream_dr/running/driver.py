@@ -289,17 +289,17 @@ class Driver:
         if model.auto_publishes and model.needs_solving:
             self._solve_pool.submit(self._publish_and_report, model, model.freeze_and_mark_solving())
 
-    def snapshot_and_trim_log(self, frozen: Iterable[tuple[Model, FrozenState]]) -> None:
+    def snapshot_and_trim_log(self, models_and_states: Iterable[tuple[Model, FrozenState]]) -> None:
         """Snapshot models in this thread, then drop unneeded events.
 
-        frozen: pairs of a model and its state.
+        models_and_states: pairs of a model and its state.
 
         Models whose snapshot is up to date are skipped. If a snapshot fails, the error is logged
         and the next model is snapshotted. After all models, the first error is raised.
         """
         self._directory.log.check_folder_not_replaced()
         errors: list[Exception] = []
-        for model, state in frozen:
+        for model, state in models_and_states:
             if not model.needs_no_snapshot_at(state.position) and self._directory.holds(model):
                 self._snapshot_and_report(model, state, errors)
         self._drop_unneeded_rows(errors)

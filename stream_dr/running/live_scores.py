@@ -30,7 +30,7 @@ from stream_dr.directory.draft import Removal
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.model import Model
-from stream_dr.models.schema import drop_unneeded_targets
+from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import ParsedEvent
@@ -306,11 +306,11 @@ class TestThenTrain:
         for model in models:
             if self._has_time_to_solve(model, 0.0):
                 accumulator = model.estimator.accumulator()
-                accumulator.add(drop_unneeded_targets(model.estimator, half))
+                accumulator.add(drop_unneeded_targets_and_add_hashes(model.estimator, half))
                 self._solve_and_store(model, accumulator.freeze(), half.rows)
         row_numbers = _evenly_spaced_sample(row_numbers)
         rows = block.take(row_numbers)
-        self._append_tested_rows(
+        self._append_tested_rows_and_drop_oldest(
             _TestedRows(position, row_numbers, rows, self._first_label_codes_or_values(rows.y), {}, {})
         )
 
@@ -358,7 +358,7 @@ class TestThenTrain:
                 part.errors[MOST_FREQUENT] = self._wrong_flags_or_squared_errors(most_frequent, rows.y, targets)
 
         # Add the rows to the tested rows, also if no prediction was made.
-        self._append_tested_rows(part)
+        self._append_tested_rows_and_drop_oldest(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
 
@@ -481,7 +481,7 @@ class TestThenTrain:
         spent = self._solving_spent + last_seconds
         return spent <= UNLIMITED_SECONDS or SOLVING_TIME_DIVISOR * spent <= time.monotonic() - self._started
 
-    def _append_tested_rows(self, part: _TestedRows) -> None:
+    def _append_tested_rows_and_drop_oldest(self, part: _TestedRows) -> None:
         """Add the tested rows of an event.
 
         The oldest tested rows are dropped if there are too many.

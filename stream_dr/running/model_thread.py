@@ -151,7 +151,7 @@ class ModelThread:
         def should_stop(page: Sequence[ParsedEvent]) -> bool:
             return self._stopping or not any(map(self._directory.holds, behind))
 
-        with self._fail_behind_on_error(models):
+        with self._mark_models_behind_failed_on_error(models):
             while (
                 behind := [m for m in self.make_near_models_live(behind) if self._directory.holds(m)]
             ) and not self._stopping:
@@ -188,13 +188,13 @@ class ModelThread:
         def should_continue() -> bool:
             return not self._stopping and self._directory.holds(model)
 
-        with self._fail_behind_on_error([model]):
+        with self._mark_models_behind_failed_on_error([model]):
             self._new_driver().catch_up([model], model.position + 1, continue_rebuild=should_continue)
         if should_continue():
             self._catch_up([model])
 
     @contextmanager
-    def _fail_behind_on_error(self, models: Sequence[Model]) -> Iterator[None]:
+    def _mark_models_behind_failed_on_error(self, models: Sequence[Model]) -> Iterator[None]:
         """Mark models that catch up as failed on an error.
 
         An error in the with-block is logged and not raised again. Live models do not become
@@ -206,7 +206,7 @@ class ModelThread:
             behind = [m for m in models if m.status == "catching_up"]
             log.exception("models %s could not be brought up to the log's end", [m.name for m in behind])
             for model in behind:
-                model.fail(model.position + 1, e)
+                model.mark_failed_by_error(model.position + 1, e)
         self._on_models_advanced()
 
     @property

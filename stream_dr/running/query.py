@@ -163,8 +163,12 @@ def check_and_reorder_block(block: Block, projection: Projection, schema: Schema
     The columns get the order of the schema. Raises NotFinite, SchemaMismatch or InvalidRows.
     """
     check_finite(block.X)
-    _check_names_accepted(block, schema)
-    block = _empty_block(block, projection.n_features) if block.X.shape == (0, 0) else reorder_columns(block, schema)
+    _refuse_names_if_stream_has_none(block, schema)
+    block = (
+        _with_empty_rows_of_width(block, projection.n_features)
+        if block.X.shape == (0, 0)
+        else reorder_columns(block, schema)
+    )
 
     # Rows of a table need a feature map that has learned the table.
     if block.table:
@@ -175,7 +179,7 @@ def check_and_reorder_block(block: Block, projection: Projection, schema: Schema
     return ConformedBlock(block, n_ignored)
 
 
-def _check_names_accepted(block: Block, schema: Schema) -> None:
+def _refuse_names_if_stream_has_none(block: Block, schema: Schema) -> None:
     """Raise SchemaMismatch if only the block has named columns.
 
     A block with names does not fit a stream whose columns have no names.
@@ -187,7 +191,7 @@ def _check_names_accepted(block: Block, schema: Schema) -> None:
         )
 
 
-def _empty_block(block: Block, n_columns: int) -> Block:
+def _with_empty_rows_of_width(block: Block, n_columns: int) -> Block:
     """Return a block without rows that has `n_columns` columns.
 
     block: block without rows and columns, parsed from a body such as {"rows": []}.

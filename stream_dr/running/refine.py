@@ -33,7 +33,7 @@ from stream_dr.estimators.fitting.refining import (
 )
 from stream_dr.evaluation.held_out import learn_refine_and_score_held_out
 from stream_dr.models.model import FrozenState, Model
-from stream_dr.models.schema import drop_unneeded_targets
+from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.snapshot import remove_snapshots, snapshot_folder, write_snapshot_if_needed
 from stream_dr.models.snapshot_file import errors_as_damaged_file, read_file, write_file
 from stream_dr.models.versions import Published
@@ -283,7 +283,7 @@ class _FrozenSource:
             for position, block in blocks:
                 if self._should_cancel():
                     raise _Cancelled
-                yield position, drop_unneeded_targets(self._model.estimator, block)
+                yield position, drop_unneeded_targets_and_add_hashes(self._model.estimator, block)
 
 
 def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> None:

@@ -170,7 +170,7 @@ class Replay:
         self.rows = self.events = self.caught_up = 0
         # The keys are an ordered set of names. The values are not used.
         self.columns_missing: dict[str, None] = {}
-        self.passes = self._total_passes()
+        self.passes = self._passes_including_earlier_replays()
         # A killed replay of one pass is continued with the batches that are missing in the log.
         # For several passes, the directory must also store the number of passes.
         self.recorded = self.passes > 1 or settings.again
@@ -316,7 +316,7 @@ class Replay:
         """
         return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
 
-    def _total_passes(self) -> int:
+    def _passes_including_earlier_replays(self) -> int:
         """Return the number of passes after which replay is complete.
 
         This number includes the passes of earlier replays.

@@ -80,7 +80,7 @@ class Running:
         self._advance = new_thread_pool("advance")
 
         self._listeners = Listeners()
-        self._waits = Waits(self._all_include, self._blocking_reason)
+        self._waits = Waits(self._all_include, self._reason_event_cannot_be_published)
         self._appender = Appender(directory, self._on_appended)
         self._models = ModelThread(
             directory, self._new_driver, self._long, self._start_refine_or_log_error, self._on_models_advanced
@@ -113,7 +113,7 @@ class Running:
         alive = [m for m in self.directory.models.values() if m.status != "failed"]
         near = [m for m in alive if self.directory.position - m.position <= self.directory.limits.max_lag]
         for model in alive:
-            self._set_default_policy(model)
+            self._set_default_publish_policy_if_none(model)
 
         self._recorder.start()
         self._models.start(near)
@@ -465,7 +465,7 @@ class Running:
         alone. A model that is not new is left as it is. Returns the arguments.
         """
         if is_new:
-            self._set_default_policy(model)
+            self._set_default_publish_policy_if_none(model)
             model.mark_catching_up()
             if self._models.make_near_models_live([model]):
                 self._models.submit_catch_up([model])
@@ -473,7 +473,7 @@ class Running:
         self._models.wake()
         return model, is_new
 
-    def _set_default_policy(self, model: Model) -> None:
+    def _set_default_publish_policy_if_none(self, model: Model) -> None:
         """Give a model without publish policy the default policy."""
         if model.policy is None:
             model.set_policies(self.settings.publish, None)
@@ -499,12 +499,14 @@ class Running:
         """Return True if all models include the event at `position`."""
         return all(m.is_up_to_date_to(position) for m in self.directory.models.values())
 
-    def _blocking_reason(self, position: int) -> str | None:
+    def _reason_event_cannot_be_published(self, position: int) -> str | None:
         """Return why some model will never include an event.
 
         position: position of the event. Returns None if no reason is known.
         """
-        return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
+        return next(
+            (why for m in self.directory.models.values() if (why := m.reason_event_cannot_be_published(position))), None
+        )
 
     def _start_refine_or_log_error(self, model: Model) -> None:
         """Start a refine that a model's refine policy asks for.
@@ -578,14 +580,16 @@ class Waits:
     ----------
     is_reached : callable
         Receives a position. Returns True if the models have reached it.
-    blocking_reason : callable
+    reason_event_cannot_be_published : callable
         Receives a position. Returns why the models will never reach it, or None if no reason is
         known.
     """
 
-    def __init__(self, is_reached: Callable[[int], bool], blocking_reason: Callable[[int], str | None]) -> None:
+    def __init__(
+        self, is_reached: Callable[[int], bool], reason_event_cannot_be_published: Callable[[int], str | None]
+    ) -> None:
         self._reached = is_reached
-        self._blocking_reason = blocking_reason
+        self._reason_event_cannot_be_published = reason_event_cannot_be_published
         self._lock = threading.Lock()
         self._waiting: dict[Future[str | None], int] = {}
         self._ended = False
@@ -616,7 +620,7 @@ class Waits:
             waiting = list(self._waiting.items())
         for future, position in waiting:
             reached = self._reached(position)
-            reason = None if reached else self._blocking_reason(position)
+            reason = None if reached else self._reason_event_cannot_be_published(position)
             if (reached or reason) and self._discard(future) and future.set_running_or_notify_cancel():
                 future.set_result(reason)
 

@@ -30,7 +30,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps import feature_map
-from stream_dr.models.schema import drop_unneeded_targets
+from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import raw_from_dicts
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
@@ -86,12 +86,16 @@ def _learn_solve_and_refine(estimator: Estimator, block: Block) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             accumulator = estimator.accumulator()
-            accumulator.add(drop_unneeded_targets(estimator, block))
-            accumulator.add(drop_unneeded_targets(estimator, block))
+            accumulator.add(drop_unneeded_targets_and_add_hashes(estimator, block))
+            accumulator.add(drop_unneeded_targets_and_add_hashes(estimator, block))
             estimator.solve(accumulator.freeze()).apply(block.X)
             # Refining sparse rows uses functions that are compiled separately.
             if block.sparse and estimator.refined_by is not None:
-                refined = clone(estimator).set_params(scatter="diagonal").fit(drop_unneeded_targets(estimator, block))
+                refined = (
+                    clone(estimator)
+                    .set_params(scatter="diagonal")
+                    .fit(drop_unneeded_targets_and_add_hashes(estimator, block))
+                )
                 refined.refine([block], max_passes=1)
     except StreamDRError as e:
         log.debug("%s has no answer on the rows it is warmed with (%s): %s", type(estimator).__name__, e.code, e)

@@ -49,7 +49,7 @@ def test_answers_have_the_form_that_is_shown(served: Served, path: str, kind: ty
 
 
 def test_a_failed_model_a_job_and_many_rows_have_the_form_that_is_shown(served: Served) -> None:
-    served.directory.models["class_means"].fail(1, ValueError("for the test"))
+    served.directory.models["class_means"].mark_failed_by_error(1, ValueError("for the test"))
     failed = served.http.get("/models/class_means")
     assert failed.json()["failure"] == {"position": 1, "code": "internal", "message": "the log has the details"}
     served.directory.models["class_means"].published = None

@@ -414,7 +414,7 @@ class ClosedForm(AdditiveEstimator):
         """
         return self.directions(moments, state)
 
-    def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
+    def scatter_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return a factor for the rows of each class.
 
         The factors are stored by label. `refine`, which reads the rows again, multiplies the rows'
@@ -475,12 +475,12 @@ class ClosedForm(AdditiveEstimator):
             )
         if projection.spread is None:
             fitted = self.fitted()
-            fitted.projection = self.with_spread(self.projection(), fitted.accumulator.freeze())
+            fitted.projection = self.with_uncertainty_if_in_folds(self.projection(), fitted.accumulator.freeze())
             projection = inner_linear_projection(fitted.projection)
         assert projection.spread is not None
         return projection.spread
 
-    def with_spread(self, projection: Projection, state: State) -> Projection:
+    def with_uncertainty_if_in_folds(self, projection: Projection, state: State) -> Projection:
         """Return the projection with the uncertainty of its components.
 
         The uncertainty (`ComponentSpread`) is estimated by the jackknife: the model is solved again

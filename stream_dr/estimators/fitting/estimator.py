@@ -201,7 +201,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return 0
 
-    def with_spread(self, projection: Projection, state: State) -> Projection:
+    def with_uncertainty_if_in_folds(self, projection: Projection, state: State) -> Projection:
         """Return the projection with the uncertainty of its components.
 
         The uncertainty is computed if rows are in folds. The default implementation returns the

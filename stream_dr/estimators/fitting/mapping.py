@@ -107,24 +107,24 @@ def check_mapped_width(spec: JsonDict | None, max_columns: int) -> None:
 
 
 def make_accumulator(
-    spec: JsonDict | None, make_unmapped: Callable[[InnerState], InnerAccumulator], state: State | None
+    feature_map_spec: JsonDict | None, make_unmapped: Callable[[InnerState], InnerAccumulator], state: State | None
 ) -> InnerAccumulator | MappedAccumulator:
     """Return the accumulator of an estimator.
 
     If there is a feature map, the accumulator maps rows before it learns them.
 
-    spec: spec of the feature map, or None.
+    feature_map_spec: spec of the feature map, or None.
     make_unmapped: function that returns the accumulator without a map. Its argument is a state to
         continue from, or None.
     state: state to continue from, or None for an empty accumulator.
     """
-    if spec is None:
+    if feature_map_spec is None:
         return make_unmapped(cast(InnerState, state))
-    mapping = feature_map(spec)
+    mapping = feature_map(feature_map_spec)
     if mapping.learns:
-        return TableAccumulator(spec, make_unmapped, cast(MappedState | None, state))
+        return TableAccumulator(feature_map_spec, make_unmapped, cast(MappedState | None, state))
     return (LandmarkAccumulator if isinstance(mapping, Nystroem) else MappedAccumulator)(
-        spec, make_unmapped, cast(MappedState | None, state)
+        feature_map_spec, make_unmapped, cast(MappedState | None, state)
     )
 
 
@@ -154,7 +154,7 @@ def whole_inner_state(state: State) -> State:
     stored in folds, the result is the state of the rows of all folds.
     """
     inner = stored_inner_state(state)
-    return inner.whole() if isinstance(inner, FoldedState) else inner
+    return inner.merge_folds() if isinstance(inner, FoldedState) else inner
 
 
 def inner_states_of_folds(state: State) -> tuple[MomentState, ...]:

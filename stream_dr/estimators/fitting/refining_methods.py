@@ -94,7 +94,9 @@ class FirstStageSolver:
         is_real = self._moments.significant_combinations(xh, target_matrix_norm).shape[1] > 0
         right = np.where(self._varying[:, None] & is_real, xh, 0.0)
         return cg.start_block_solve(
-            right, 8 * EPS * self._mean_in_deviations(), np.where(self._varying[:, None], initial_columns, 0.0)
+            right,
+            8 * EPS * self._mean_to_total_deviation_ratio(),
+            np.where(self._varying[:, None], initial_columns, 0.0),
         )
 
     def take(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
@@ -116,7 +118,7 @@ class FirstStageSolver:
         loadings, eigenvalues = self._estimator.directions(moments, self._state)
         return RefinedSolution(loadings, eigenvalues, cg.relative_solve_residual(solver_state))
 
-    def _mean_in_deviations(self) -> float:
+    def _mean_to_total_deviation_ratio(self) -> float:
         """Return the mean's distance from zero, in standard deviations.
 
         The distance is the largest absolute mean of a feature. The standard deviation is the root

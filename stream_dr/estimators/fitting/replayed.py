@@ -138,7 +138,7 @@ class RowReplay:
         self._names = feature_names
         # Number of rows that the first pass has read. Each later pass must read as many.
         self._rows = 0
-        self._factors = self._estimator.row_factors(moments)
+        self._factors = self._estimator.scatter_factors_by_label(moments)
         self._clock = int(state.clock)
         self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
 
@@ -215,19 +215,19 @@ class RowReplay:
             )
         return block
 
-    def _scatter_weights(self, block: Block, n_rows_so_far: int) -> np.ndarray | None:
+    def _scatter_weights(self, block: Block, n_rows_including_block: int) -> np.ndarray | None:
         """Return the weights of a block's rows in the scatter.
 
         The weights have the shape (rows,). The result is None if all weights are 1. The weights
         include decay and the factors of the rows' classes.
 
-        n_rows_so_far: number of rows of this pass so far, including the block's rows.
+        n_rows_including_block: number of rows of this pass so far, including the block's rows.
         """
         # Multiply the weights by the decay, by which older rows have smaller weights.
         decay, weights = float(self._estimator.decay), block.weights
         if decay != 1.0:
             weights = decayed_weights(
-                np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - n_rows_so_far)
+                np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - n_rows_including_block)
             )
         if self._factors is None:
             return weights

@@ -204,7 +204,7 @@ class TargetRegression(Predictor):
         eigenvalues: (p,), eigenvalues of the components.
         """
         unscaled = loadings / moments.scale[:, None]
-        sizes = self.scatter_along(moments, unscaled, eigenvalues)
+        sizes = self.ridged_scatter_along_components(moments, unscaled, eigenvalues)
         weights = (unscaled.T @ moments.cross) / sizes[:, None]
         order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
         columns = order if moments.labelled else list(range(weights.shape[1]))
@@ -212,7 +212,9 @@ class TargetRegression(Predictor):
         return Readout(weights[:, columns], moments.target_mean[columns], moments.kind or "continuous", labels, TARGETS)
 
     @abstractmethod
-    def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    def ridged_scatter_along_components(
+        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
+    ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
 
         A (features, features) is the matrix that the method inverts, the rows' scatter with a

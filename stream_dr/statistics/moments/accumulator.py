@@ -99,10 +99,10 @@ class MomentAccumulator(AccumulatorBase):
         InvalidTargets or InvalidWeights. Raises LimitExceeded if there would be too many distinct
         sets of labels.
         """
-        batch = self.plan(block)
+        batch = self.check_and_plan_batch(block)
         rows = batch.rows
         if rows:
-            self.begin(batch)
+            self.make_room_for_batch(batch)
             step = max_rows_per_step(self.decay)
             for start in range(0, rows, step):
                 self.learn(batch, start, min(start + step, rows))
@@ -127,7 +127,7 @@ class MomentAccumulator(AccumulatorBase):
         the batch do not change.
         """
         # Compute the sums of this batch alone. Under decay, its rows now weigh less than at first.
-        batch = self.plan(block)
+        batch = self.check_and_plan_batch(block)
         weights = decayed_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
@@ -200,7 +200,7 @@ class MomentAccumulator(AccumulatorBase):
         self._classes = ClassScatterSums(classes) if isinstance(classes, ClassScatter) else None
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
-    def plan(self, block: Block) -> BatchPlan:
+    def check_and_plan_batch(self, block: Block) -> BatchPlan:
         """Check a batch, and return the plan for learning it.
 
         Nothing is changed. Raises the errors of `add`.
@@ -217,7 +217,7 @@ class MomentAccumulator(AccumulatorBase):
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return batch
-        sets = self._sets.plan(batch.encoded, batch.rows)
+        sets = self._sets.find_set_numbers(batch.encoded, batch.rows)
         return batch._replace(encoded=batch.encoded._replace(sets=sets))
 
     def _learn_checked_batch(self, batch: BatchPlan) -> None:
@@ -227,11 +227,11 @@ class MomentAccumulator(AccumulatorBase):
         """
         if batch.rows:
             batch = self.number_label_sets(batch)
-            self.begin(batch)
+            self.make_room_for_batch(batch)
             self.learn(batch, 0, batch.rows)
         self.rows_skipped = batch.skipped
 
-    def begin(self, batch: BatchPlan) -> None:
+    def make_room_for_batch(self, batch: BatchPlan) -> None:
         """Prepare the accumulator for a checked batch.
 
         Sets the kind of targets, the labels and the number of features, and makes room for them in
@@ -253,7 +253,7 @@ class MomentAccumulator(AccumulatorBase):
         if self._classes is not None and self.scatter == "exact":
             self._classes.grow(self.n_features, batch.columns)
         if self._sets is not None and batch.encoded is not None and batch.encoded.sets is not None:
-            self._sets.begin(batch.encoded.sets.new)
+            self._sets.make_room_for_sets(batch.encoded.sets.new)
 
     def _prepare_feature_sums(self, batch: BatchPlan) -> None:
         """Create the features' sums, or make room for more.
@@ -285,7 +285,7 @@ class MomentAccumulator(AccumulatorBase):
     def learn(self, batch: BatchPlan, start: int, stop: int) -> None:
         """Learn rows start:stop of a batch.
 
-        `begin` must have been called with this batch. There must be at most
+        `make_room_for_batch` must have been called with this batch. There must be at most
         `max_rows_per_step(decay)` rows (clock.py).
         """
         # Under decay, all rows so far lose weight, but the stored sums do not change.

@@ -149,15 +149,17 @@ class CentredPart(NamedTuple):
             part.scatter[:, zero if self.exact else []] = 0.0
         return part
 
-    def join(self, other: "CentredPart", target_mean_difference: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
+    def join(
+        self, other: "CentredPart", other_minus_own_target_mean: np.ndarray | None, sign: float = 1.0
+    ) -> "CentredPart":
         """Add or remove the rows of `other`.
 
         Returns the sums of the resulting rows. `self` and `other` must have the same features, the
         same target columns and the same `exact`. If one has weight 0, the other is returned. Costs
         O(d² + d k) for d features and k target columns.
 
-        target_mean_difference: (k,), the targets' mean over the rows of `other` minus their mean
-            over the rows of `self`. None if there are no target columns.
+        other_minus_own_target_mean: (k,), the targets' mean over the rows of `other` minus their
+            mean over the rows of `self`. None if there are no target columns.
         sign: 1 to add the rows of other, −1 to remove them.
         """
         a, b = self, other
@@ -174,8 +176,8 @@ class CentredPart(NamedTuple):
         # Add the second moments. Each sum of products gets a term for the difference of the means.
         factor = sign * (a.weight / total) * b.weight
         cross = a.cross + sign * b.cross
-        if target_mean_difference is not None:
-            cross += factor * np.outer(step, target_mean_difference)
+        if other_minus_own_target_mean is not None:
+            cross += factor * np.outer(step, other_minus_own_target_mean)
 
         scatter, diagonal = a.scatter, a.diagonal
         if a.exact:

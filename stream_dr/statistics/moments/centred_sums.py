@@ -29,7 +29,7 @@ from stream_dr.statistics.moments.dense_kernels import (
     add_outer_product_to_lower,
     add_scatter_product,
     symmetric_from_lower_triangle,
-    write_root_weighted_rows,
+    write_centred_rows_and_return_mean,
 )
 from stream_dr.statistics.moments.encoding import Encoded, dense_encoded_rows
 from stream_dr.statistics.moments.shifted_rows import add_sparse_products, shifted_rows
@@ -166,7 +166,7 @@ class CentredSums:
         # The last row is a factor times (mean of these rows − mean of the earlier rows).
         rows = np.empty((len(X) + 1, X.shape[1]))
         joining = self._add_chunk_to_mean(
-            *write_root_weighted_rows(X, weights, added_weight, rows[:-1], self._nonzero), added_weight
+            *write_centred_rows_and_return_mean(X, weights, added_weight, rows[:-1], self._nonzero), added_weight
         )
         np.multiply(joining.step, joining.root, out=rows[-1])
 

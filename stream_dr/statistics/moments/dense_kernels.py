@@ -21,7 +21,7 @@ costs as much as computing it.
 """
 
 
-def write_root_weighted_rows(
+def write_centred_rows_and_return_mean(
     X: np.ndarray,
     weights: np.ndarray,
     total_weight: float,

@@ -121,7 +121,7 @@ class FoldedState(NamedTuple):
         merged = [scale_state(a, aged).merge(b) for a, b in zip(self.parts, other.parts, strict=True)]
         return FoldedState(self.decay, other.scale, self.clock + other.clock, skipped, align_folds(merged))
 
-    def whole(self) -> MomentState:
+    def merge_folds(self) -> MomentState:
         """Return the state of the rows of all folds together.
 
         Costs K − 1 merges for K folds.
@@ -249,7 +249,7 @@ class FoldedAccumulator(AccumulatorBase):
         if batch.rows:
             # All folds get the features and labels of the batch, even folds without new rows.
             for part in self._parts:
-                part.begin(batch)
+                part.make_room_for_batch(batch)
 
             # Under decay, learn few rows at a time, so that the scale never becomes too small.
             step = max_rows_per_step(self.decay)
@@ -276,7 +276,7 @@ class FoldedAccumulator(AccumulatorBase):
         removed = FoldedAccumulator(self.folds, self._build)
         batch = removed._parts[0].number_label_sets(batch)
         for fold in removed._parts:
-            fold.begin(batch)
+            fold.make_room_for_batch(batch)
         weights = decayed_weights(batch.weights, self.decay, age) / self._scale
         removed._learn_weighted_rows(batch._replace(weights=weights))
 
@@ -289,7 +289,7 @@ class FoldedAccumulator(AccumulatorBase):
         rows = sum(part.rows for part in remaining)
         empty = self._build(None)
         if rows:
-            empty.begin(batch)
+            empty.make_room_for_batch(batch)
         remaining = [part if part.rows else empty.freeze() for part in remaining]
         scale, clock = scale_and_clock_after_removal(self._scale, self._clock, self.decay, rows, batch.rows, age)
         self._load_state(FoldedState(self.decay, scale, clock, skipped, align_folds(remaining)))
@@ -309,7 +309,7 @@ class FoldedAccumulator(AccumulatorBase):
         """
         if block.hashes is None and not block.table:
             block = block._replace(hashes=row_hashes(block))
-        return self._parts[0].plan(block)
+        return self._parts[0].check_and_plan_batch(block)
 
     def _learn_weighted_rows(self, batch: BatchPlan) -> None:
         """Learn each row of a checked batch in its fold.

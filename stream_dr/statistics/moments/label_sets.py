@@ -202,7 +202,7 @@ class LabelSets(NamedTuple):
         if ordered_sets == self.sets:
             return self
         sums = LabelSetSums(LabelSets.empty())
-        sums.begin({one: number for number, one in enumerate(ordered_sets)})
+        sums.make_room_for_sets({one: number for number, one in enumerate(ordered_sets)})
         sums.join(self, n_features, 1.0)
         return sums.freeze()
 
@@ -264,7 +264,7 @@ class LabelSetSums:
         """Return the sums so far as a LabelSets."""
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
-    def plan(self, encoded: Encoded, n_rows: int) -> RowSets:
+    def find_set_numbers(self, encoded: Encoded, n_rows: int) -> RowSets:
         """Find the index of each row's label set.
 
         A label set is a distinct combination of labels. Returns the index for each row, and the
@@ -293,7 +293,7 @@ class LabelSetSums:
             )
         return RowSets(numbers, new)
 
-    def begin(self, new_set_numbers: dict[tuple[int, ...], int]) -> None:
+    def make_room_for_sets(self, new_set_numbers: dict[tuple[int, ...], int]) -> None:
         """Make room for new label sets without rows.
 
         new_set_numbers: index of each new label set. The keys are the label sets, as tuples of
@@ -344,7 +344,9 @@ class LabelSetSums:
         sign: 1 to add the rows of other, −1 to remove them.
         """
         # Combinations of labels that only `other` has get the next free indices.
-        self.begin({s: len(self._numbers) + i for i, s in enumerate(s for s in other.sets if s not in self._numbers)})
+        self.make_room_for_sets(
+            {s: len(self._numbers) + i for i, s in enumerate(s for s in other.sets if s not in self._numbers)}
+        )
         at = np.array([self._numbers[s] for s in other.sets], dtype=np.int64)
 
         # Convert the sums of `other` to the shift of `self`, and add them.

@@ -119,11 +119,11 @@ class SparsePart(NamedTuple):
         """
         return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
 
-    def centred(self, total_weight: float, target_offset: np.ndarray) -> CentredPart:
+    def centred(self, total_weight: float, target_mean_minus_reference: np.ndarray) -> CentredPart:
         """Convert the sums to sums about the rows' mean.
 
         total_weight: total weight of all rows.
-        target_offset: (target columns,) mean of the targets minus `reference`.
+        target_mean_minus_reference: (target columns,) mean of the targets minus `reference`.
         """
         n, point, (offset, _) = (
             self.features[:, WEIGHT],
@@ -132,7 +132,7 @@ class SparsePart(NamedTuple):
         )
         share = n / total_weight if total_weight > 0.0 else np.zeros_like(n)
         mean, low = add_to_double_double(share * point, np.zeros_like(n), share * offset)
-        cross = np.outer(self.sums, target_offset)
+        cross = np.outer(self.sums, target_mean_minus_reference)
         np.subtract(self.cross, cross, out=cross)
         nonzero = np.where(n > 0.0, np.nan, 0.0)
         return CentredPart(
@@ -170,7 +170,7 @@ class SparsePart(NamedTuple):
         reference[new_column_indices] = self.reference
         return SparsePart(pad_to_shape(self.features, (n_features, HEAD)), cross, reference)
 
-    def with_reference(self, reference: np.ndarray) -> "SparsePart":
+    def with_point_subtracted_from_targets(self, reference: np.ndarray) -> "SparsePart":
         """Return the sums with another `reference`.
 
         The array `cross` of the result is the sum of w x (y − reference)ᵀ over all rows x, with
@@ -192,7 +192,7 @@ class SparsePart(NamedTuple):
 
         sign: 1 to add the rows of other, −1 to remove them.
         """
-        other = other.with_reference(self.reference)
+        other = other.with_point_subtracted_from_targets(self.reference)
         features = add_or_subtract_features(self.features, other.features, sign)
         cross = self.cross + sign * other.cross
         cross[features[:, WEIGHT] == 0.0] = 0.0

@@ -183,13 +183,13 @@ class MomentState(NamedTuple):
         if isinstance(self.label_sets, LabelSets):
             self.label_sets.check(d, k)
 
-    def _check_features(self, d: int, k: int, exact: bool) -> None:
+    def _check_features(self, n_features: int, n_target_columns: int, whole_scatter: bool) -> None:
         part = self.features
         if isinstance(part, CentredPart):
-            part.check(d, k, exact)
-        elif isinstance(part, SparsePart) and not exact and not self.dense:
-            part.check(d, k)
-        elif not isinstance(part, Absent) or self.rows or d or k:
+            part.check(n_features, n_target_columns, whole_scatter)
+        elif isinstance(part, SparsePart) and not whole_scatter and not self.dense:
+            part.check(n_features, n_target_columns)
+        elif not isinstance(part, Absent) or self.rows or n_features or n_target_columns:
             needed = "CentredPart, or SparsePart of sparse rows without exact scatter, or Absent before any row"
             raise field_error(self, "features", type(part).__name__, needed)
         if not isinstance(part, Absent):
@@ -508,7 +508,7 @@ def add_or_subtract_sums(first_state: MomentState, second_state: MomentState, si
     if isinstance(first_state.features, SparsePart) and isinstance(second_state.features, SparsePart):
         features: CentredPart | SparsePart = first_state.features.join(second_state.features, sign)
     else:
-        step = second_state.targets.mean_difference(first_state.targets, second_state.weight, first_state.weight)
+        step = second_state.targets.mean_minus_mean_of(first_state.targets, second_state.weight, first_state.weight)
         features = centred_features(first_state).join(centred_features(second_state), step, sign)
 
     # Join the scatter matrices of each class, and the sums for each distinct set of labels.

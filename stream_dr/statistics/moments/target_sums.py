@@ -126,7 +126,7 @@ class TargetPart(NamedTuple):
             gram[np.ix_(new_label_indices, new_label_indices)] = self.gram
         return TargetPart(weights, rows, sums, gram, self.values)
 
-    def mean_difference(self, other: "TargetPart", total_weight: float, other_total_weight: float) -> np.ndarray:
+    def mean_minus_mean_of(self, other: "TargetPart", total_weight: float, other_total_weight: float) -> np.ndarray:
         """Return the mean target of `self` minus that of `other`.
 
         The result is (k,) for k target columns.

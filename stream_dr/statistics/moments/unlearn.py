@@ -77,7 +77,7 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
 
     # Check that no more weight is removed than was learned.
     # `largest` holds the largest value of each sum so far, which bounds the rounding errors.
-    largest = a.largest.join(_sum_values_without_constants(a))
+    largest = a.largest.join(_sum_values_with_constants_as_zero(a))
     noise = ROUNDING * largest.weight
     _check_removable_weight(a.weight, b.weight, noise, "weight")
     _check_rows_are_contained(a, b, noise)
@@ -90,7 +90,9 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     # Subtract the sums, and check that enough of their digits are right.
     sums = add_or_subtract_sums(a, b, -1.0)
     _check_scatter_not_negative(sums, largest, _constant_scatter_bound(a))
-    out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_with_exact_zeros(sums)._asdict())
+    out = a._replace(
+        rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_with_rounding_errors_set_to_zero(sums)._asdict()
+    )
     out = out._replace(largest=_largest_without_empty_sums(largest, out))
     if not out.unlearn_relative_error <= MOST_LOST:
         raise PrecisionLost(
@@ -102,7 +104,7 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     return out
 
 
-def _sum_values_without_constants(state: MomentState) -> Largest:
+def _sum_values_with_constants_as_zero(state: MomentState) -> Largest:
     """Return the present value of each sum of the state.
 
     If a feature is constant up to rounding errors, its scatter counts as 0.
@@ -144,7 +146,7 @@ def _largest_without_empty_sums(largest: Largest, state: MomentState) -> Largest
     return largest._replace(features=features, targets=targets)
 
 
-def _with_exact_zeros(remaining_sums: JoinedSums) -> JoinedSums:
+def _with_rounding_errors_set_to_zero(remaining_sums: JoinedSums) -> JoinedSums:
     """Remove rounding errors from sums after rows were removed.
 
     Negative scatter becomes 0. The sums of labels without remaining rows become exactly 0, and so

@@ -206,20 +206,20 @@ class BlockBasis:
     def learn(
         self,
         X: Rows,
-        rows_learned: int,
+        rows_learned_before: int,
         method_parameter: float,
-        running_variance: np.ndarray | None,
+        mean_squared_length_to_update: np.ndarray | None,
         class_codes: np.ndarray | None,
     ) -> None:
         """Learn the rows X, one after the other.
 
         X: (rows, features), dense or CSR.
-        rows_learned: number of rows learned before.
+        rows_learned_before: number of rows learned before.
         method_parameter: for IncrementalSKM, its parameter `a`. The larger it is, the closer
             together are the projected rows of one class. For CCIPCA, its parameter `amnesic`. The
             larger it is, the more weight recent rows have.
-        running_variance: (1,) mean squared length of the centred rows for CCIPCA, changed in
-            place. None for IncrementalSKM.
+        mean_squared_length_to_update: (1,) mean squared length of the centred rows for CCIPCA,
+            changed in place. None for IncrementalSKM.
         class_codes: (rows,) classes for IncrementalSKM. None for CCIPCA.
         """
         # `rows` are the arrays of X, which are the first arguments of the compiled loop over rows.
@@ -235,10 +235,17 @@ class BlockBasis:
             small = (self.columns, self.table, self.lengths, self.counts)
             settings = (self.live, self.turned, self.components, self.unit)
             at, self.live, why = loop(
-                *rows, at, rows_learned, *small, *settings, method_parameter, running_variance, class_codes
+                *rows,
+                at,
+                rows_learned_before,
+                *small,
+                *settings,
+                method_parameter,
+                mean_squared_length_to_update,
+                class_codes,
             )
             if why == WORN:
-                self.refresh_basis(rows_learned + at)
+                self.refresh_basis(rows_learned_before + at)
             elif why == TOO_LONG:
                 self._shrink_unit(float(abs(X[at]).max()) * self.unit)
 

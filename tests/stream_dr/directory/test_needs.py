@@ -206,6 +206,6 @@ def test_what_a_model_that_is_tried_again_would_need_is_refused_too(tmp_path: Pa
             up(directory, "c")
             kept(directory, "c")
         assert directory.retention.drop_unneeded_events(20) > 0
-        directory.model("c").fail(25, errors.SourceMissing("for the test"))
+        directory.model("c").mark_failed_by_error(25, errors.SourceMissing("for the test"))
         with pytest.raises(errors.HistoryGone, match="rebuilt"):
             directory.history.removal_of_events_and_ids([24], ())

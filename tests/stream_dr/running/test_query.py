@@ -252,6 +252,6 @@ def test_a_model_that_is_behind_the_log_says_so(tmp_path: Path) -> None:
         put(directory, dense(3))
         with pytest.raises(errors.CatchingUp, match="up to position 1 of 2"):
             transform(live, dense(2), directory.schema)
-        ill.fail(0, errors.HistoryGone("gone"))
+        ill.mark_failed_by_error(0, errors.HistoryGone("gone"))
         with pytest.raises(errors.ModelFailed, match="failed at position 0"):
             transform(ill, dense(2), directory.schema)

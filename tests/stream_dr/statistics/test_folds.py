@@ -55,7 +55,7 @@ def test_any_batching_of_folds_is_the_whole(made, sparse, scatter, decay):
     state = accumulator.freeze()
     state.check()
     assert state.rows == len(made.X)
-    assert_same(state.whole(), learned(made, slice(None), sparse, scatter, decay), rtol=1e-9)
+    assert_same(state.merge_folds(), learned(made, slice(None), sparse, scatter, decay), rtol=1e-9)
     if decay == 1.0:
         assert_same_folds(state, made, np.arange(len(made.X)), scatter)
 
@@ -68,14 +68,14 @@ def test_consecutive_folded_states_merge(made, scatter, decay):
     a, b = folded(made, slice(0, cut), sparse, scatter, decay), folded(made, slice(cut, None), False, scatter, decay)
     state = a.merge(b)
     state.check()
-    assert_same(state.whole(), learned(made, slice(None), False, scatter, decay), rtol=1e-9)
+    assert_same(state.merge_folds(), learned(made, slice(None), False, scatter, decay), rtol=1e-9)
     # What was merged goes on learning.
     accumulator = empty(made, scatter, decay, state)
     accumulator.add(made.block(slice(None), False))
     again = empty(made, scatter, decay)
     for _ in range(2):
         again.add(made.block(slice(None), False))
-    assert_same(accumulator.freeze().whole(), again.freeze().whole(), rtol=1e-9)
+    assert_same(accumulator.freeze().merge_folds(), again.freeze().merge_folds(), rtol=1e-9)
 
 
 @SETTINGS
@@ -89,12 +89,20 @@ def test_rows_are_unlearned_from_their_folds(made, scatter, sparse):
         accumulator.remove(made.block(np.flatnonzero(~keep), sparse))
     except errors.PrecisionLost:
         # The digits of a single fold decide. Nothing has changed.
-        assert (accumulator.freeze().whole().weight, accumulator.rows) == (before.whole().weight, before.rows)
+        assert (accumulator.freeze().merge_folds().weight, accumulator.rows) == (
+            before.merge_folds().weight,
+            before.rows,
+        )
         return
     state = accumulator.freeze()
     state.check()
     assert state.rows == keep.sum()
-    assert_same(state.whole(), learned(made, np.flatnonzero(keep), sparse, scatter), rtol=1e-8, before=before.whole())
+    assert_same(
+        state.merge_folds(),
+        learned(made, np.flatnonzero(keep), sparse, scatter),
+        rtol=1e-8,
+        before=before.merge_folds(),
+    )
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.9])
@@ -106,7 +114,7 @@ def test_unlearning_the_newest_and_the_oldest_rows_of_folds(decay):
     accumulator.remove(made.block(slice(0, 5), False), age=45)
     state = accumulator.freeze()
     assert state.clock == state.rows == 45
-    assert_same(state.whole(), learned(made, slice(5, 50), False, "exact", decay), rtol=1e-8)
+    assert_same(state.merge_folds(), learned(made, slice(5, 50), False, "exact", decay), rtol=1e-8)
 
 
 def test_a_fold_that_has_lost_its_last_row_learns_again():
@@ -119,12 +127,12 @@ def test_a_fold_that_has_lost_its_last_row_learns_again():
     assert (np.array([part.rows for part in accumulator.freeze().parts]) == 0).sum() == 1
     accumulator.add(made.block(gone, False))
     state = accumulator.freeze()
-    assert_same(state.whole(), learned(made, slice(None), False, "exact"), rtol=1e-9)
+    assert_same(state.merge_folds(), learned(made, slice(None), False, "exact"), rtol=1e-9)
 
     accumulator.remove(made.block(slice(None), False))
     assert (accumulator.rows, accumulator.n_features, accumulator.remaining_labels) == (0, 0, ())
     accumulator.add(made.block(slice(None), True))
-    assert_same(accumulator.freeze().whole(), learned(made, slice(None), False, "exact"), rtol=1e-9)
+    assert_same(accumulator.freeze().merge_folds(), learned(made, slice(None), False, "exact"), rtol=1e-9)
 
 
 def test_folds_are_saved_bit_for_bit():
