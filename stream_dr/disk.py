@@ -81,7 +81,7 @@ def remove_unfinished_files(directory: FileName) -> None:
             if leftover.is_file():
                 leftover.unlink()
     # Users choose the names of the folders in `sources`, and may choose any suffix.
-    # So the name of an unfinished folder also begins with a dot.
+    # The name of an unfinished folder also begins with a dot, to differ from users' names.
     for leftover in Path(directory).glob(f"sources/.*{TEMPORARY}"):
         shutil.rmtree(leftover, ignore_errors=True)
 

@@ -391,7 +391,8 @@ class MalformedInput(StreamDRError):
 class SchemaMismatch(StreamDRError):
     """Raised when a batch's columns differ from the stream's columns.
 
-    Also raised when the columns have no known layout. The message names a column.
+    Also raised when the columns are none of the forms of a batch (features, indices and values, or
+    one column for each feature). The message names a column.
     """
 
     code = "schema_mismatch"

@@ -64,9 +64,8 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     The response has the state of the stream, all models, the jobs, and the figures of one model.
     If the tag of a figure is in `have`, only the tag is returned.
     """
-    # The page calls this route every two seconds instead of reading a stream of events.
-    # A browser opens at most six connections to a host.
-    # Six tabs with an open stream would block all other requests to the service.
+    # The page calls this route every two seconds. It does not keep a stream of events open,
+    # because a browser opens at most six connections to a host: six tabs would use them all.
     rights = {
         "may_write": may_write(shared.settings, request.headers),
         "guarded": shared.settings.write_token is not None,

@@ -254,7 +254,7 @@ def _put_body_schema(estimator_key: str) -> type[BaseModel]:
     estimator_key: key of the model's estimator.
     """
     # The type is Any, because the names of the fields are known only at run time.
-    # So the type checker finds no overload of `create_model`.
+    # Without Any, the type checker finds no overload of `create_model` for these fields.
     make: Any = create_model
     kind = stream_dr.ESTIMATORS[estimator_key]
     fields = {name: (hint, default) for name, hint, default in stream_dr.parameter_types(kind)}

@@ -59,8 +59,8 @@ FIRST_CODE.flags.writeable = False
 class RowLayout:
     """Columns of a row's features, and their sorted order.
 
-    river passes a row as a dict of names and values. Taken in this order, the values are sorted by
-    column. Names without a column are left out.
+    river passes a row as a dict of names and values. `order` brings the dict's values into the
+    order of the columns. Names without a column are left out.
 
     Attributes
     ----------

@@ -266,7 +266,7 @@ def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[st
 
 
 def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | None) -> "sp.csr_matrix":
-    # Check the form of every row before numpy reads any value.
+    # Check the keys and lengths of every row first, so that an error names the row.
     for i, row in enumerate(row_objects):
         if row.keys() != {"indices", "values"} or not all(isinstance(v, list) for v in row.values()):
             raise InvalidRows(f'row {i} is not {{"indices": […], "values": […]}} as row 0 is.', row=i)

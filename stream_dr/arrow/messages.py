@@ -401,7 +401,7 @@ class _MessageChecker:
         else:
             size = self._count_unpacked_bytes(header, message.body)
             # pyarrow copies all dictionaries again for each record batch after the first.
-            # So add the bytes of all dictionaries to the size of such a record batch.
+            # Add the bytes of all dictionaries to the size of each record batch after the first.
             size += sum(self._dictionaries.values()) if self._batches else 0
             self._batches += 1
 

@@ -255,8 +255,8 @@ def _reencode_dictionary(column: pa.DictionaryArray, column_name: str) -> _Encod
         return _EncodedLabels((), np.empty(0, dtype=np.int32))
 
     places = column.indices.fill_null(0) if column.indices.null_count else column.indices
-    # Look up the code of each row's label. Null rows have the index 0 here.
-    # If all rows are null, `code_of` may be empty, so append an element for the index 0.
+    # Look up the code of each row's label. Rows without a label get −1 below.
+    # Until then they have the index 0, for which `code_of` needs an element even if it is empty.
     codes = np.append(code_of, np.int32(-1))[places.to_numpy()]
     if column.indices.null_count:
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1

@@ -108,9 +108,9 @@ class Connection:
 def error_from_response(response: httpx.Response) -> errors.StreamDRError:
     """Return the error that a response describes.
 
-    The error's class is the class of `stream_dr.errors` that has the code in the field `code`. If
-    there is no such class, the code in the field `reason` determines the class. If there is no
-    class for that code, the error is a RemoteError.
+    The field `code` of the response selects a class of `stream_dr.errors`. If no class has this
+    code, the field `reason` selects the class. If no class has this code either, the error is a
+    RemoteError.
 
     The other fields of the response become details of the error.
     """

@@ -17,7 +17,7 @@ class Acknowledgement(TypedDict):
     position: position of the request in the log. There is none if the rows were only checked.
     rows: number of rows in the batch, or number of unlearned rows.
     duplicate: True if an earlier request had the same idempotency key.
-    lag: number of events that models have not learned yet. The key is missing unless the request
+    lag: number of events that models have not learned yet. `lag` is missing unless the request
         asked to wait until models have published the change.
     columns_missing: columns of the stream's table that the sent rows do not have. The values of
         these columns count as missing.

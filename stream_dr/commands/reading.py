@@ -107,8 +107,8 @@ class ReadOptions(NamedTuple):
         """
         for path in sources:
             if not self.reads_as_shards(path):
-                # Set `raw`, because otherwise opening a file reads its first rows to decide `raw`.
-                # The option `raw` says whether columns are read as a table or as numbers.
+                # Open the file only to check the options. With `raw` set (read as a table), opening
+                # a file reads no rows. Without `raw`, the first rows are read to decide it.
                 self.with_options(raw=True).open_files_as_one([path])
 
     def open_all_but_shards(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:

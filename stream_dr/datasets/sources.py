@@ -176,8 +176,8 @@ class FileSource:
     format : str
         Format of all files.
     options : Options
-        Options of reading the files. If the files are tables and `raw` is None, the constructor
-        sets `raw` from the first rows of the first file.
+        Options of reading the files. `raw` is the option that makes X a table. If it is None, the
+        constructor sets it from the first rows of the first file.
 
     The constructor raises InvalidParameter if the format does not have an option or an option has
     a wrong value. It raises InvalidTargets if the options name two kinds of targets. It also

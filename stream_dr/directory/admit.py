@@ -156,7 +156,7 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
     _check_target_kind(estimator, schema.target_kind)
     _check_width(estimator, schema)
 
-    # The state and the memory for solving it must fit into the limit.
+    # The state and the memory for computing a projection must fit into `max_state_bytes`.
     solve_bytes = estimator.solve_bytes()
     needed = bound_state_bytes(estimator, schema) + solve_bytes
     if needed > limits.max_state_bytes:

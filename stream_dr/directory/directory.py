@@ -633,8 +633,8 @@ class Directory(AbstractContextManager["Directory"]):
         try:
             restore_model_from_snapshot(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
-            # Another process may have dropped events after this process read the snapshot.
-            # The other process has stored a newer snapshot before. So let the caller try again.
+            # The process that writes may have dropped events after this process read the snapshot.
+            # Let the caller read again. A newer snapshot was stored before the events were dropped.
             if self._tries_left:
                 raise
             model.mark_failed(ModelFailure(model.position + 1, e.code, str(e)))

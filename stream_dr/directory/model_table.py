@@ -157,10 +157,10 @@ class ModelTable:
             db.execute("UPDATE models SET version_ceiling = ? WHERE id = ?", (ceiling, id))
 
     def target_passes_of_unfinished_replay(self, dataset: str) -> int:
-        """Return the passes that a data set's unfinished replay will make.
+        """Return the number of passes of a data set's unfinished replay.
 
-        The number includes the passes that are done. Returns 0 if no replay of the data set is
-        unfinished.
+        The number includes passes that are done and passes that remain. Returns 0 if no replay of
+        the data set is unfinished.
         """
         with self._connection() as db:
             rows = self._select_checked_rows(db, "replays", "WHERE dataset = ?", (dataset,))

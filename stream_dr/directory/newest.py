@@ -58,7 +58,7 @@ class NewestRows(NamedTuple):
         # Compute the upper triangular matrix R of the QR decomposition of the loadings.
         triangle = np.linalg.qr(loadings, mode="r")
         # Variances along components cannot be added, because components need not be orthogonal.
-        # So compute the coordinates along the orthonormal columns of Q, where loadings = Q R.
+        # Compute coordinates along the orthonormal columns of Q, where loadings = Q R.
         # The first k columns of Q span the same subspace as the first k components.
         coordinates = self.project(projection) @ np.linalg.pinv(triangle)
         return np.cumsum(coordinates.var(axis=0)) / total if total > 0 else np.zeros(len(triangle))

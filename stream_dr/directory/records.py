@@ -349,7 +349,7 @@ class RecordsTail:
         self.seen = 0
 
     def read(self) -> list[JsonDict]:
-        """Return the newest records, oldest first."""
+        """Return the newest TAIL_RECORDS records, oldest first."""
         for id, record in self._records.ids_and_newest_records(self.seen, TAIL_RECORDS):
             self._newest.append(record)
             self.seen = id

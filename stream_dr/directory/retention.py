@@ -4,8 +4,9 @@ An event can be dropped if no model needs it. After a restart, a model continues
 snapshot. From its oldest snapshot, the model needs
 
 - each later event,
-- the rows that later unlearn events name, however old these rows are. A model of sums subtracts
-  the rows. Any other model is rebuilt from its start, and needs all events since then.
+- the rows that later unlearn events name, however old these rows are. A model whose state is a
+  sum over rows subtracts the rows. Any other model is rebuilt from its start, and needs all events
+  since then.
 
 A model whose failure is stored does not continue, so it needs no event.
 

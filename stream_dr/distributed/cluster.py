@@ -307,7 +307,7 @@ class _ClusterRun:
         states = [] if state is None else [self._client.scatter(state)]
         # Count the rows of each batch as progress once, although several models learn the batch.
         # If models have mergeable states (`plan.specs`), their tasks count all batches.
-        # Otherwise the first model of `plan.recurrences` counts all batches.
+        # If no model has a mergeable state, the first model of `plan.recurrences` counts them.
         counts_as_progress = not plan.specs and recurrence_index == 0
         key = f"{self._context.topic}-recurrence-{recurrence_index}"
         return submit(

@@ -76,7 +76,7 @@ def refine_on_cluster(
 
 
 def check_can_split_refine(estimator: Estimator) -> None:
-    """Raise an error if workers cannot share a refine.
+    """Raise an error if workers cannot refine an estimator together.
 
     Raises CannotMerge if the estimator's states cannot be merged. Raises CannotRefine if the
     estimator has decay.

@@ -87,7 +87,7 @@ class _ParallelReplay:
             if result.refusal is not None:
                 raise result.refusal
 
-        # Append the events of all batches to the log.
+        # Append the events of the missing batches to the log.
         batches = zip(missing, results[0].outlines, strict=True)
         drafts = [reference_draft(reference, outline) for (_, reference), outline in batches]
         self._directory.append_all(drafts)
@@ -120,7 +120,8 @@ class _ParallelReplay:
         """Divide the missing batches into tasks.
 
         missing_batches: shard and reference of each batch that the log does not have yet.
-        mergeable_models: the models whose states can be merged. Larger states make longer tasks.
+        mergeable_models: the models whose states can be merged. The larger their states, the more
+            batches a task has.
         """
         # Estimate the bytes of all states from the number of features and labels.
         # Without a declared number of features, tasks are divided by their number of rows only.

@@ -58,14 +58,13 @@ order:
 
 
 class _Learner(NamedTuple):
-    """Estimator, in the form that `check_block_and_extend_schema` expects of a model.
+    """Estimator in the place of a model, for `check_block_and_extend_schema`.
 
     `check_block_and_extend_schema` checks whether the stream and its models can learn a batch.
     """
 
     estimator: Estimator
-    # `check_block_and_extend_schema` reads the initial state only for a stream's first batch.
-    # The first batch of a stream is checked with the real models before the tasks start.
+    # Only a stream's first batch needs it, which is checked with the models before tasks start.
     initial_state: None = None
 
 

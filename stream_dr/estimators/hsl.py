@@ -188,7 +188,7 @@ def label_set_factors(
     part, edge = (label_weights, (label_weights > 0).astype(float)) if laplacian == "clique" else (share, share)
     sizes = np.array([len(s) for s in label_sets], dtype=np.int64)
 
-    # Compute the sum g of each set, called `degree` here.
+    # Add up `part` over the labels of each set. The sum is called `degree`.
     # `codes` has the codes of all sets, and `owner` has the index of each code's set.
     codes = np.array([code for s in label_sets for code in s], dtype=np.int64)
     owner = np.repeat(np.arange(len(label_sets)), sizes)

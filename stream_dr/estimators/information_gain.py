@@ -291,8 +291,8 @@ def _mutual_information_terms(
     class_weights: (classes,), weight of the rows of each class.
     total_weight: weight of all rows.
     """
-    # If all rows are counted for a feature, use the class weights themselves.
-    # The ratio below is then exactly 1, without a rounding error.
+    # If all rows are counted for a feature, use the class weights without any division.
+    # The feature's ratio `joint / expected` is then exactly 1, without a rounding error.
     always = (feature_weights == total_weight)[:, None]
     expected = np.where(always, class_weights, feature_weights[:, None] * (class_weights / total_weight))
 

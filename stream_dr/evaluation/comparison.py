@@ -630,8 +630,8 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
     from sklearn.model_selection import KFold, StratifiedKFold, TimeSeriesSplit
 
     labelled = sample.y.kind == "class"
-    # A comparison needs at least two labels.
-    # The number of folds is at most the number of rows of the most frequent label.
+    # A comparison of classifiers needs at least two labels.
+    # scikit-learn refuses more folds than the most frequent label has rows.
     limit = sample.rows
     if labelled:
         limit = int(np.bincount(sample.y.codes).max()) if len(sample.y.labels) > 1 else 0

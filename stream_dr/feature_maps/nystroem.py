@@ -259,7 +259,7 @@ class Nystroem(FeatureMap):
         """Return the landmarks with new landmarks from a batch.
 
         If the spec lists the landmarks, only the number of features is updated. Raises
-        WidthMismatch if the batch has another number of features than landmarks in the spec.
+        WidthMismatch if the landmarks in the spec have another number of features than the batch.
         Raises NotFinite if the kernel of two rows is too large.
 
         landmarks: landmarks so far.
@@ -472,7 +472,7 @@ def _rows_to_csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.n
 
 
 def _widen_dense_landmarks(landmarks: Landmarks, n_features: int) -> dict[str, np.ndarray]:
-    """Return the landmarks' arrays that new features change.
+    """Return the arrays of landmarks with more features.
 
     For dense landmarks, the result is the array `values` with columns of zeros added. For sparse
     landmarks, no array changes, and the result is empty.

@@ -283,7 +283,7 @@ class Text(FeatureMap):
     def overrides(self) -> ColumnOverrides:
         """Return the settings for single columns.
 
-        The settings declare that the column of texts has the kind "text".
+        The map `text` has a single column, whose kind is declared as "text".
         """
         return ColumnOverrides(kinds=((self.column or "text", "text"),))
 
@@ -298,7 +298,7 @@ class Text(FeatureMap):
 def update_statistics(table_map: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
     """Return statistics with a batch added or removed.
 
-    The returned statistics also have the kinds of columns that had no value before this batch.
+    For a column whose first value is in this batch, the kind (number, category, …) is inferred.
     Raises SchemaMismatch, InvalidRows or CannotUnlearn.
 
     table_map: the map.

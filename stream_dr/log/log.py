@@ -285,7 +285,7 @@ class LogReader:
         unchanged.
         """
         # A rewrite stores the new body elsewhere. Readers do not delay overwriting the old bytes.
-        # So the earlier read may have read overwritten bytes.
+        # An earlier read may therefore have read overwritten bytes.
         with self._index_view() as index, BodyReader(index.file) as bodies:
             return next(index.events("position = ?", (event.position,), bodies.read), event)
 
@@ -366,8 +366,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
     def append(self, drafts: Sequence[EventDraft]) -> list[int]:
         """Append events in one transaction, and return their positions.
 
-        Either all events are appended or none. On return the events are durable. A directory
-        passes `DraftGroup.events`, which has one EventDraft for each admitted Draft.
+        Either all events are appended or none. On return the events are durable.
 
         Raises InsufficientStorage if the disk is full. The log is then unchanged, and events can
         be appended when there is room. Raises DirectoryInUse if the log's folder was moved or
@@ -445,7 +444,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         system.
         """
         # Remove the events in short transactions, so that other threads can append in between.
-        # A pause after each transaction lets other threads use the disk for half of the time.
+        # After each transaction, pause as long as it took, so that other threads can use the disk.
         first = self.hide_events_before_and_return_first(position)
         dropped = 0
         more = True

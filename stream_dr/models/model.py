@@ -214,7 +214,7 @@ class Model:
             self.spec = fill_spec_defaults(entry.spec)
             self.estimator: Estimator = estimator_from_spec(self.spec)
         except InvalidParameter as e:
-            # The parameters were valid in another release.
+            # The stored parameters are not valid in this release.
             # Only this model fails, and the process goes on.
             refused = e
             self.spec = entry.spec

@@ -74,7 +74,7 @@ def write_snapshot_if_needed(model: Model, frozen: FrozenState, directory_path: 
     path = folder / f"{frozen.position:020d}.safetensors"
 
     # Two threads that write a snapshot of the same position would use the same temporary file.
-    # So one thread writes at a time.
+    # Let one thread write at a time, because two would use the same temporary file.
     with model.snapshotting:
         # Another thread may have written this snapshot while this thread waited.
         if model.needs_no_snapshot_at(frozen.position):
@@ -184,7 +184,7 @@ def restore_model_from_snapshot(
     restored = restore_newest_snapshot(model, directory_path, log_last, may_rename_damaged)
     if not restored and not model.can_subtract_rows:
         # The model learns the log from the start and cannot subtract rows.
-        # So skip the rows that unlearn events remove.
+        # Skip the rows that unlearn events remove, because this model cannot subtract them later.
         model.set_unlearn_horizon(log_last)
     if model.published is not None and model.published.refined_at is not None:
         model.note_refine_start(model.published.rows)
@@ -255,7 +255,7 @@ def adopt_saved_estimator(model: Model, estimator: Any) -> None:
     if isinstance(projection, Linear):
         projection = projection.with_offset()
     # A restart computes the same projection again from the saved estimator's file.
-    # So the version number stays the same, and need not be reserved on disk.
+    # Do not reserve the version number on disk, because a restart gives the same number again.
     refined_at = None if fitted.refined is None else model.position
     model.restore_published(
         Published(model.version_numbers.next, model.position, projection, model.rows, refined_at=refined_at)

@@ -140,7 +140,7 @@ class VersionNumbers:
         return number
 
     def skip_to(self, least_number: int) -> None:
-        """Make `take` return only this number and larger numbers."""
+        """Make the next version number at least `least_number`."""
         self.next = max(self.next, least_number)
 
     def release_unused(self) -> None:

@@ -158,8 +158,8 @@ def _projection_figure(
     if kind == "regularisation":
         return regularisation_figure_dict(projection, f"{name}: regularisation")
 
-    # `linear` is the projection if the newest rows can show its variance, else None.
-    # The variance can be shown if the projection is linear and has components, and there are rows.
+    # The newest rows show the variance along the components of a linear projection.
+    # `linear` is None for other projections, without components, and without rows.
     title = f"{name}: version {published.version}"
     rows = newest if newest is not None else newest_rows(directory, options.rows)
     linear = (

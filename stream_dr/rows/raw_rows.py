@@ -396,9 +396,10 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
             if len(rows):
                 raise _wrong_family_error(name, column, int(rows[0]), family) from e
 
-    # A column of dates is of the kind "date" if all of its values are whole days.
     if family == "number":
         return RawColumn("number", numbers[column.values])
+
+    # A column of times is of the kind "date" if all of its values are whole days.
     whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
     return RawColumn("date" if whole else "time", numbers[column.values])
 

@@ -61,7 +61,7 @@ def _batch_as_block(batch: Batch, position: int) -> Block:
 
     position: position of the batch, for the error message.
 
-    Raises InvalidParameter unless the batch is a Block or a tuple or list of 1 to 3 values.
+    Raises InvalidParameter unless the batch is a Block or a tuple or list (X, y, weights).
     """
     if isinstance(batch, Block):
         return batch

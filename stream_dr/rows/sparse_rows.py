@@ -5,7 +5,7 @@ indices. Rows are copied only if their indices are not sorted, or if the matrix 
 """
 
 # scipy does not check index arrays: with an invalid index, its conversions read out of bounds.
-# So the indices are checked before scipy converts a matrix.
+# Check the indices before scipy converts a matrix, because scipy does not check them.
 
 import sys
 from typing import TYPE_CHECKING, Any

@@ -162,7 +162,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
             return raw_from_arrow(pa.table(columns, list(names)))
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
             return raw_from_array(dense, names)
-    # X is sparse, or no supported kind of rows. This line raises the error that says why.
+    # Convert sparse rows here. `as_rows` raises an error if X is no supported kind of rows.
     return raw_from_array(as_rows(X)[0], names)
 
 

@@ -166,7 +166,7 @@ class EventReader:
                     break
 
         # Overloaded is a temporary error that no event has caused.
-        # So Overloaded is raised here and not stored as the error of an event.
+        # Raise Overloaded here, because the error of an event would be stored.
         except Overloaded:
             raise
         except StreamDRError as e:
@@ -266,7 +266,7 @@ def apply_events_to_models(
     not done.
     """
     # Ctrl-C would interrupt learning in the main thread in the middle of an event.
-    # So the main thread lets the pool learn even a single model.
+    # Let the pool learn even a single model, because Ctrl-C interrupts only the main thread.
     in_this_thread = len(models) < 2 and threading.current_thread() is not threading.main_thread()
 
     if learn_pool is None or in_this_thread:

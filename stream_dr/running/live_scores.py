@@ -158,7 +158,8 @@ class TestThenTrain:
         self._previous: np.ndarray | None = None
         self._tested_at = 0.0
         self._curves: dict[int, list[tuple[int, float]]] = {}
-        # Maps a model's id to its last test solution: rows learned, seconds to solve, projection.
+        # Maps a model's id to the last time that it was solved for tests.
+        # The values are rows learned, seconds to solve, and the projection.
         self._solved: dict[int, tuple[int, float, Projection | None]] = {}
         # Maps a model's id to its projection's number and the projected rows by event position.
         self._projected: dict[int, tuple[int, dict[int, np.ndarray]]] = {}
@@ -279,7 +280,7 @@ class TestThenTrain:
         models = [model for model in models if model.position < position]
 
         # Before the first event of a replay, no model has a projection.
-        # So copies of the models learn one half of this event, and the other half is tested.
+        # Let copies of the models learn one half of the first event, and test the other half.
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
         if test_rows and is_first and len(numbers) >= MIN_ROWS_TO_SPLIT:
             self._solve_copies_on_half(models, position, block, numbers[::2])

@@ -49,7 +49,7 @@ PassCallback = Callable[[JsonDict], None]
 def check_can_refine(directory: Directory, model: Model) -> None:
     """Raise an error if a model cannot be refined.
 
-    A refine reads all rows that the model has learned again. Raises
+    A refine reads again all rows that the model has learned. Raises
 
     - CannotRefine if the model's method has no refine,
     - CannotRefine if the model was made from a saved estimator, whose rows are not in the log,
@@ -174,7 +174,7 @@ def _run_passes(
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
 
     # Publish the result. Remove the checkpoint only if this refine has reached the tolerance.
-    # Otherwise another refine may continue from the checkpoint.
+    # Another refine may continue from the checkpoint of a refine that was stopped earlier.
     published = model.publish_refined(last.projection, frozen, last.report.residual)
     if last.report.converged:
         path.unlink(missing_ok=True)
@@ -313,12 +313,11 @@ def _load_usable_checkpoint(path: Path, frozen: FrozenState, max_passes: int) ->
     if not path.exists():
         return None
 
-    # The checkpoint must be of the same position and of the same unlearned rows.
+    # The checkpoint must be of the frozen state: the same position and the same unlearned rows.
     try:
         arrays, header = read_file(path)
         with errors_as_damaged_file(path):
-            unlearn_horizon = header.get("removed_to", header["position"])
-            if header["kind"] != "refine" or (header["position"], unlearn_horizon) != (
+            if header["kind"] != "refine" or (header["position"], header["removed_to"]) != (
                 frozen.position,
                 frozen.unlearn_horizon,
             ):

@@ -298,7 +298,7 @@ class Replay:
                         self.columns_missing |= dict.fromkeys(receipt.columns_missing)
 
                 # The directory stops at the first refused batch.
-                # So only the last answer can be an error.
+                # Only the last answer can be an error, because the directory stops there.
                 last = answers[-1]
                 refusal = (
                     _name_batch_in_error(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
@@ -339,7 +339,7 @@ class Replay:
         Call this method only if the directory has no record of an unfinished pass.
         """
         # Count the complete passes. The batches of damaged shards never enter the log.
-        # So if damaged shards are skipped, one batch in the log is enough.
+        # If damaged shards are skipped, a pass is complete with one batch in the log.
         passes = 0
         enough = any if self.settings.skip_damaged else all
         while self.dataset.rows and enough(

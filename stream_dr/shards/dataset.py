@@ -179,7 +179,7 @@ class Shard:
 
         The seal is a fast checksum in the manifest. False is returned if there is no seal.
         """
-        # Bytes are checked before they are interpreted, so damage is reported as damage.
+        # Check the bytes before Arrow reads them, because Arrow's errors do not say "damaged".
         seal = self.entry.seal if self.entry is not None else ""
         return bool(seal) and seal_checksum(mapped_file_bytes(*identity), self.sha256) == seal
 
@@ -442,7 +442,7 @@ def are_shards_or_missing(path: Path) -> bool:
         return True
 
     # A shard is read one row group at a time, which takes much memory if row groups are large.
-    # So a file with large row groups is read as a table, and not as a shard.
+    # Read a file with large row groups as a table, which takes less memory than as a shard.
     if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not has_dense_or_sparse_columns(
         schema.names
     ):

@@ -124,10 +124,10 @@ class DownloadedFile:
 
     @property
     def data(self) -> pa.Buffer:
-        """All bytes of the file.
+        """All bytes of the remote file.
 
-        The bytes are mapped from a temporary file, which has been deleted. The first access
-        downloads the file. Raises SourceMissing.
+        The first access downloads the file to a temporary file, maps its bytes into memory and
+        deletes its name. Raises SourceMissing.
         """
         with self._lock:
             if self._data is None:

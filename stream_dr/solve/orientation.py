@@ -94,8 +94,8 @@ def best_order_and_signs(
     )
     order = _best_component_order(cosines, eigenvalues)
 
-    # Choose signs such that the cosine with the previous component of the same index is positive.
-    # Without a previous component, or if the cosine is 0, make the entry of largest size positive.
+    # Choose signs such that each component has a positive cosine with the previous component.
+    # If there is none or the cosine is 0, make the component's entry of largest size positive.
     shared = min(cosines.shape)
     towards = np.zeros(p)
     towards[:shared] = cosines[np.arange(shared), order[:shared]]

@@ -98,7 +98,7 @@ def pls_rotations(
         # `largest` is the largest variance of the rows along a rotation so far.
         # In later steps, a much smaller variance counts as rounding error.
         largest = max(largest, t / float(r @ r))
-        # Compute this component's loading, and remove the component from S (summed products).
+        # Compute this component's loading, and remove the component from S, the cross sums.
         load = c / t
         S -= np.outer(load, r @ S)
         vectors.append(r)

@@ -73,8 +73,8 @@ class Rounding(NamedTuple):
         target_norm: Frobenius norm of the targets before centring.
         column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
-        # The rounding error grows with the features' deviations from their means (`spread`).
-        # The error also grows with the error of unlearning and the rows' distance from zero.
+        # The rounding error of the cross sums grows with three sizes: the features' deviations from
+        # their means (`spread`), the rows' distance from zero (`offset`) and what unlearning lost.
         spread = float(np.sqrt(column_scatter.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
@@ -90,10 +90,10 @@ class Rounding(NamedTuple):
         column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
         # `own` is the rounding error of each feature if no row was unlearned.
-        # The return statement adds the error of unlearning rows, one number for all features.
         own = 1e-12 * np.sqrt(
             np.count_nonzero(self.varying_columns(column_scatter)) * column_scatter
         ) + 8 * EPS * np.abs(self.shift)
+        # Unlearning rows adds an error that is the same for all features.
         return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(column_scatter.sum()))))
 
     def clear_noisy_features(
@@ -127,7 +127,7 @@ class Rounding(NamedTuple):
         column_scatter: (features,), sum of squared deviations of each feature from its mean.
         """
         # Divide the cross sums of each feature by the feature's rounding error.
-        # Otherwise features with large values would hide features with small values.
+        # Without this division, features of large values would hide features of small values.
         varying_columns = self.varying_columns(column_scatter)
         cross_sum_noise = self.cross_sum_noise(column_scatter)[varying_columns]
         _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])

@@ -97,7 +97,7 @@ def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -
     (rows, 1) of whole numbers. An estimator that takes one label per row reads these numbers as
     labels. Other estimators read the numbers as measurements, or as an indicator of one label.
 
-    passed_targets: targets as the caller passed them.
+    passed_targets: targets as the caller passed them, before they were parsed.
     parsed_targets: the parsed targets, for an unknown estimator.
     """
     if isinstance(passed_targets, Targets) or not parsed_targets.rows:

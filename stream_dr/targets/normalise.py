@@ -73,7 +73,7 @@ def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool
     if not lists_are_numbers and not _is_numeric_table(items):
         return [None if _is_missing(v) else v for v in items]
 
-    # Sequences that are a table of numbers.
+    # Convert sequences of numbers to an array (rows, columns).
     try:
         table = np.asarray(y)
     except ValueError as e:

@@ -339,8 +339,8 @@ class ClosedForm(AdditiveEstimator):
         """Return the product of the rows' scatter and given columns.
 
         The product has the shape (features, m). If only the diagonal of the scatter is stored,
-        columns are multiplied by the diagonal. Costs O(d k) for d features and k targets. If the
-        whole scatter is stored, costs O(d² m) more.
+        columns are multiplied by the diagonal. Costs O(d k) for d features and k targets, and O(d²
+        m) in addition if the whole scatter is stored.
 
         columns: (features, m), m columns.
         """

@@ -289,7 +289,7 @@ class MomentAccumulator(AccumulatorBase):
         `max_rows_per_step(decay)` rows (clock.py).
         """
         # Under decay, all rows so far lose weight, but the stored sums do not change.
-        # So make the factor from stored sums to true sums smaller.
+        # Make the scale (factor from stored sums to true sums) smaller, as all rows lose weight.
         self._scale = advance_scale_and_rescale(self._scale, self.decay, stop - start, self.rescale)
         weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
 

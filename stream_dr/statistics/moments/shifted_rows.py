@@ -162,7 +162,7 @@ def _write_shifted_rows(
     out_indptr[0] = 0
     for i in range(len(weights)):
         if weights[i] > 0.0:
-            # First write −shift for each shifted feature, the value of a zero.
+            # First write −shift, the shifted value of a zero, for each shifted feature.
             # Then replace the values that are not 0, and append the other features' nonzeros.
             first, root = used, np.sqrt(weights[i])
             for t in range(len(shifted_features)):

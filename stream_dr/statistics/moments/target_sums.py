@@ -220,7 +220,7 @@ class TargetSums:
             return self.values.add(encoded.values, scaled_weights, float(scaled_weights.sum()))
 
         # Without a Gram matrix, every row has at most one label, whose target column is 1.
-        # So `added`, the weight of each label's rows, is also the weighted sum of its column.
+        # Then `added` is both the weight of each label's rows and the weighted sum of its column.
         k = len(self.total)
         if not len(self.gram):
             scaled_weights = (

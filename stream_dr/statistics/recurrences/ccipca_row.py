@@ -66,7 +66,7 @@ def ccipca_row(
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
     for i in range(live):
-        # Vector i becomes keep · itself + s · residual. Then the residual loses c · vector i.
+        # New vector i: keep · vector i + s · residual. New residual: residual − c · new vector i.
         length, along, keep, s, c = table[i, i], residual[i], 1.0, 0.0, 0.0
         ended = ended or not length > 0.0
         smallest = min(smallest, remaining)
