@@ -213,9 +213,9 @@ def _infer_kind_from_batches(name: str, batches: list[RawColumn | None], table_m
     batches: values of the column in each batch. None for a batch without the column.
     table_map: map with the kinds that the user declares.
     """
-    inferred = declared_or_inferred_kind(name, batches[0] or _column_without_rows(), table_map.overrides())
+    inferred = declared_or_inferred_kind(name, batches[0] or _column_without_rows(), table_map.column_overrides())
     for values in filter(None, batches):
-        inferred = inferred if inferred.kind else declared_or_inferred_kind(name, values, table_map.overrides())
+        inferred = inferred if inferred.kind else declared_or_inferred_kind(name, values, table_map.column_overrides())
     return inferred
 
 

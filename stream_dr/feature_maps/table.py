@@ -196,7 +196,7 @@ class Table(FeatureMap):
         """
         return TableState(columns=tuple(TableColumn(name) for name in rows.names))
 
-    def overrides(self) -> ColumnOverrides:
+    def column_overrides(self) -> ColumnOverrides:
         """Return the settings for single columns."""
         named = (tuple(self.drop), tuple(self.keep), (*self.one_hot, *self.hash))
         return ColumnOverrides(*named, tuple((self.as_ or {}).items()))
@@ -280,7 +280,7 @@ class Text(FeatureMap):
             )
         return TableState(columns=(TableColumn(str(name)),))
 
-    def overrides(self) -> ColumnOverrides:
+    def column_overrides(self) -> ColumnOverrides:
         """Return the settings for single columns.
 
         The map `text` has a single column, whose kind is declared as "text".
@@ -308,7 +308,7 @@ def update_statistics(table_map: Table | Text, state: TableState | None, rows: R
     """
     state = state or table_map.empty_statistics(rows)
     encoding = table_map.encoding()
-    overrides = table_map.overrides()
+    overrides = table_map.column_overrides()
 
     # Infer the kinds of columns that have had no value before.
     new_kinds: dict[str, str] = {}

@@ -479,7 +479,7 @@ class TableAccumulator(MappedAccumulator):
         if not rows.rows:
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
-            check_max_encoded_columns(self._map.encoding(), self._map.overrides(), rows.kinds, MAX_EXACT_WIDTH)
+            check_max_encoded_columns(self._map.encoding(), self._map.column_overrides(), rows.kinds, MAX_EXACT_WIDTH)
 
         # Map and learn the batch with the updated statistics. Restore the old ones after an error.
         self.table = update_statistics(self._map, before, rows)

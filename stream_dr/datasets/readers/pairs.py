@@ -65,20 +65,20 @@ class _NotPairsError(Exception):
     """Raised if some line has anything but valid index:value pairs."""
 
 
-def _parse_all_lines(lines: Lines, pair_starts: np.ndarray, index_base: int, min_width: int) -> sp.csr_matrix:
+def _parse_all_lines(lines: Lines, pair_offsets_in_data: np.ndarray, index_base: int, min_width: int) -> sp.csr_matrix:
     """Parse the index:value pairs of all lines at once.
 
     Returns a CSR matrix (lines, columns). Raises ArrowInvalid or _NotPairsError if some line has
     an error. These errors do not name the line.
 
-    pair_starts: (lines,). Offset in `lines.data` at which the pairs of each line start.
+    pair_offsets_in_data: (lines,). Offset in `lines.data` at which the pairs of each line start.
     index_base: number of the first column in the file, 0 or 1.
     min_width: minimum number of columns of the matrix.
     """
     # Each pair has two tokens, the index and the value, with a colon between them.
-    n_tokens, text = _token_counts_and_blanked_bytes(lines, pair_starts)
+    n_tokens, text = _token_counts_and_blanked_bytes(lines, pair_offsets_in_data)
     colons_before = np.concatenate(([0], np.cumsum(text == COLON)))
-    n_pairs = colons_before[lines.ends] - colons_before[pair_starts]
+    n_pairs = colons_before[lines.ends] - colons_before[pair_offsets_in_data]
     if np.any(n_tokens != 2 * n_pairs):
         raise _NotPairsError
 
@@ -107,7 +107,7 @@ def _parse_all_lines(lines: Lines, pair_starts: np.ndarray, index_base: int, min
     return X
 
 
-def _token_counts_and_blanked_bytes(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _token_counts_and_blanked_bytes(lines: Lines, pair_offsets_in_data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Count the tokens of each line.
 
     A token is an index or a value. Returns two values:
@@ -115,14 +115,14 @@ def _token_counts_and_blanked_bytes(lines: Lines, pair_starts: np.ndarray) -> tu
     - The number of tokens of each line, (lines,).
     - A copy of the lines' bytes. Everything except the pairs is replaced by blanks.
 
-    pair_starts: (lines,). Offset in `lines.data` at which the pairs of each line start.
+    pair_offsets_in_data: (lines,). Offset in `lines.data` at which the pairs of each line start.
     """
     text = lines.data.copy()
 
     # Write +1 where the pairs of a line start, and −1 where the pairs end.
     # The running sum of `edges` is then 1 within pairs and 0 elsewhere.
     edges = np.zeros(len(text) + 1, np.int8)
-    edges[pair_starts] += 1
+    edges[pair_offsets_in_data] += 1
     np.subtract.at(edges, lines.ends, 1)
     text[np.cumsum(edges[:-1], dtype=np.int8) == 0] = SPACE
 
@@ -135,7 +135,7 @@ def _token_counts_and_blanked_bytes(lines: Lines, pair_starts: np.ndarray) -> tu
     token_starts = solid.copy()
     token_starts[1:] &= ~solid[:-1]
     tokens_before = np.concatenate(([0], np.cumsum(token_starts)))
-    return tokens_before[lines.ends] - tokens_before[pair_starts], text
+    return tokens_before[lines.ends] - tokens_before[pair_offsets_in_data], text
 
 
 def _blank_comments_in_place(text_bytes: np.ndarray, comment_offsets: np.ndarray, lines: Lines) -> None:
@@ -164,16 +164,18 @@ def _parse_blank_separated_numbers(text_bytes: np.ndarray) -> np.ndarray:
     return tokens.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-def _raise_if_any_bad_pair(lines: Lines, pair_starts: np.ndarray, index_base: int) -> None:
+def _raise_if_any_bad_pair(lines: Lines, pair_offsets_in_data: np.ndarray, index_base: int) -> None:
     """Raise MalformedInput for the first line with a wrong pair.
 
     Nothing is raised if the pairs of all lines are valid.
 
-    pair_starts: (lines,). Offset in `lines.data` at which the pairs of each line start.
+    pair_offsets_in_data: (lines,). Offset in `lines.data` at which the pairs of each line start.
     index_base: number of the first column in the file, 0 or 1.
     """
     for i in range(lines.rows):
-        text = lines.data[pair_starts[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]
+        text = (
+            lines.data[pair_offsets_in_data[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]
+        )
         columns = set()
         for token in text.split():
             index, colon, value = token.partition(":")

@@ -269,7 +269,7 @@ def state_bytes(
     if isinstance(known_columns, TableState):
         width = max_mapped_columns_of_table(mapping.encoding(), known_columns.columns)
     else:
-        width = max_mapped_columns_of_kinds(mapping.encoding(), mapping.overrides(), known_columns)
+        width = max_mapped_columns_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
     plain = type(estimator)(**(estimator.get_params() | {"feature_map": None}))
     return _max_bytes_up_to_width(plain.state_bytes, width, n_targets) + 64 * width
 
@@ -375,4 +375,4 @@ def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
-        check_max_encoded_columns(mapping.encoding(), mapping.overrides(), kinds_by_column, MAX_EXACT_WIDTH)
+        check_max_encoded_columns(mapping.encoding(), mapping.column_overrides(), kinds_by_column, MAX_EXACT_WIDTH)

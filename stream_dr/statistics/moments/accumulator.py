@@ -165,7 +165,7 @@ class MomentAccumulator(AccumulatorBase):
         )
 
     @property
-    def columns(self) -> int:
+    def n_target_columns(self) -> int:
         """Number of target columns."""
         targets = self._targets
         return targets.total.size if targets.labelled else targets.values.mean.size
@@ -239,7 +239,7 @@ class MomentAccumulator(AccumulatorBase):
         """
         # Set the kind of targets, the number of features and the labels.
         if self.target_kind is None and batch.target_kind is not None:
-            self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
+            self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.n_target_columns))
         self.scatter, self.n_features, self.dense = batch.scatter, batch.width, batch.dense
         self.target_kind, self.target_width = batch.target_kind, batch.target_width
         if len(batch.labels) > len(self.labels):
@@ -251,7 +251,7 @@ class MomentAccumulator(AccumulatorBase):
             self._targets.grow(len(self.labels), batch.target_kind == "multilabel")
         self._prepare_feature_sums(batch)
         if self._classes is not None and self.scatter == "exact":
-            self._classes.grow(self.n_features, batch.columns)
+            self._classes.grow(self.n_features, batch.n_target_columns)
         if self._sets is not None and batch.encoded is not None and batch.encoded.sets is not None:
             self._sets.make_room_for_sets(batch.encoded.sets.new)
 
@@ -263,10 +263,10 @@ class MomentAccumulator(AccumulatorBase):
         """
         exact = self.scatter == "exact"
         if self._features is None and batch.sparse and not exact:
-            self._features = SparseSums(self.n_features, np.zeros(batch.columns))
+            self._features = SparseSums(self.n_features, np.zeros(batch.n_target_columns))
         elif self._features is None:
-            self._features = CentredSums(empty_centred_part(self.n_features, batch.columns, exact))
-        self._features.grow(self.n_features, batch.columns)
+            self._features = CentredSums(empty_centred_part(self.n_features, batch.n_target_columns, exact))
+        self._features.grow(self.n_features, batch.n_target_columns)
         if not isinstance(self._features, SparseSums):
             return
         if self._weight == 0.0 and batch.encoded is not None and batch.encoded.values is not None:
@@ -324,7 +324,7 @@ class MomentAccumulator(AccumulatorBase):
             self._features.move_reference_if_far(self._targets)
         elif self._features is not None:
             total = float(np.add.reduce(row_weights))
-            rows = None if encoded is None else TargetRows(encoded, batch.columns, before, values)
+            rows = None if encoded is None else TargetRows(encoded, batch.n_target_columns, before, values)
             self._features.add(part_rows, row_weights, total, rows)
             if self._classes is not None and encoded is not None and self.scatter == "exact":
                 # Only rows with a label belong to a class.

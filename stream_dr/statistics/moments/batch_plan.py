@@ -13,7 +13,13 @@ from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
-from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_encoding_kind, encode, take_encoded_rows
+from stream_dr.statistics.moments.encoding import (
+    EncodedTargets,
+    Encoding,
+    check_encoding_kind,
+    encode,
+    take_encoded_rows,
+)
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, targets_without_labels
 
@@ -30,7 +36,7 @@ class PlannedAccumulator(Protocol):
     labels: tuple[Label, ...]
 
     @property
-    def columns(self) -> int:
+    def n_target_columns(self) -> int:
         """Number of target columns."""
         ...
 
@@ -49,13 +55,13 @@ class BatchPlan(NamedTuple):
         The rows to learn, dense or CSR.
     weights : (rows,) float64
         Weights of the rows.
-    encoded : Encoded or None
+    encoded : EncodedTargets or None
         Targets of the rows as numeric columns. None if the learner does not read targets.
     skipped : int
         Number of rows that are not learned because they have no target.
     width : int
         Number of features of the accumulator after the batch.
-    columns : int
+    n_target_columns : int
         Number of target columns.
     scatter, dense, target_kind, target_width, labels
         As in MomentState.
@@ -65,11 +71,11 @@ class BatchPlan(NamedTuple):
 
     X: Rows
     weights: np.ndarray
-    encoded: Encoded | None
+    encoded: EncodedTargets | None
     skipped: int
     scatter: str
     width: int
-    columns: int
+    n_target_columns: int
     dense: bool
     target_kind: str | None
     target_width: int
@@ -142,16 +148,16 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     # Encode the targets. New labels come after the earlier labels.
     kind, labels, target_width, encoded = accumulator.target_kind, accumulator.labels, accumulator.target_width, None
     if y is None:
-        columns = accumulator.columns
+        k = accumulator.n_target_columns
     else:
         kind, target_width = y.kind, 0 if y.values is None else y.values.shape[1]
         labels, column = extended_labels(label_codes, labels, y)
         encoded = encode(y, accumulator.encoding, column)
-        columns = len(labels) if encoded.values is None else encoded.values.shape[1]
+        k = len(labels) if encoded.values is None else encoded.values.shape[1]
 
     dense = accumulator.dense or not sparse
     return BatchPlan(
-        block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, target_width, labels, block.hashes
+        block.X, weights, encoded, skipped, scatter, width, k, dense, kind, target_width, labels, block.hashes
     )
 
 

@@ -31,7 +31,7 @@ from stream_dr.statistics.moments.dense_kernels import (
     symmetric_from_lower_triangle,
     write_centred_rows_and_return_mean,
 )
-from stream_dr.statistics.moments.encoding import Encoded, dense_encoded_rows
+from stream_dr.statistics.moments.encoding import EncodedTargets, dense_encoded_rows
 from stream_dr.statistics.moments.shifted_rows import add_sparse_products, shifted_rows
 
 CHUNK_VALUES = 1 << 20
@@ -242,9 +242,9 @@ class TargetRows(NamedTuple):
 
     Attributes
     ----------
-    encoded : Encoded
+    encoded : EncodedTargets
         Targets as k numeric columns.
-    columns : int
+    n_target_columns : int
         Number of target columns k.
     before : (k,)
         Mean of the targets of all earlier rows.
@@ -253,8 +253,8 @@ class TargetRows(NamedTuple):
         `rows` returns this array. None for labels, for which the method `rows` computes the array.
     """
 
-    encoded: Encoded
-    columns: int
+    encoded: EncodedTargets
+    n_target_columns: int
     before: np.ndarray
     values: np.ndarray | None = None
 
@@ -273,8 +273,8 @@ class TargetRows(NamedTuple):
         if self.values is not None:
             return self.values
         b = len(weights)
-        out = np.empty((b + 1, self.columns))
-        columns = dense_encoded_rows(self.encoded, 0, b, self.columns)
+        out = np.empty((b + 1, self.n_target_columns))
+        columns = dense_encoded_rows(self.encoded, 0, b, self.n_target_columns)
         own = weights @ columns / total_weight
         np.subtract(columns, own, out=out[:-1])
         out[:-1] *= np.sqrt(weights)[:, None]

@@ -11,8 +11,8 @@ Cross sums are products of features and target columns, summed over the rows. Th
 - `Fourier`: random Fourier features of continuous targets, which approximate an RBF kernel [SRP;
   mathematics §2].
 
-Encoded labels are sparse. They have one code for each label of a row, and one value for each row.
-So a batch costs O(labels of all rows).
+EncodedTargets labels are sparse. They have one code for each label of a row, and one value for each
+row. So a batch costs O(labels of all rows).
 
 The random numbers of a Fourier column depend only on the seed and the number of the column. So two
 machines use equal numbers. If targets have more entries, the numbers of the first entries are the
@@ -97,7 +97,7 @@ class RowSets(NamedTuple):
     new: dict[tuple[int, ...], int]
 
 
-class Encoded(NamedTuple):
+class EncodedTargets(NamedTuple):
     """Targets of a batch as k numeric columns.
 
     Labels are stored in sparse form, continuous targets as an array.
@@ -143,7 +143,7 @@ def check_encoding_kind(encoding: Encoding, kind: str) -> None:
         raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
 
 
-def encode(targets: Targets, encoding: Encoding, label_columns: np.ndarray) -> Encoded:
+def encode(targets: Targets, encoding: Encoding, label_columns: np.ndarray) -> EncodedTargets:
     """Encode targets as numeric columns.
 
     Every row must have a target, unless the encoding is "partial".
@@ -153,19 +153,19 @@ def encode(targets: Targets, encoding: Encoding, label_columns: np.ndarray) -> E
     """
     if targets.values is not None:
         values = encoding(targets.values) if isinstance(encoding, Fourier) else targets.values
-        return Encoded(np.empty(0, dtype=np.int32), values=values)
+        return EncodedTargets(np.empty(0, dtype=np.int32), values=values)
     if encoding == "partial" and targets.present is not None:
         indptr = np.concatenate(([0], np.cumsum(targets.present))).astype(np.int64)
-        return Encoded(label_columns[targets.codes[targets.present]], indptr)
+        return EncodedTargets(label_columns[targets.codes[targets.present]], indptr)
 
     codes = label_columns[targets.codes]
     if targets.indptr is None or encoding != "zhou":
-        return Encoded(codes, targets.indptr)
+        return EncodedTargets(codes, targets.indptr)
     number = np.diff(targets.indptr)
-    return Encoded(codes, targets.indptr, 1.0 / np.sqrt(np.maximum(number, 1)))
+    return EncodedTargets(codes, targets.indptr, 1.0 / np.sqrt(np.maximum(number, 1)))
 
 
-def dense_encoded_rows(encoded: Encoded, start: int, stop: int, n_target_columns: int) -> np.ndarray:
+def dense_encoded_rows(encoded: EncodedTargets, start: int, stop: int, n_target_columns: int) -> np.ndarray:
     """Return rows start:stop of encoded targets as a dense array.
 
     The result is (stop − start, n_target_columns).
@@ -183,19 +183,19 @@ def dense_encoded_rows(encoded: Encoded, start: int, stop: int, n_target_columns
     return out
 
 
-def slice_encoded_rows(encoded: Encoded, start: int, stop: int) -> Encoded:
+def slice_encoded_rows(encoded: EncodedTargets, start: int, stop: int) -> EncodedTargets:
     """Return rows start:stop of encoded targets."""
     values = None if encoded.values is None else encoded.values[start:stop]
     row_values = None if encoded.row_values is None else encoded.row_values[start:stop]
     if values is not None:
-        return Encoded(encoded.codes, values=values)
+        return EncodedTargets(encoded.codes, values=values)
     if encoded.indptr is None:
-        return Encoded(encoded.codes[start:stop], None, row_values)
+        return EncodedTargets(encoded.codes[start:stop], None, row_values)
     indptr = encoded.indptr[start : stop + 1]
-    return Encoded(encoded.codes[indptr[0] : indptr[-1]], indptr - indptr[0], row_values)
+    return EncodedTargets(encoded.codes[indptr[0] : indptr[-1]], indptr - indptr[0], row_values)
 
 
-def take_encoded_rows(encoded: Encoded, row_indices: np.ndarray) -> Encoded:
+def take_encoded_rows(encoded: EncodedTargets, row_indices: np.ndarray) -> EncodedTargets:
     """Return some rows of encoded targets.
 
     row_indices: int64 indices of the rows.
@@ -205,6 +205,6 @@ def take_encoded_rows(encoded: Encoded, row_indices: np.ndarray) -> Encoded:
     row_values = None if encoded.row_values is None else encoded.row_values[row_indices]
     sets = None if encoded.sets is None else encoded.sets._replace(numbers=encoded.sets.numbers[row_indices])
     if encoded.indptr is None:
-        return Encoded(encoded.codes[row_indices], None, row_values, sets=sets)
+        return EncodedTargets(encoded.codes[row_indices], None, row_values, sets=sets)
     indptr, places = select_csr_entries(encoded.indptr, row_indices)
-    return Encoded(encoded.codes[places], indptr, row_values, sets=sets)
+    return EncodedTargets(encoded.codes[places], indptr, row_values, sets=sets)

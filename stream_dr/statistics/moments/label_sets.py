@@ -34,7 +34,7 @@ from stream_dr.checks import (
 )
 from stream_dr.errors import LimitExceeded
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments.encoding import Encoded, RowSets
+from stream_dr.statistics.moments.encoding import EncodedTargets, RowSets
 from stream_dr.statistics.protocol import register_nested_state
 
 MOST_SETS = 20_000
@@ -264,7 +264,7 @@ class LabelSetSums:
         """Return the sums so far as a LabelSets."""
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
-    def find_set_numbers(self, encoded: Encoded, n_rows: int) -> RowSets:
+    def find_set_numbers(self, encoded: EncodedTargets, n_rows: int) -> RowSets:
         """Find the index of each row's label set.
 
         A label set is a distinct combination of labels. Returns the index for each row, and the

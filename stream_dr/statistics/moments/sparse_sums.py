@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, field_error
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
-from stream_dr.statistics.moments.encoding import Encoded
+from stream_dr.statistics.moments.encoding import EncodedTargets
 from stream_dr.statistics.moments.sparse_kernels import (
     LINE,
     add_sparse_rows,
@@ -267,7 +267,9 @@ class SparseSums:
         self.reference = pad_to_shape(self.reference, (n_target_columns,))
         self.width, self.columns = n_features, n_target_columns
 
-    def add(self, X: sp.csr_matrix, weights: np.ndarray, encoded: Encoded | None, earlier_weight: float) -> float:
+    def add(
+        self, X: sp.csr_matrix, weights: np.ndarray, encoded: EncodedTargets | None, earlier_weight: float
+    ) -> float:
         """Add rows and their targets.
 
         Returns the total weight of all rows so far.

@@ -196,7 +196,7 @@ class MomentState(NamedTuple):
             check_one_of(self, "scatter", ("exact", "diagonal", "none"))
 
     @property
-    def columns(self) -> int:
+    def n_target_columns(self) -> int:
         """Number of target columns."""
         return len(self.targets.total) if self.targets.labelled else len(self.targets.values.mean)
 
@@ -235,7 +235,7 @@ class MomentState(NamedTuple):
         s, part, targets = self.scale, centred_features(self), self.targets
         mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
 
-        label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.columns)
+        label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.n_target_columns)
         return Centred(
             s * self.weight,
             self.rows,
@@ -296,7 +296,7 @@ def centred_features(state: MomentState) -> CentredPart:
         if not state.targets.labelled:
             offset = offset + state.targets.values.low
         return part.centred(state.weight, offset)
-    return empty_centred_part(0, state.columns, whole_scatter=False) if isinstance(part, Absent) else part
+    return empty_centred_part(0, state.n_target_columns, whole_scatter=False) if isinstance(part, Absent) else part
 
 
 def present_sum_values(state: MomentState) -> Largest:
@@ -425,14 +425,14 @@ def align_states_together(*states: MomentState) -> tuple[MomentState, ...]:
     labels = tuple(dict.fromkeys(label for state in states for label in state.labels))
     number = {label: j for j, label in enumerate(labels)}
     width = max(state.n_features for state in states)
-    total = max(len(labels), *(state.columns for state in states))
+    total = max(len(labels), *(state.n_target_columns for state in states))
 
     # Renumber the labels of each state, and add features.
     # If only some states then store sums about the mean, convert all sums to sums about the mean.
     aligned = []
     for state in states:
         columns = np.array([number[label] for label in state.labels], dtype=np.int64)
-        columns = columns if state.labels else np.arange(state.columns)
+        columns = columns if state.labels else np.arange(state.n_target_columns)
         aligned.append(align_state(state, width, labels, columns, total))
     if len({isinstance(state.features, SparsePart) for state in aligned}) > 1:
         aligned = [state._replace(features=centred_features(state)) for state in aligned]

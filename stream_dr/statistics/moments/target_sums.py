@@ -19,7 +19,7 @@ import numpy as np
 from stream_dr.checks import ROW_COUNT_LIMIT, check_dtype_and_shapes, check_finite_arrays, check_within
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part, pad_to_shape
 from stream_dr.statistics.moments.centred_sums import CentredSums
-from stream_dr.statistics.moments.encoding import Encoded
+from stream_dr.statistics.moments.encoding import EncodedTargets
 from stream_dr.statistics.moments.target_kernels import add_multilabel_targets
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -202,7 +202,7 @@ class TargetSums:
         if many_labels_per_row:
             self.gram = pad_to_shape(self.gram, (n_labels, n_labels))
 
-    def add(self, encoded: Encoded, scaled_weights: np.ndarray) -> np.ndarray | None:
+    def add(self, encoded: EncodedTargets, scaled_weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows.
 
         Returns None for labels. For continuous targets, returns an array (rows + 1, target

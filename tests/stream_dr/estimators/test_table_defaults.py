@@ -54,7 +54,7 @@ def test_a_column_without_a_value_counts_as_a_category() -> None:
     making = feature_map(stream_dr.table()).encoding()
     assert max_mapped_columns_of_table(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
     assert (
-        max_mapped_columns_of_kinds(making, feature_map(stream_dr.table()).overrides(), dict.fromkeys(empty, ""))
+        max_mapped_columns_of_kinds(making, feature_map(stream_dr.table()).column_overrides(), dict.fromkeys(empty, ""))
         == 70 * 41
     )
 
@@ -128,7 +128,7 @@ def test_state_bytes_count_only_texts_as_words() -> None:
     assert few < 1e6 < some < 1e9
     assert (
         max_mapped_columns_of_kinds(
-            feature_map(stream_dr.table()).encoding(), feature_map(stream_dr.table()).overrides(), numbers
+            feature_map(stream_dr.table()).encoding(), feature_map(stream_dr.table()).column_overrides(), numbers
         )
         == 40
     )

@@ -186,7 +186,7 @@ def _target_spread(a: MomentState, before: MomentState | None) -> np.ndarray:
     """√Cyy; labels count as 1 each row, since their sums are kept about zero."""
     if a.target_kind == "continuous":
         return np.sqrt(np.maximum(np.diagonal((before or a).centred().target_scatter), 0.0))
-    return np.full(a.columns, np.sqrt((before or a).centred().weight))
+    return np.full(a.n_target_columns, np.sqrt((before or a).centred().weight))
 
 
 def _close(ours: np.ndarray, theirs: np.ndarray, scale: Any, rtol: float, extra: Any) -> None:
