@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROWS, TIMES = 50_000, 8
+ROWS, TIMES = 100_000, 8
 GROWTH = (TIMES - 1) * ROWS * 20 * 8
 """Bytes that the further rows take as numbers, were they held."""
 LEARN = [sys.executable, "-m", "stream_dr", "learn", "--label", "y", "--model", "lda=lda", "--dir"]
