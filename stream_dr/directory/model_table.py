@@ -78,7 +78,7 @@ class ModelTable:
     ) -> None:
         self.path = folder / "log" / INDEX_NAME
         self.writable = writable
-        self._check_writer = check_folder_not_replaced
+        self._check_folder_not_replaced = check_folder_not_replaced
 
     def entries(self) -> list[Entry]:
         """Return all models, oldest first."""
@@ -124,7 +124,7 @@ class ModelTable:
 
     def _reserve_id(self, name: str) -> int:
         """Return an id that only the next model may get."""
-        self._check_writer()
+        self._check_folder_not_replaced()
         with self._connection() as db, commit_or_rollback(db):
             id = int(db.execute("INSERT INTO models (name, spec, start) VALUES (?, '', 0)", (name,)).lastrowid or 0)
             db.execute("DELETE FROM models WHERE id = ?", (id,))
@@ -218,7 +218,7 @@ class ModelTable:
         The row is the one whose `column` is `value`. At the end of the transaction, the digest
         (checksum) that is stored with the row is computed again.
         """
-        self._check_writer()
+        self._check_folder_not_replaced()
         which = f"WHERE {column} = ?"
         with self._connection() as db, commit_or_rollback(db):
             self._select_checked_rows(db, table, which, (value,))

@@ -346,9 +346,7 @@ def drop_some_events(connection: sqlite3.Connection, first_to_keep: int) -> tupl
     return dropped, files
 
 
-def release_some_space_and_say_if_more(
-    connection: sqlite3.Connection, folder: Path, dropped_file_numbers: Iterable[int]
-) -> bool:
+def release_freed_space_step(connection: sqlite3.Connection, folder: Path, dropped_file_numbers: Iterable[int]) -> bool:
     """Delete payload files and release unused pages of the index.
 
     dropped_file_numbers: position of the first event of each payload file to delete.

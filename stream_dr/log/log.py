@@ -457,7 +457,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
                     removed, files = tables.drop_some_events(connection, first)
                 failpoint("log.dropped")
                 with self._database.connection() as connection:
-                    more = tables.release_some_space_and_say_if_more(connection, self.path, files) or removed > 0
+                    more = tables.release_freed_space_step(connection, self.path, files) or removed > 0
 
             dropped += removed
             time.sleep(time.monotonic() - started)

@@ -420,14 +420,14 @@ class Model:
         """True if the last snapshot file contains the published projection."""
         return self.last_snapshot.version == self.published_version
 
-    def needs_no_snapshot_at(self, position: int) -> bool:
-        """Return True if no snapshot at `position` is needed.
+    def needs_snapshot_at(self, position: int) -> bool:
+        """Return True if a snapshot of the state at `position` would be new.
 
-        A snapshot is a file with the model's state and its published projection. The last snapshot
-        must be of a later position. Or it must be of the same position and contain the published
-        projection.
+        It would not be new if the last snapshot is of a later position, or if it is of this
+        position and contains the published projection.
         """
-        return position < self.last_snapshot.position + (1 if self.snapshot_has_published else 0)
+        newest = self.last_snapshot.position
+        return position > newest or (position == newest and not self.snapshot_has_published)
 
     @property
     def stale_rows(self) -> int:
@@ -491,7 +491,7 @@ class Model:
         """
         return self.published is not None and self.published.position >= position
 
-    def reason_event_cannot_be_published(self, position: int) -> str | None:
+    def blocking_reason(self, position: int) -> str | None:
         """Return why the event at `position` cannot be published.
 
         The result is a sentence. There are two possible reasons:

@@ -73,11 +73,10 @@ def write_snapshot_if_needed(model: Model, frozen: FrozenState, directory_path: 
     folder = snapshot_folder(directory_path, model.name, model.id)
     path = folder / f"{frozen.position:020d}.safetensors"
 
-    # Two threads that write a snapshot of the same position would use the same temporary file.
     # Let one thread write at a time, because two would use the same temporary file.
     with model.snapshotting:
         # Another thread may have written this snapshot while this thread waited.
-        if model.needs_no_snapshot_at(frozen.position):
+        if not model.needs_snapshot_at(frozen.position):
             return path
 
         published = model.published
@@ -183,7 +182,6 @@ def restore_model_from_snapshot(
 
     restored = restore_newest_snapshot(model, directory_path, log_last, may_rename_damaged)
     if not restored and not model.can_subtract_rows:
-        # The model learns the log from the start and cannot subtract rows.
         # Skip the rows that unlearn events remove, because this model cannot subtract them later.
         model.set_unlearn_horizon(log_last)
     if model.published is not None and model.published.refined_at is not None:
@@ -254,8 +252,7 @@ def adopt_saved_estimator(model: Model, estimator: Any) -> None:
 
     if isinstance(projection, Linear):
         projection = projection.with_offset()
-    # A restart computes the same projection again from the saved estimator's file.
-    # Do not reserve the version number on disk, because a restart gives the same number again.
+    # The version number is not reserved on disk. A restart gives the same projection the same one.
     refined_at = None if fitted.refined is None else model.position
     model.restore_published(
         Published(model.version_numbers.next, model.position, projection, model.rows, refined_at=refined_at)

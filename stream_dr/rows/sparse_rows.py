@@ -5,7 +5,7 @@ indices. Rows are copied only if their indices are not sorted, or if the matrix 
 """
 
 # scipy does not check index arrays: with an invalid index, its conversions read out of bounds.
-# Check the indices before scipy converts a matrix, because scipy does not check them.
+# The functions below check the indices before scipy converts a matrix.
 
 import sys
 from typing import TYPE_CHECKING, Any

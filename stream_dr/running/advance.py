@@ -265,8 +265,7 @@ def apply_events_to_models(
     Returns the models that stopped before an unlearn event, because they need a rebuild that was
     not done.
     """
-    # Ctrl-C would interrupt learning in the main thread in the middle of an event.
-    # Let the pool learn even a single model, because Ctrl-C interrupts only the main thread.
+    # Let the pool learn even a single model if this is the main thread, which Ctrl-C interrupts.
     in_this_thread = len(models) < 2 and threading.current_thread() is not threading.main_thread()
 
     if learn_pool is None or in_this_thread:

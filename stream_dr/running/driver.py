@@ -300,7 +300,7 @@ class Driver:
         self._directory.log.check_folder_not_replaced()
         errors: list[Exception] = []
         for model, state in models_and_states:
-            if not model.needs_no_snapshot_at(state.position) and self._directory.holds(model):
+            if model.needs_snapshot_at(state.position) and self._directory.holds(model):
                 self._snapshot_and_report(model, state, errors)
         self._drop_unneeded_rows(errors)
         if errors:
@@ -481,4 +481,4 @@ def _needs_snapshot(model: Model) -> bool:
 
     False for a failed model, because its state may be incomplete.
     """
-    return model.failure is None and not model.needs_no_snapshot_at(model.position)
+    return model.failure is None and model.needs_snapshot_at(model.position)

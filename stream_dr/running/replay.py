@@ -297,8 +297,7 @@ class Replay:
                     if isinstance(receipt, Receipt):
                         self.columns_missing |= dict.fromkeys(receipt.columns_missing)
 
-                # The directory stops at the first refused batch.
-                # Only the last answer can be an error, because the directory stops there.
+                # Only the last answer can be an error, because the directory stops at a refusal.
                 last = answers[-1]
                 refusal = (
                     _name_batch_in_error(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None

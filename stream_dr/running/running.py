@@ -80,7 +80,7 @@ class Running:
         self._advance = new_thread_pool("advance")
 
         self._listeners = Listeners()
-        self._waits = Waits(self._all_include, self._reason_event_cannot_be_published)
+        self._waits = Waits(self._all_include, self._blocking_reason)
         self._appender = Appender(directory, self._on_appended)
         self._models = ModelThread(
             directory, self._new_driver, self._long, self._start_refine_or_log_error, self._on_models_advanced
@@ -316,9 +316,9 @@ class Running:
         """
         # If the request was already appended, the log need not be searched for the rows again.
         known = key is not None and self.directory.log.find_key(key) is not None
-        picked = {} if known else self.directory.history.removal_of_events_and_ids(positions, ids)
+        removal = {} if known else self.directory.history.removal_of_events_and_ids(positions, ids)
         request = canonical_json({"positions": sorted(positions), "ids": sorted(ids)}).encode()
-        return self.submit(unlearn_draft(picked, key, request))
+        return self.submit(unlearn_draft(removal, key, request))
 
     def job(self, id: str) -> Job:
         """Return the job with this id, or raise UnknownJob."""
@@ -499,14 +499,12 @@ class Running:
         """Return True if all models include the event at `position`."""
         return all(m.is_up_to_date_to(position) for m in self.directory.models.values())
 
-    def _reason_event_cannot_be_published(self, position: int) -> str | None:
+    def _blocking_reason(self, position: int) -> str | None:
         """Return why some model will never include an event.
 
         position: position of the event. Returns None if no reason is known.
         """
-        return next(
-            (why for m in self.directory.models.values() if (why := m.reason_event_cannot_be_published(position))), None
-        )
+        return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
 
     def _start_refine_or_log_error(self, model: Model) -> None:
         """Start a refine that a model's refine policy asks for.
@@ -580,16 +578,14 @@ class Waits:
     ----------
     is_reached : callable
         Receives a position. Returns True if the models have reached it.
-    reason_event_cannot_be_published : callable
+    blocking_reason : callable
         Receives a position. Returns why the models will never reach it, or None if no reason is
         known.
     """
 
-    def __init__(
-        self, is_reached: Callable[[int], bool], reason_event_cannot_be_published: Callable[[int], str | None]
-    ) -> None:
+    def __init__(self, is_reached: Callable[[int], bool], blocking_reason: Callable[[int], str | None]) -> None:
         self._reached = is_reached
-        self._reason_event_cannot_be_published = reason_event_cannot_be_published
+        self._blocking_reason = blocking_reason
         self._lock = threading.Lock()
         self._waiting: dict[Future[str | None], int] = {}
         self._ended = False
@@ -620,7 +616,7 @@ class Waits:
             waiting = list(self._waiting.items())
         for future, position in waiting:
             reached = self._reached(position)
-            reason = None if reached else self._reason_event_cannot_be_published(position)
+            reason = None if reached else self._blocking_reason(position)
             if (reached or reason) and self._discard(future) and future.set_running_or_notify_cancel():
                 future.set_result(reason)
 

@@ -288,8 +288,7 @@ class MomentAccumulator(AccumulatorBase):
         `make_room_for_batch` must have been called with this batch. There must be at most
         `max_rows_per_step(decay)` rows (clock.py).
         """
-        # Under decay, all rows so far lose weight, but the stored sums do not change.
-        # Make the scale (factor from stored sums to true sums) smaller, as all rows lose weight.
+        # Under decay all rows lose weight: make the factor from stored sums to true sums smaller.
         self._scale = advance_scale_and_rescale(self._scale, self.decay, stop - start, self.rescale)
         weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
 
