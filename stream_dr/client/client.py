@@ -496,9 +496,7 @@ class Client:
         return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
 
     def _post_rows(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
-        """Send rows X to a model's route.
-
-        Returns the body of the response.
+        """Send rows X to a model's route, and return the response's body.
 
         path: path of the route.
         accept: media type of the response.

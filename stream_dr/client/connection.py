@@ -130,10 +130,7 @@ def error_from_response(response: httpx.Response) -> errors.StreamDRError:
 
 
 def error_class_or_remote_error(code: str) -> type[errors.StreamDRError]:
-    """Return the error class with this code.
-
-    Returns RemoteError if no class has this code.
-    """
+    """Return the error class with this code, or RemoteError if none."""
     return _ERROR_CLASSES.get(code, errors.RemoteError)
 
 

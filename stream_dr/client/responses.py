@@ -31,9 +31,7 @@ class Acknowledgement(TypedDict):
 
 
 class JobStatus(TypedDict):
-    """Status of a job.
-
-    A job is work on a model that takes long.
+    """Status of a job (long work on a model).
 
     kind: "refine" or "snapshot".
     state: "waiting", "running", "done", "failed" or "cancelled".

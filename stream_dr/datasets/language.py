@@ -136,8 +136,7 @@ def _draw_topic_word_table(random: np.random.Generator, word_shares: np.ndarray)
 def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
     """Return each index, repeated in proportion to its share.
 
-    The array is (n_entries,) uint16. The index i is repeated in proportion to shares[i]. The
-    indices ascend.
+    The result is (n_entries,) uint16, ascending. shares[i] is the share of index i.
     """
     middle = (np.arange(n_entries) + 0.5) / n_entries
     return np.searchsorted(np.cumsum(shares), middle * shares.sum()).astype(np.uint16)

@@ -95,7 +95,7 @@ class _PlanRun:
         return result
 
     def _report_batch_if_running(self, reference: Reference) -> None:
-        """Report a batch before the batch is learned.
+        """Report the batch to learn next, unless another task has failed.
 
         Raises OtherTaskFailed if another task of the plan has failed.
         """
@@ -104,7 +104,7 @@ class _PlanRun:
             self._on_batch(reference)
 
     def _raise_if_stopped(self, reference: Reference) -> None:
-        """Raise Stopped if another task of the plan has failed."""
+        """Raise OtherTaskFailed if another task of the plan has failed."""
         if self.stopped:
             raise OtherTaskFailed
 

@@ -72,7 +72,7 @@ def load_records(directory_or_records: Any) -> list[JsonDict]:
 
 
 def select_records(records: Sequence[JsonDict], kind: str, model_name: str | None = None) -> list[JsonDict]:
-    """Return the records of one kind.
+    """Return a directory's records of one kind, such as "progress".
 
     model_name: name of a model. If not None, only the records of this model are returned.
     """
@@ -217,10 +217,10 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
 
 
 def _panel_value(model_scores: JsonDict, panel_key: str) -> float | None:
-    """Return a model's value for a panel of `progress`.
+    """Return a model's value for a panel of the progress figure.
 
-    `progress` is the figure of accuracy, rows/s and lag. The result is None if the record has no
-    value.
+    The progress figure shows accuracy, rows/s and lag. The result is None if the record has no
+    such value.
 
     model_scores: the model's part of a record of the kind "progress".
     panel_key: key of the panel: "score", "rate" or "lag".

@@ -1,7 +1,4 @@
-"""Figure of projected rows, coloured by label or target.
-
-The figure also has the means of the classes.
-"""
+"""Figure of projected rows, coloured by label or target, with class means."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,1 @@
-"""Rows of a batch as numbers, and conversion to them.
-
-All kinds of input rows are converted.
-"""
+"""Blocks (batches of rows), and conversion of all input rows to them."""

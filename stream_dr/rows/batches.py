@@ -68,10 +68,10 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
 
 
 def move_named_column_to_targets(block: Block, kind: Kind | None = None) -> Block:
-    """Return the block with a column of X as targets.
+    """Return a block with the column that its `y` names as targets.
 
-    The column is the column that the block's `y` names. If `y` is not a string, or X is not a
-    table, the block is returned unchanged. Raises SchemaMismatch if X has no column named `y`.
+    If `y` is not a string, or X is not a table, the block is returned unchanged. Raises
+    SchemaMismatch if X has no column named `y`.
 
     kind: kind of the block's X as `rows_kind` returns it. If None, `rows_kind` is called.
     """

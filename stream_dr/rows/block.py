@@ -94,10 +94,7 @@ class Block(NamedTuple):
 
     @property
     def table(self) -> bool:
-        """True if the rows are RawRows.
-
-        RawRows are columns of a table, which are not yet converted to numbers.
-        """
+        """True if the rows are RawRows (table columns, not yet numbers)."""
         return isinstance(self.X, RawRows)
 
     @property

@@ -68,11 +68,10 @@ def _unconverted_batches(stream: object) -> Iterable[object]:
 
 
 def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
-    """Return X as an Arrow table.
+    """Return X as an Arrow table, or None if X is no table.
 
-    Returns None if X is not a table. A column of vectors becomes a table of one column without a
-    name. Rows that are dicts become a table whose columns are the keys. The index of a pandas
-    frame is dropped.
+    A column of vectors becomes a table of one column without a name. Rows that are dicts become a
+    table whose columns are the keys. The index of a pandas frame is dropped.
 
     kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
     """

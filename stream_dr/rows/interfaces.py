@@ -91,10 +91,7 @@ class Shaped(Protocol):
 
 @runtime_checkable
 class NarwhalsFrame(Protocol):
-    """Narwhals frame, which wraps another library's frame.
-
-    Such a frame is, for example, a pandas data frame.
-    """
+    """Narwhals frame, which wraps a frame of pandas or another library."""
 
     def to_native(self) -> object:
         """Return the wrapped frame, such as a pandas data frame."""

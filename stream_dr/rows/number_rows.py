@@ -1,7 +1,4 @@
-"""Convert rows of any kind to numbers with column names.
-
-The numbers are a dense array or a CSR matrix.
-"""
+"""Convert rows of any kind to ndarray or CSR, with column names."""
 
 from collections.abc import Iterable, Sized
 from os import PathLike

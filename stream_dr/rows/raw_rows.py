@@ -283,13 +283,13 @@ def _has_only_iso_texts(column: RawColumn) -> bool:
 
 
 def raise_if_raw_rows(rows: object) -> None:
-    """Check that rows are not RawRows (columns of a table).
+    """Raise an error if rows are RawRows (columns of a table).
 
-    Raises an error for RawRows. Callers that need numbers call this function. If the rows have a
-    column of texts or dates, the error is SchemaMismatch and names the column. If all columns have
-    numbers, the error is InvalidRows.
+    Callers that need numbers call this function. If the rows have a column of texts or dates, the
+    error is SchemaMismatch and names the column. If all columns have numbers, the error is
+    InvalidRows.
 
-    rows: rows of any type. Rows of other types than RawRows raise no error.
+    rows: rows of any type.
     """
     if not isinstance(rows, RawRows):
         return

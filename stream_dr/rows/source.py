@@ -32,11 +32,11 @@ class Source(Protocol):
 
 
 class RepeatableBatches:
-    """Source of batches from an iterable.
+    """Source of batches from an iterable that can be read repeatedly.
 
-    The iterable can be read any number of times. A batch is a Block, (X, y) or (X, y, weights). X
-    may also be a stream of tables that can be read again, such as an Arrow data set or a
-    LazyFrame. For a stream of tables, y is the name of the column of targets.
+    A batch is a Block, (X, y) or (X, y, weights). X may also be a stream of tables that can be
+    read again, such as an Arrow data set or a LazyFrame. For a stream of tables, y is the name of
+    the column of targets.
     """
 
     def __init__(self, batches: Iterable[Batch]) -> None:

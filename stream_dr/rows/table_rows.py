@@ -221,10 +221,7 @@ def _as_record_batch(X: Any) -> pa.RecordBatch:
 
 
 def is_string_type(arrow_type: pa.DataType) -> bool:
-    """True for the string types of Arrow.
-
-    These are string, large_string and string_view.
-    """
+    """True for Arrow's types string, large_string and string_view."""
     return bool(
         pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type)
     )

@@ -184,9 +184,9 @@ class Shard:
         return bool(seal) and seal_checksum(mapped_file_bytes(*identity), self.sha256) == seal
 
     def _check_batch_rows(self, identity: FileIdentity) -> None:
-        """Raise DamagedShard if a batch has a wrong row count.
+        """Raise DamagedShard if a batch's row count differs from the manifest.
 
-        The manifest has the right numbers. Without a manifest nothing is checked.
+        Without a manifest nothing is checked.
         """
         # Compare the file with the manifest, because a replay relies on the manifest's numbers.
         batch_rows = open_shard_file_cached(*identity).batch_rows

@@ -52,7 +52,7 @@ class BarycentricProjection(NamedTuple):
     Attributes
     ----------
     landmarks : SampledLandmarks
-        The landmarks themselves.
+        The r landmarks.
     places : (r, components) float64
         Coordinates of the r landmarks.
     eigenvalues : (components,) float64

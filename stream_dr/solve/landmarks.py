@@ -81,10 +81,7 @@ class SampledLandmarks(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """Landmarks (r sampled rows) as an array or CSR matrix.
-
-        The matrix is (r, features).
-        """
+        """Landmarks (r, features), r sampled rows, dense or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
         shape = (len(self.indptr) - 1, self.width)

@@ -206,10 +206,7 @@ def _singular_value_cut(singular_values: np.ndarray, n_rows: int, largest_mean: 
 
 
 def _symmetric_part(matrix: np.ndarray) -> np.ndarray:
-    """Return the symmetric part (M + Mᵀ)/2 of M.
-
-    M is a square matrix.
-    """
+    """Return the symmetric part (M + Mᵀ)/2 of a square matrix M."""
     return 0.5 * (matrix + matrix.T)
 
 

@@ -12,9 +12,7 @@ from stream_dr.rows.block import Rows
 
 
 def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the mean of the rows of each class.
-
-    The result is (classes, components).
+    """Return the mean (classes, components) of the rows of each class.
 
     Z: (rows, components), dense or CSR.
     codes: (rows,), index of each row's class, from 0.
@@ -54,8 +52,8 @@ def nearest_mean(Z: Rows, class_means: np.ndarray) -> np.ndarray:
 
 
 def _squared_lengths(Z: Rows) -> np.ndarray:
-    """Return the squared length of each row of Z.
+    """Return the squared length (rows,) of each row of Z.
 
-    The result is (rows,) for Z (rows, components).
+    Z: (rows, components), dense or CSR.
     """
     return np.asarray(Z.multiply(Z).sum(1)).ravel() if sp.issparse(Z) else np.einsum("ij,ij->i", Z, Z)

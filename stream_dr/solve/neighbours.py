@@ -64,12 +64,10 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
 def landmark_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of landmarks at most `radius` apart.
 
-    Landmarks are sampled rows.
-
     Returns two index arrays (pairs,), the first and the second landmark of each pair. Landmarks i
     and j appear as the pair (i, j) and as the pair (j, i). No landmark is paired with itself.
 
-    landmarks: (r, features), r landmarks, dense or CSR.
+    landmarks: (r, features), r sampled rows of the stream, dense or CSR.
     radius: maximum Euclidean distance.
     """
     landmarks = subtract_shift(landmarks, upper_column_medians(landmarks))
@@ -159,9 +157,7 @@ def fit_sparse_width(rows: Rows, n_columns: int) -> Rows:
 
 
 def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray:
-    """Return the squared distances of rows to r landmarks.
-
-    The result is (rows, r).
+    """Return the squared distances (rows, r) of rows to r landmarks.
 
     rows: (rows, features), dense or CSR.
     landmarks: (r, features), r sampled rows of the stream. If the landmarks are sparse, the caller

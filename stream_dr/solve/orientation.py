@@ -220,12 +220,11 @@ def _feature_names(projection: Projection) -> tuple[str, ...] | None:
 
 
 def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
-    """Return the least-squares map from `old` to `new`.
+    """Return the least-squares map from `old` to `new`, and its error.
 
-    The relative error of the map is also returned. The map is the matrix M (q, p) that minimises
-    ‖old @ M − new‖. The error is ‖old @ M − new‖ divided by ‖new‖. The error is 0 if the columns
-    of `new` lie in the span of the columns of `old`. The error is 1 if the two spans are
-    orthogonal.
+    The map is the matrix M (q, p) that minimises ‖old @ M − new‖. The error is this norm divided
+    by ‖new‖. The error is 0 if the columns of `new` lie in the span of the columns of `old`. The
+    error is 1 if the two spans are orthogonal.
 
     old: (d', q) float64, q columns.
     new: (d, p) float64, p columns. If d and d' differ, the array with fewer rows is extended by
@@ -253,11 +252,11 @@ def column_norms(array: np.ndarray) -> np.ndarray:
 
 
 def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Return the component order that best matches previous ones.
+    """Return the order of components that best matches previous components.
 
-    The order is (p,) for p components.
-    Entry i of the order is the index of the component that becomes component i. Two components may
-    be swapped only if the relative difference of their eigenvalues is at most GAP.
+    The order is (p,) for p components. Entry i of the order is the index of the component that
+    becomes component i. Two components may be swapped only if the relative difference of their
+    eigenvalues is at most GAP.
 
     cosines: (q, p), cosine of the angle between each of q previous components and each of p
         components.
@@ -305,9 +304,7 @@ def _cosines_or_correlations(
 
 
 def correlations(columns: np.ndarray, multiply_by_scatter: MultiplyByScatter) -> np.ndarray:
-    """Return the correlations of the rows projected onto columns.
-
-    The result is (m, m) for m columns.
+    """Return the correlations (m, m) of rows projected onto m columns.
 
     columns: (features, m), directions onto which the rows are projected.
     multiply_by_scatter: function that multiplies columns by the scatter of the centred rows.

@@ -117,10 +117,9 @@ class _SingularPair(NamedTuple):
 def _leading_left_singular(S: np.ndarray) -> _SingularPair:
     """Return the leading left singular vector and its singular value.
 
-    The vector is (features,).
+    The vector is (features,). Its entry of largest absolute value is positive.
 
-    S: (features, k), matrix of k columns to decompose. The sign is chosen so that the vector's
-        entry of largest absolute value is positive.
+    S: (features, k), matrix of k columns to decompose.
     """
     vectors, values = left_singular_pairs(S)
     if len(values) == 0:

@@ -1,9 +1,9 @@
-"""Product of a scatter matrix and columns, block by block.
+"""Product of a scatter matrix and columns, summed over blocks of rows.
 
-The product is a sum over blocks of rows. The scatter matrix A (features, features) is the sum of w
-(x − x̄)(x − x̄)ᵀ over all rows x. w is the row's weight, and x̄ (features,) is the mean. P
-(features, r) are the columns. A is never formed. A block of rows X (rows, features) with the
-weights w (rows,) adds the following to the product A P [mathematics §4]:
+The scatter matrix A (features, features) is the sum of w (x − x̄)(x − x̄)ᵀ over all rows x. w is
+the row's weight, and x̄ (features,) is the mean. P (features, r) are the columns. A is never
+formed. A block of rows X (rows, features) with the weights w (rows,) adds the following
+to the product A P [mathematics §4]:
 
     Xᵀ(w ∘ Z) − x̄ (wᵀZ),  where Z = X P − 1 (x̄ᵀP)
 
@@ -33,12 +33,12 @@ CHUNK = 1 << 20
 
 
 class ScatterProduct:
-    """Product of a scatter matrix and columns, by blocks.
+    """Product of a scatter matrix and columns, summed over blocks of rows.
 
-    The product is summed over blocks of rows, in one or more threads. The scatter matrix A
-    (features, features) is the sum of (x − x̄)(x − x̄)ᵀ over all rows x, times the weights of the
-    rows. x̄ is `mean`. The product is computed without forming A. Use an object of this class in a
-    with-block. The threads are stopped at the end of the with-block.
+    The sum is computed in one or more threads. The scatter matrix A (features, features) is the
+    sum of (x − x̄)(x − x̄)ᵀ over all rows x, times the weights of the rows. x̄ is `mean`. The
+    product is computed without forming A. Use an object of this class in a with-block. The threads
+    are stopped at the end of the with-block.
 
     Parameters
     ----------
@@ -117,8 +117,7 @@ class ScatterProduct:
 class _PartialScatterProduct:
     """Product of a scatter matrix and columns over some blocks.
 
-    The product is summed over the rows of these blocks only. Two threads must not use one object
-    at the same time.
+    Two threads must not use one object at the same time.
     """
 
     def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:

@@ -211,9 +211,7 @@ def largest_signed_entries(loadings: np.ndarray) -> np.ndarray:
 
 
 def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
-    """Return the minimum or maximum of each column.
-
-    The result is (columns,).
+    """Return the minimum or maximum (columns,) of each column.
 
     extreme: np.minimum or np.maximum.
     array: (rows, columns), with one row or more.

@@ -67,10 +67,7 @@ class Subspace(NamedTuple):
 
     @property
     def scatter(self) -> np.ndarray:
-        """Scatter (m, m) of the rows' coordinates along the basis.
-
-        m is the number of basis vectors.
-        """
+        """Scatter (m, m) of the rows' coordinates along m basis vectors."""
         small = self.basis.T @ self.images
         return (small + small.T) / 2
 

@@ -51,9 +51,7 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _CholeskyQR(NamedTuple):
-    """QR factorisation of a matrix by one Cholesky factorisation.
-
-    The matrix is (m, n).
+    """QR factorisation of a matrix (m, n) by one Cholesky factorisation.
 
     Attributes
     ----------

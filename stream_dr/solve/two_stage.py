@@ -266,10 +266,10 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
 
 
 class _ScaledCholesky(NamedTuple):
-    """Lower Cholesky factor and reciprocal condition number.
+    """Cholesky factor and reciprocal condition number of a scaled matrix.
 
-    Both are of a scaled matrix. If the factorisation failed, the factor is None and the number is
-    0.
+    The factor is lower triangular. If the factorisation failed, the factor is None and the number
+    is 0.
     """
 
     factor: np.ndarray | None

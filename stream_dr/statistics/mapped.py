@@ -104,7 +104,8 @@ class MappedState(NamedTuple):
     def merge(self, other: "MappedState") -> "MappedState":
         """Return the state of all rows of `self` and `other`.
 
-        Raises CannotMerge if the feature maps differ, or if the fields `inner` cannot be merged.
+        Raises CannotMerge if the feature maps differ, or if the estimator's own states (`inner`)
+        cannot be merged.
         """
         # If a state has no rows, some parameters of its feature map may not be decided yet.
         # Return the other state if its map is the same map with decided parameters.
@@ -163,7 +164,7 @@ class MappedState(NamedTuple):
         )
 
     def _with_fields_of_inner(self) -> "MappedState":
-        """Return the state with fields copied from its inner state.
+        """Return the state with fields copied from the estimator's own state (`inner`).
 
         The fields are rows, rows_skipped, target_kind and labels.
         """
@@ -269,10 +270,7 @@ class MappedAccumulator:
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of a table's columns.
-
-        The result is empty if the feature map does not read tables.
-        """
+        """Names of the table's columns, empty unless the feature map reads tables."""
         return ()
 
     @property
@@ -282,10 +280,7 @@ class MappedAccumulator:
 
     @property
     def folds(self) -> int:
-        """Number of folds for cross-validation, 0 without folds.
-
-        The rows are divided into the folds.
-        """
+        """Number of folds into which rows are divided for cross-validation, or 0."""
         return self.inner.folds
 
     def add(self, block: Block) -> None:

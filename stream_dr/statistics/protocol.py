@@ -136,10 +136,7 @@ class Accumulator(Protocol):
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of a table's columns.
-
-        The result is empty if the feature map does not read tables.
-        """
+        """Names of the table's columns, empty unless the feature map reads tables."""
         ...
 
     @property
@@ -153,10 +150,7 @@ class Accumulator(Protocol):
 
     @property
     def folds(self) -> int:
-        """Number of folds for cross-validation, 0 without folds.
-
-        The rows are divided into the folds.
-        """
+        """Number of folds into which rows are divided for cross-validation, or 0."""
         ...
 
     @property
@@ -266,10 +260,10 @@ def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
 
 
 def unpack(state_class: type[Packed], arrays: dict[str, np.ndarray], description: JsonDict) -> Packed:
-    """Return the state that `pack` converted.
+    """Return the state from the arrays and description that `pack` returned.
 
-    `pack` returns the arrays and the description of the state. Raises DamagedFile if the arrays
-    belong to another state. A description that was not returned by `pack` may raise any error.
+    Raises DamagedFile if the arrays belong to another state. A description that was not returned
+    by `pack` may raise any error.
 
     state_class: class of the state. (The description names the classes of nested states.)
     """
@@ -279,9 +273,7 @@ def unpack(state_class: type[Packed], arrays: dict[str, np.ndarray], description
 
 
 def _describe_and_collect_arrays(state: Any, name_prefix: str, arrays: dict[str, np.ndarray]) -> JsonDict:
-    """Return a state's description, and collect its arrays.
-
-    The arrays are added to `arrays`.
+    """Return a state's description, and add its arrays to `arrays`.
 
     name_prefix: start of the names of the state's arrays. For a nested state, the path of its
         field.
@@ -322,7 +314,8 @@ def _restore_state(state_class: Any, arrays: dict[str, np.ndarray], description:
     """Return the state that `_describe_and_collect_arrays` described.
 
     state_class: class of the state.
-    description: the description.
+    arrays: arrays that the function collected.
+    description: description that the function returned.
     """
     values: dict[str, Any] = {}
     for name, value in description.items():
@@ -358,10 +351,7 @@ def register_nested_state(state_class: type) -> type:
 
 
 class Absent(NamedTuple):
-    """Value of a state's field for an optional part.
-
-    The optional part is not stored.
-    """
+    """Value of a state's field for an optional part that is absent."""
 
 
 register_nested_state(Absent)

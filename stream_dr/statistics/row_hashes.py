@@ -95,10 +95,9 @@ def _add_sparse_row_hashes(
 
 
 def row_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
-    """Return a hash of each row and its target.
+    """Return a hash of each numeric row with its target.
 
-    The rows are rows of numbers. The result is (rows,) uint64. Rows with equal values and targets
-    have equal hashes.
+    The result is (rows,) uint64. Rows with equal values and targets have equal hashes.
 
     hash_column_names: True if a feature map finds columns by name. A column is then hashed by its
         name, not by its index.
@@ -117,7 +116,7 @@ def row_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
 def table_row_hashes(
     named_columns: Iterable[tuple[str, RawColumn]], targets: Targets | None, n_rows: int
 ) -> np.ndarray:
-    """Return a hash of each table row and its target.
+    """Return a hash of each table row with its target.
 
     The result is (rows,) uint64. Missing values add nothing to a hash.
 

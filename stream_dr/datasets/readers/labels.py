@@ -89,10 +89,10 @@ class LabelParser:
 
 
 def _parse_whole_number_or_none(field: str) -> int | None:
-    """Return the integer in a field.
+    """Return the integer in a field, or None if there is none.
 
-    None is returned if the field is not an integer. "3.0" and "3e0" are integers, too. None is
-    returned for such a form of 2^53 or more, because a double may have rounded it.
+    "3.0" and "3e0" are integers, too. None is returned for such a form of 2^53 or more, because a
+    double may have rounded it.
     """
     # Python parses 1_000 as a number. In a file it is a word.
     if "_" in field:

@@ -133,7 +133,7 @@ class CentredPart(NamedTuple):
         )
 
     def without_negative_scatter(self) -> "CentredPart":
-        """Return a copy in which negative scatter are 0.
+        """Return a copy with 0 in place of negative scatter.
 
         Rounding errors can make a variance negative when rows are removed. For a feature that is 0
         in every row, all sums become exactly 0.

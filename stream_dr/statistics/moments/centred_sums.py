@@ -136,8 +136,8 @@ class CentredSums:
         an added row, w its weight and x̄ the mean of the added rows, the first b rows are
         √w (x − x̄). The last row is √(N n / (N + n)) · (x̄ − mean of the earlier rows), where N is
         the weight of the earlier rows and n the weight of the added rows. It joins the added rows
-        to the earlier sums. `TargetSums`
-        keeps continuous targets in a CentredSums of its own, and uses this array.
+        to the earlier sums. `TargetSums` keeps continuous targets in a CentredSums of its own, and
+        uses this array.
 
         Returns None if the sum of the weights is 0, or if the rows are sparse and were not made
         dense.

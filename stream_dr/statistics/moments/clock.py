@@ -25,10 +25,9 @@ If the scale falls below it, all stored sums are multiplied by a power of two.
 
 
 def max_rows_per_step(decay: float) -> int:
-    """Return the largest number of rows for one step.
+    """Return the largest number of rows to add in one step.
 
-    A step adds rows to the stored sums. The number is the largest for which decay^number is still
-    above 2^-16, but at least 1.
+    The number is the largest for which decay^number is still above 2^-16, but at least 1.
 
     decay: factor by which the weight of a row shrinks with every later row.
     """

@@ -11,8 +11,8 @@ Cross sums are products of features and target columns, summed over the rows. Th
 - `Fourier`: random Fourier features of continuous targets, which approximate an RBF kernel [SRP;
   mathematics §2].
 
-EncodedTargets labels are sparse. They have one code for each label of a row, and one value for each
-row. So a batch costs O(labels of all rows).
+EncodedTargets stores labels in sparse form, as one code for each label of a row and one value for
+each row. So a batch costs O(labels of all rows).
 
 The random numbers of a Fourier column depend only on the seed and the number of the column. So two
 machines use equal numbers. If targets have more entries, the numbers of the first entries are the

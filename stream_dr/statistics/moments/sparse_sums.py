@@ -113,10 +113,7 @@ class SparsePart(NamedTuple):
 
     @property
     def sums(self) -> np.ndarray:
-        """Sums Σ w x of rows x with weights w.
-
-        The array is (features,).
-        """
+        """Sums Σ w x (features,) of rows x with weights w."""
         return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
 
     def centred(self, total_weight: float, target_mean_minus_reference: np.ndarray) -> CentredPart:

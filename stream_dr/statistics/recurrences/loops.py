@@ -1,6 +1,4 @@
-"""Loops over rows, for CCIPCA and incremental SKM.
-
-One loop is for sparse rows, the other for dense rows.
+"""Loops over sparse or dense rows, for CCIPCA and incremental SKM.
 
 A loop uses the features of each row twice: first for inner products with the basis columns D, and
 at the end to add the row to D. The two loops have the following arguments, for p vectors, c means
@@ -56,9 +54,7 @@ from stream_dr.statistics.recurrences.skm_row import skm_row
 
 
 class LoopEnd(NamedTuple):
-    """Row and reason at which a loop over rows stopped.
-
-    The rows are those of one batch.
+    """Row of a batch at which a loop stopped, and the reason.
 
     Attributes
     ----------

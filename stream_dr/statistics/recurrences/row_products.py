@@ -137,10 +137,10 @@ def write_shifted_block(
 def write_block_products(
     transposed_block: np.ndarray, basis_columns: np.ndarray, basis_products: np.ndarray, row_gram: np.ndarray
 ) -> None:
-    """Write the inner products of rows and basis columns.
+    """Write inner products of rows with basis columns and each other.
 
-    The inner products of the rows with each other are written, too. All arrays are float64. The
-    features are processed in tiles that fit into the processor's cache.
+    All arrays are float64. The features are processed in tiles that fit into the processor's
+    cache.
 
     transposed_block: (features, rows), the transposed rows of a block of dense rows.
     basis_columns: (features, k), k columns.
@@ -185,9 +185,7 @@ def add_block_to_basis(
 def add_products_of_earlier_rows(
     basis_products: np.ndarray, row_gram: np.ndarray, update_coefficients: np.ndarray, row_in_block: int
 ) -> None:
-    """Correct a row's inner products for earlier rows.
-
-    The earlier rows are those of the same block.
+    """Correct a row's inner products for earlier rows of its block.
 
     The k basis columns change with every row x_s of the block: column j is increased by x_s times
     update_coefficients[s, j]. But `basis_products` was computed with the columns as they were
