@@ -144,14 +144,11 @@ def limits(settings: Settings) -> stream_dr.Limits:
 
 
 def run_settings(settings: Settings) -> stream_dr.RunSettings:
-    """Return the engine's settings, with values of the service's settings."""
+    """Return the engine's RunSettings, taken from the service's settings."""
     policy = stream_dr.PublishPolicy(settings.publish_rows, settings.publish_seconds, settings.publish_idle)
     return stream_dr.RunSettings(publish=policy, **_matching_settings(stream_dr.RunSettings, settings))
 
 
 def _matching_settings(target_class: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> JsonDict:
-    """Return the settings that `target_class` has as fields.
-
-    The result is a dict from the names of the settings to their values.
-    """
+    """Return the service's settings that are fields of `target_class`, by name."""
     return {name: getattr(settings, name) for name in target_class._fields if hasattr(settings, name)}

@@ -45,10 +45,10 @@ def refuse_unguarded_host(settings: Settings) -> None:
 
 
 class AccessMiddleware:
-    """Middleware that refuses requests without the right they need.
+    """Middleware that refuses requests without the right to read or write.
 
-    The right is to read or to write. The middleware runs before any code that reads a body. So a
-    request without the needed right is refused before its body is read.
+    The middleware runs before any code that reads a body. So a request without the needed right is
+    refused before its body is read.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -75,7 +75,7 @@ def needed_right(method: str, path: str) -> Right | None:
 
 
 def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> None:
-    """Raise ServiceError unless the headers give a right.
+    """Raise ServiceError unless a request's headers give it a right.
 
     - If the settings have a write token, the headers must have a token for the right. The error is
       `unauthorized`.

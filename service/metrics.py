@@ -171,8 +171,8 @@ def _anonymous_memory_bytes() -> int | None:
 class MetricsMiddleware:
     """Middleware that counts requests and responds to uncaught errors.
 
-    This middleware surrounds the routes, `AccessMiddleware` and `BodyLimitsMiddleware`. So errors
-    of the routes, of `AccessMiddleware` and of `BodyLimitsMiddleware` all arrive here.
+    This middleware surrounds the routes, `AccessMiddleware` and `BodyLimitsMiddleware`. So the
+    errors of all of them arrive here.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

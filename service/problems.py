@@ -1,9 +1,8 @@
 """Error responses of the service, as problem+json (RFC 9457).
 
-Each response has a stable `code`.
-
-The dict `STATUS` has the codes of `stream_dr.errors` and of the service. Clients should use the
-code to recognise an error, not its text. Every error is logged in one line.
+Each response has a stable `code`. The dict `STATUS` has the codes of `stream_dr.errors` and of the
+service. Clients should use the code to recognise an error, not its text. Every error is logged in
+one line.
 """
 
 import asyncio

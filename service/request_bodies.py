@@ -1,6 +1,4 @@
-"""Media types and limits of request bodies.
-
-The limits are on size, memory and arrival time.
+"""Media types of request bodies, and limits on size, memory and time.
 
 A middleware around all routes refuses a body with one of these statuses:
 

@@ -1,6 +1,4 @@
-"""Schemas of queries, bodies and responses.
-
-FastAPI and the OpenAPI document use the schemas.
+"""Schemas of queries, bodies and responses, for FastAPI and the OpenAPI document.
 
 The library parses request bodies that hold rows. The schema `Rows` of such a body is used for the
 OpenAPI document only.
@@ -403,7 +401,7 @@ class StreamState(BaseModel):
 
 
 class ModelOverview(BaseModel):
-    """Overview of a model.
+    """State and progress of one model in an Overview.
 
     The fields have the same meaning as in ModelState.
     """
@@ -419,10 +417,7 @@ class ModelOverview(BaseModel):
 
 
 class Overview(BaseModel):
-    """Overview of the stream and its models.
-
-    An event of /events has this data.
-    """
+    """Data of an /events event, on the stream and its models."""
 
     position: int
     rows: int
@@ -580,9 +575,7 @@ MODEL_PROBLEMS = problems(404, 409)
 
 
 def _any_of_const_to_enum(schemas: JsonDict) -> None:
-    """Replace {"const": x} by {"enum": [x]} in fields' alternatives.
-
-    The alternatives are under the key "anyOf".
+    """Replace {"const": x} by {"enum": [x]} in fields' alternatives (key "anyOf").
 
     With "const", clients that openapi-python-client generates would reject all other alternatives.
 

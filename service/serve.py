@@ -1,4 +1,4 @@
-"""Run the application in a process.
+"""Serve a directory over HTTP until a signal stops the process.
 
 `stream-dr serve` and `python -m service` both use this module.
 
@@ -121,9 +121,7 @@ def refuse_several_workers() -> None:
 
 
 def raise_file_limit_to_max(settings: Settings) -> None:
-    """Raise this process's limit of open files to the maximum.
-
-    The system sets the maximum.
+    """Raise this process's limit of open files to the system's maximum.
 
     Raises ValueError if the maximum is less than `max_connections` + FILES.
     """

@@ -49,17 +49,14 @@ class LearnedState(WithLabels, Protocol):
 
 
 class CsrFields(Protocol):
-    """Arrays of a CSR matrix or array of dense rows.
+    """Arrays of a CSR matrix or of dense rows.
 
     For dense rows, `values` has the rows, and `indices` and `indptr` are None.
     """
 
     @property
     def values(self) -> np.ndarray:
-        """Stored values (entries,) of sparse rows, or dense rows.
-
-        Dense rows are (rows, columns).
-        """
+        """Stored values (entries,) of sparse rows, or dense rows (rows, columns)."""
         ...
 
     @property
@@ -141,9 +138,7 @@ def check_at_least(record: object, minimum: float, *field_names: str) -> None:
 
 
 def check_within(record: object, low: int, exclusive_high: int, *field_names: str) -> None:
-    """Raise DamagedFile unless whole numbers are in a range.
-
-    The range is from `low` to `exclusive_high` − 1.
+    """Raise DamagedFile unless whole numbers are at least `low` and below `exclusive_high`.
 
     field_names: names of the fields with the numbers. A field is a number or an array.
     """
@@ -206,7 +201,7 @@ def check_csr_or_dense_rows(record: CsrFields, n_rows: int, n_columns: int) -> N
 
 
 def check_common_state_fields(state: LearnedState, target_kinds: tuple[str, ...]) -> None:
-    """Raise DamagedFile unless the fields of every state are valid.
+    """Raise DamagedFile unless the fields that all states have are valid.
 
     The fields are the number of rows, the number of features, the kind of targets and the labels.
     The labels must be distinct and of one type. There must be no labels if there are

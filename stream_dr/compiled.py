@@ -66,10 +66,7 @@ def readonly_view(array: np.ndarray) -> np.ndarray:
 
 
 def _warn_no_cache_if_first() -> None:
-    """Warn once in a process that there is no cache.
-
-    Numba has no cache if no directory is writable.
-    """
+    """Warn once in a process that numba has no writable cache."""
     global _warned
     if not _warned:
         _warned = True

@@ -337,9 +337,7 @@ def score_nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.nd
 
 
 def project_row_with_lda(address: str, row: Rows) -> JsonDict:
-    """Project a row with model LDA, and return the response.
-
-    The service has the model.
+    """Project a row with the service's model LDA, and return the response.
 
     row: (1, features), CSR.
     """

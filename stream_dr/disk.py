@@ -41,8 +41,8 @@ def write_atomically(
     write_contents : callable
         Function that writes the contents. Its argument is the open binary file.
     failpoint_prefix : str
-        Prefix of three names at which tests can simulate a crash (failpoints.py): `point.tmp`,
-        `point.rename` and `point.dir_fsync`.
+        Prefix P of three failpoints, at which tests can simulate a crash (failpoints.py): `P.tmp`,
+        `P.rename` and `P.dir_fsync`.
 
     Raises InsufficientStorage if the disk is full or refuses to write. Other errors of
     `write_contents` are raised unchanged.
@@ -70,9 +70,7 @@ def write_atomically(
 
 
 def remove_unfinished_files(directory: FileName) -> None:
-    """Remove files that an ended process left unfinished.
-
-    The files are in a stream's directory.
+    """Remove a directory's files that an ended process left unfinished.
 
     The caller holds the directory's lock.
     """

@@ -104,10 +104,7 @@ class FewerComponents(UserWarning):
 
 
 class OtherColumns(UserWarning):
-    """Issued if a batch of a table has other columns.
-
-    The columns are compared with the columns of the first rows.
-    """
+    """Issued if a table's batch has other columns than the first rows."""
 
 
 class NarrowKernel(UserWarning):
@@ -118,9 +115,9 @@ class NarrowKernel(UserWarning):
 
 
 class OnlyDiagonal(UserWarning):
-    """Issued if a table may become too wide.
+    """Issued if a table may become too wide for a scatter matrix.
 
-    The whole scatter matrix would be too large, so only its diagonal is stored.
+    Only the diagonal of the scatter matrix is stored.
     """
 
 
@@ -189,10 +186,7 @@ class ModelExists(StreamDRError):
 
 
 class ModelFailed(StreamDRError):
-    """Raised when a model has stopped learning.
-
-    The model could not apply an event.
-    """
+    """Raised when a model could not apply an event and stopped learning."""
 
     code = "model_failed"
 
@@ -216,9 +210,9 @@ class NotNumeric(InvalidRows, TypeError):
 
 
 class WidthMismatch(StreamDRError):
-    """Raised when a batch has the wrong number of features.
+    """Raised when a batch's width differs from the model's or stream's.
 
-    The model or stream has another number of features. Also raised if the batch has other columns.
+    The width is the number of features. Also raised if the batch has other columns.
     """
 
     code = "width_mismatch"
@@ -269,9 +263,9 @@ class TargetsRequired(StreamDRError):
 
 
 class TargetKindMismatch(StreamDRError):
-    """Raised when targets are of a kind that is not accepted.
+    """Raised when targets have another kind than the model or stream accepts.
 
-    The model or stream accepts another kind. Kinds are class, multilabel and continuous.
+    Kinds are class, multilabel and continuous.
     """
 
     code = "target_kind_mismatch"
@@ -415,10 +409,7 @@ def no_common_columns_error(known_columns: tuple[str, ...], batch_columns: tuple
 
 
 class DamagedShard(StreamDRError):
-    """Raised when a shard is damaged.
-
-    The shard cannot be read to its end, or its checksum differs.
-    """
+    """Raised when a shard cannot be read whole or its checksum differs."""
 
     code = "damaged_shard"
 

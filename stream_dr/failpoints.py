@@ -1,6 +1,4 @@
-"""Failpoints: places where tests can simulate a crash.
-
-A full disk can be simulated, too.
+"""Failpoints: places where tests can simulate a crash or full disk.
 
 A failpoint does nothing unless it is armed. The environment variable STREAM_DR_FAILPOINTS, which
 is read when this module is imported, arms failpoints, and so does `failpoints_armed(...)`. The
@@ -57,10 +55,10 @@ class FailpointReached(RuntimeError):
 
 
 def failpoint(name: str) -> None:
-    """Run the action that is set for a place.
+    """Run the action that a test has set for a place.
 
-    If no action is set for the place `name` in the code, nothing happens. A test sets the action.
-    The action kills the process or raises an error, to simulate a crash or a full disk.
+    If no action is set for the place `name` in the code, nothing happens. The action kills the
+    process or raises an error, to simulate a crash or a full disk.
     """
     if _armed:
         _run_action_if_due(name)

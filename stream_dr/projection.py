@@ -1,6 +1,4 @@
-"""Projection: the immutable result of solving a State.
-
-A projection is applied to rows.
+"""Projection: the immutable result of solving a State, applied to rows.
 
 - `Linear` subtracts a mean and multiplies by loadings.
 - `Columns` selects features.
@@ -277,16 +275,11 @@ class ScoreProjection(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """Number of scores of a row.
-
-        There is one score for each label or target column.
-        """
+        """Number of scores of a row, one for each label or target column."""
         return len(self.linear.readout.offset) if self.linear.readout else 0
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Return the scores (rows, k) of rows (rows, features).
-
-        The rows are dense or CSR.
+        """Return the scores (rows, k) of rows (rows, features), dense or CSR.
 
         k: number of scores of a row (`n_components`). 0 if the projection has no readout.
 
@@ -349,9 +342,7 @@ class Columns(NamedTuple):
         return len(self.columns)
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Return the selected columns of rows X (rows, features).
-
-        The rows are dense or CSR.
+        """Return the selected columns of dense or CSR rows X (rows, features).
 
         The result is dense, (rows, components). Raises WidthMismatch.
         """
@@ -367,9 +358,7 @@ class Columns(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """Feature map, followed by a projection of mapped rows.
-
-    The projection was learned from mapped rows.
+    """Feature map, followed by a projection learned from mapped rows.
 
     Attributes
     ----------
@@ -417,7 +406,7 @@ class Mapped(NamedTuple):
 
     @property
     def solution(self) -> str:
-        """How the mapped rows' projection was computed, from SOLUTIONS."""
+        """Kind of solution of the mapped rows' projection, from SOLUTIONS."""
         return str(self.inner.solution)
 
     @property
@@ -467,10 +456,7 @@ class Mapped(NamedTuple):
         return mapped_column_names(feature_map(self.feature_map), self.table)[: self.inner.n_features]
 
     def unseen(self, X: Rows) -> int:
-        """Return how many values in X were never learned.
-
-        The category or the column of such a value was never learned.
-        """
+        """Return how many values in X have a category or column never learned."""
         return 0 if self.table is None else count_values_not_encoded(feature_map(self.feature_map), self.table, X)
 
     def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:

@@ -1,6 +1,4 @@
-"""Readout: predicts targets from projected rows.
-
-A readout is a part of a projection.
+"""Readout: the part of a projection that predicts targets.
 
 A row has one score for each class or target column. The scores are linear in the row's components
 z: scores = z · weights + offset. There are three kinds of scores:
@@ -116,7 +114,7 @@ class Readout(NamedTuple):
         return target_scores[:, 0] if target_scores.shape[1] == 1 else target_scores
 
     def probabilities(self, log_probabilities: np.ndarray) -> np.ndarray:
-        """Return posterior probabilities (rows, k).
+        """Return the posterior probabilities (rows, k) of k classes.
 
         log_probabilities: (rows, k), logarithms of the probabilities, up to a term that all classes
             share.

@@ -75,7 +75,7 @@ def compute_ahead(items: Generator[T, None, None], max_items_ahead: int = 2) -> 
 
 @contextmanager
 def shorter_switch_interval() -> Iterator[None]:
-    """Set SWITCH_INTERVAL within the with-block.
+    """Set Python's thread switch interval to SWITCH_INTERVAL in the with-block.
 
     A shorter interval is left as it is.
     """

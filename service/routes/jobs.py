@@ -1,6 +1,4 @@
-"""Routes of jobs, which refine and snapshot models.
-
-The jobs run in the background.
+"""Routes of jobs, which refine and snapshot models in the background.
 
 A request does not wait until a job ends. The response has the state of the job at this time.
 """

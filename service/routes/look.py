@@ -146,7 +146,7 @@ def _form_field_kind(type_hint: Any) -> JsonDict:
 
 
 def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDict:
-    """Return the page's data on stream, models, jobs and engine."""
+    """Return the dashboard's data on stream, models, jobs and engine."""
     position = directory.position
     schema = directory.schema
 

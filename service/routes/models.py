@@ -150,10 +150,7 @@ saved_router = APIRouter(route_class=_SavedRoute)
 
 @saved_router.put("/models/{name}", include_in_schema=False)
 async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> JsonDict:
-    """Create a model that starts from a saved estimator's state.
-
-    The model continues to learn from this state.
-    """
+    """Create a model that continues to learn from a saved estimator's state."""
     content = b"".join([piece async for piece in request.stream()])
     return await asyncio.get_running_loop().run_in_executor(
         shared.slow, _add_saved_model, shared, response, name, content

@@ -46,7 +46,7 @@ RowsQuery = Callable[[AppState, stream_dr.Model, stream_dr.Block], RowsResult]
 
 
 def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
-    """Return FastAPI's arguments for a route with many rows.
+    """Return FastAPI's arguments for a route that receives many rows.
 
     response_schema: schema of the response in JSON.
     """
@@ -124,10 +124,10 @@ async def _respond_to_rows(
 
 
 def _named_or_only_model(shared: AppState, model_name: str | None) -> stream_dr.Model:
-    """Return the named model, or the only model.
+    """Return the named model, or the only one if `model_name` is None.
 
-    The only model is returned if `model_name` is None. Raises UnknownModel. Raises ServiceError
-    `invalid_request` if `model_name` is None and the directory does not have exactly one model.
+    Raises UnknownModel. Raises ServiceError `invalid_request` if `model_name` is None and the
+    directory does not have exactly one model.
     """
     names = sorted(shared.directory.models)
     if model_name is None and len(names) != 1:
@@ -164,7 +164,7 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
 def _numbers_per_projection(model: stream_dr.Model) -> int:
     """Return how many numbers a projected row has.
 
-    0 if no projection is published.
+    Returns 0 if no projection is published.
     """
     return model.published.projection.n_components if model.published else 0
 

@@ -390,10 +390,7 @@ def _add_target_columns(n_target_columns: int, schema: Schema) -> Schema:
 
 
 def _check_schema_limits(schema: Schema, limits: Limits) -> None:
-    """Raise an error if the schema exceeds a limit.
-
-    The limits are on the numbers of features and of labels.
-    """
+    """Raise an error if the schema has too many features or labels."""
     if schema.features > limits.max_features:
         kind = InvalidIndex if schema.layout == "sparse" else LimitExceeded
         raise kind(
@@ -575,11 +572,9 @@ class DraftGroup:
         return _Placement(len(self.events) - 1, False)
 
     def _result_of_same_key(self, draft: Draft) -> Receipt | _Placement | None:
-        """Return the earlier result of a draft with this key.
+        """Return the result of an earlier draft with the same idempotency key.
 
-        The key is the idempotency key of a request.
-
-        A draft is a request that is to be appended to the log as an event.
+        A draft is an event that is not in the log yet.
 
         Returns
 

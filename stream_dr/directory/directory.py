@@ -279,9 +279,10 @@ class Directory(AbstractContextManager["Directory"]):
         return self._new_draft_group().check(draft)
 
     def cache_appended_drafts(self, max_bytes: int) -> None:
-        """Store appended drafts in memory from now on, in `recent`.
+        """Keep appended drafts in memory, so models need not read the log.
 
-        The caller must call `recent.remove_up_to` for drafts that were learned.
+        The drafts are stored in `recent`. The caller must call `recent.remove_up_to` for drafts
+        that were learned.
 
         max_bytes: maximum number of bytes of the stored drafts.
         """
@@ -551,10 +552,10 @@ class Directory(AbstractContextManager["Directory"]):
         self.schema = self._completed_schema()
 
     def _completed_schema(self) -> Schema:
-        """Return the schema, completed by what the log lacks.
+        """Return the recorded schema, completed by settings and saved estimators.
 
-        The schema that the log records is completed by the settings, and by the saved estimators
-        that were added as models after the last event. The next event will record the additions.
+        The saved estimators are those that were added as models after the log's last event. The
+        next event will record the additions.
         """
         schema = self._recorded_schema
         if schema.layout is None:

@@ -300,9 +300,7 @@ class History:
     def _remaining_rows_of_event(
         self, event: Event, decoder: Decoder, unlearn_horizon: int
     ) -> tuple[Block, np.ndarray] | None:
-        """Return an event's remaining rows and their original numbers.
-
-        Remaining rows were not unlearned.
+        """Return an event's rows that were not unlearned, and their numbers.
 
         The numbers (rows,) are the indices of the rows when the event was appended.
 

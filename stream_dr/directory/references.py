@@ -1,6 +1,4 @@
-"""References: events that refer to a batch of a shard.
-
-The event does not hold the rows of the batch.
+"""References: events that name a shard's batch instead of holding its rows.
 
 A reference event is identified by the shard's sha256, the index of the batch, and the number of
 the pass over the data set. `MissingBatches` finds the batches of a data set that the log does not
@@ -167,7 +165,7 @@ class MissingBatches:
             self.skipped.append(str(e))
 
     def _missing_batches(self, pass_number: int, shard: Shard) -> list[Reference]:
-        """Return a shard's References that the log lacks.
+        """Return References to a shard's batches that the log lacks.
 
         The shard's bytes are checked if any batch is missing. Raises DamagedShard or
         SourceMissing.
@@ -221,9 +219,7 @@ def find_shard(directory_path: Path, uri: str, sha256: str) -> Shard:
 
 
 def store_current_shard_uris(path: Path, log: Log, dataset: Dataset) -> None:
-    """Store the current URIs of a data set's shards.
-
-    The URIs are stored in places.json.
+    """Store the current URIs of a data set's shards in places.json.
 
     The file says where a shard is, if it was moved after an event had stored its URI.
 
@@ -250,9 +246,7 @@ def store_current_shard_uris(path: Path, log: Log, dataset: Dataset) -> None:
 
 
 def _open_verified_shard(uri: str, sha256: str) -> Shard:
-    """Open the shard at a URI, and check its bytes.
-
-    The bytes must have the digest `sha256`.
+    """Open the shard at `uri`, and check that its digest is `sha256`.
 
     Raises SourceMissing or DamagedShard.
     """

@@ -1,6 +1,4 @@
-"""Copy of a log as it is at one moment.
-
-Another process may write to the log meanwhile.
+"""Copy of a log at one moment, while another process may write.
 
 A log has an index (a SQLite file) and files of bodies (the payloads of events). The copy is made
 in two steps:

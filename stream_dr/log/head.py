@@ -33,9 +33,7 @@ _FILE = struct.Struct("<QQq")
 
 
 class HeadFile:
-    """File `head`, which stores the last acknowledged position.
-
-    The file is in the log's folder.
+    """File `head` of a log's folder, with the last acknowledged position.
 
     One process at a time writes this file.
     """

@@ -228,9 +228,7 @@ def add_events_to_index(
     max_keys: int,
     id_hashes_by_position: Hashes,
 ) -> None:
-    """Add events with their keys and row ids to the index.
-
-    The schema changes of the events are added too.
+    """Add events, keys, schema changes and row ids to the index.
 
     Call this function within a transaction.
 
@@ -374,7 +372,7 @@ class Index:
         self._connection = connection
 
     def ends(self) -> LogBounds:
-        """Return first position, last position and number of rows."""
+        """Return the log's first position, last position and number of rows."""
         query = "SELECT (SELECT MIN(position) FROM events), (SELECT MAX(position) FROM events)"
         first, last = self._connection.execute(query).fetchone()
         return LogBounds(0, -1, 0) if last is None else LogBounds(first, last, self.total_rows(last))

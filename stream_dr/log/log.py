@@ -1,9 +1,7 @@
 """Log: the durable, ordered record of a directory's events.
 
-The log is a write-ahead log.
-
-Models learn the events in the order of the log. Events have positions 0, 1, 2 … without gap. When
-`append` returns, the events are on the disk.
+The log is a write-ahead log. Models learn the events in the order of the log. Events have
+positions 0, 1, 2 … without gap. When `append` returns, the events are on the disk.
 
 Recovery: after kill -9 at any moment, the log holds the first transactions without gap, and at
 least all acknowledged transactions. SQLite does the recovery, because SQLite is well tested. A
@@ -162,18 +160,17 @@ class LogReader:
         return [e for e in events if e.kind == kind]
 
     def position_keeping_newest_rows(self, n_rows: int) -> int:
-        """Return the largest position that keeps `n_rows` rows or more.
+        """Return the largest position whose event and later events have `n_rows` rows.
 
-        The events from this position on have these rows.
-
-        If all events together have fewer rows, the position of the first event is returned.
+        These events may have more rows. If all events together have fewer rows, the position of
+        the first event is returned.
         """
         with self._index_view() as index:
             ends = self._bounds()
             return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - n_rows, key=index.total_rows)
 
     def positions_that_may_have_ids(self, id_hashes: np.ndarray) -> list[int]:
-        """Return positions of stored events that may have some ids.
+        """Return positions of stored events that may have these ids.
 
         The positions ascend. Different ids may have the same hash, so read the events to find out.
 
@@ -247,7 +244,7 @@ class LogReader:
             yield Index(self.path, connection)
 
     def _bounds(self) -> LogBounds:
-        """Return first position, last position and number of rows.
+        """Return the log's first position, last position and number of rows.
 
         A read-only log reads the bounds each time, because another process may have appended.
         """
@@ -407,9 +404,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
             return index.find_key(key)
 
     def rewrite(self, position: int, body: bytes, n_remaining_rows: int) -> None:
-        """Replace an event's body (payload) after rows were unlearned.
-
-        The number of rows is replaced too.
+        """Replace an event's body (payload) and number of rows after an unlearning.
 
         The old bytes on the disk are overwritten after the commit. If the process dies in between,
         the bytes are overwritten when the log is next opened. The event's key and fingerprint do

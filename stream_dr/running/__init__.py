@@ -1,4 +1,1 @@
-"""running: learning, publishing, queries, replays, refines and jobs.
-
-All of them work on one directory.
-"""
+"""running: learning, publishing, queries, replays, refines and jobs of one directory."""

@@ -332,9 +332,7 @@ def _remaining_rows(event: ParsedEvent, unlearn_horizon: int, directory: Directo
 
 @contextmanager
 def _mark_failed_on_error(model: Model, position: int, directory: Directory) -> Iterator[None]:
-    """Mark a model as failed if the with-block raises.
-
-    The model fails at `position`.
+    """Mark a model as failed at `position` if the with-block raises.
 
     The error is logged and not raised again.
     """

@@ -87,7 +87,7 @@ class RunSettings(NamedTuple):
 
 
 class EngineEvent(StrEnum):
-    """Kind of event of the models or of the log.
+    """Kind of change that the engine reports to an EventHandler.
 
     MODELS_MOVED: models have applied events of the log, or have failed.
     SNAPSHOTS_ENDED: a task that writes snapshots has ended.
@@ -109,10 +109,7 @@ class EventHandler(Protocol):
     """Function that receives events of the models and the log."""
 
     def __call__(self, event: EngineEvent, **details: int | str) -> None:
-        """Handle an event.
-
-        Each kind of event has its own details.
-        """
+        """Handle an event, whose kind decides which details it has."""
 
 
 def ignore_event(event: EngineEvent, **details: int | str) -> None:
@@ -339,7 +336,7 @@ class Driver:
         return [m for m in models if m.status == "live"]
 
     def _all_at_log_end(self, models: Sequence[Model]) -> bool:
-        """Return True if all models have applied the last event."""
+        """True if all models have applied the log's last event."""
         return all(m.position >= self._directory.position for m in models)
 
     def _next_publication_time(self, model: Model, all_at_log_end: bool) -> MonotonicTime:

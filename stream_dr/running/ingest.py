@@ -1,11 +1,10 @@
 """Ingest: the queue and thread that append to the log.
 
-The queue has drafts (events to append). The thread writes the drafts to the log.
-
-The thread takes a group of drafts from the queue, up to GROUP_EVENTS drafts or GROUP_BYTES bytes.
-It checks them in order and commits them in one transaction (a group commit). Then it completes the
-futures of their callers. New drafts wait in the queue during a commit, so many small drafts share
-the waits for the disk. The queue is bounded in bytes.
+The queue has drafts (events to append). The thread takes a group of drafts from the queue, up to
+GROUP_EVENTS drafts or GROUP_BYTES bytes. It checks them in order and commits them to the log in
+one transaction (a group commit). Then it completes the futures of their callers. New drafts wait
+in the queue during a commit, so many small drafts share the waits for the disk. The queue is
+bounded in bytes.
 
 While a Running runs, only this thread appends to the log, so the events have one order.
 """

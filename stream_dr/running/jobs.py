@@ -1,7 +1,4 @@
-"""Jobs: refines and snapshots in the background.
-
-A job can be cancelled.
-"""
+"""Jobs: refines and snapshots in the background, which can be cancelled."""
 
 import logging
 import threading
@@ -171,10 +168,7 @@ class Jobs:
         return job
 
     def _newest_unfinished(self, kind: JobKind, model: Model) -> Job | None:
-        """Return a model's newest unfinished job of a kind.
-
-        Returns None if there is no such job.
-        """
+        """Return a model's newest unfinished job of a kind, or None."""
         jobs = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.target is model and not j.has_ended)
         return next(jobs, None)
 

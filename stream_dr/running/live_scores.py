@@ -364,9 +364,7 @@ class TestThenTrain:
         self._extend_curves([model for model in models if model.id in part.errors])
 
     def _previous_targets(self, y: Targets, rows_with_target: np.ndarray, tested_indices: np.ndarray) -> np.ndarray:
-        """Return each tested row's previous target.
-
-        The previous target is the target of the row before.
+        """Return the target of the row before each tested row.
 
         These targets are the predictions of a baseline. Rows without a target are skipped.
 
@@ -440,7 +438,7 @@ class TestThenTrain:
                 curve.append((learned, score))
 
     def _solve_if_due_and_get_projection(self, model: Model) -> tuple[int, Projection] | None:
-        """Return number and projection with which a model is tested.
+        """Return the number and projection with which a model is tested.
 
         Different projections of a model have different numbers. Returns None if the model has no
         projection yet.
@@ -514,9 +512,7 @@ class TestThenTrain:
 
 
 def _accuracy_or_r2(parts: Sequence[_TestedRows], targets: np.ndarray, model_id_or_baseline: int | str) -> float:
-    """Return a model's or a baseline's accuracy or R².
-
-    The accuracy is for labels, R² for numbers.
+    """Return a model's or baseline's accuracy for labels, or R² for numbers.
 
     R² is averaged over the numeric targets that are not constant. R² is 0 if all targets are
     constant.

@@ -131,9 +131,7 @@ class ModelThread:
         return [m for m in models if m.status == "catching_up"]
 
     def submit_catch_up(self, models: Sequence[Model]) -> None:
-        """Let models catch up in a thread pool.
-
-        The models then become live.
+        """Let models catch up in a thread pool, and then become live.
 
         A model that fails or is removed does not stop the other models. All models stop when this
         thread is stopped.
@@ -141,10 +139,7 @@ class ModelThread:
         self._catch_up_pool.submit(self._catch_up, models)
 
     def _catch_up(self, models: Sequence[Model]) -> None:
-        """Let models catch up in the calling thread.
-
-        The models then become live.
-        """
+        """Let models catch up in the calling thread, and then become live."""
         behind = list(models)
         driver = self._new_driver()
 
@@ -177,9 +172,7 @@ class ModelThread:
                 self._catch_up_pool.submit(self._rebuild_and_catch_up, model)
 
     def _rebuild_and_catch_up(self, model: Model) -> None:
-        """Rebuild a model, then let it catch up.
-
-        The calling thread does both.
+        """Rebuild a model in the calling thread, then let it catch up.
 
         The model learns the log again without unlearned rows. The rebuild stops if the model is
         removed or this ModelThread is stopped.

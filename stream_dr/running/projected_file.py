@@ -1,6 +1,4 @@
-"""projected_file: writes projected rows to a file.
-
-The file's format is Parquet, Arrow, CSV or npz.
+"""projected_file: writes projected rows to Parquet, Arrow, CSV or npz files.
 
 In a CSV file, a row's list of labels or of targets is written as JSON.
 

@@ -158,9 +158,9 @@ class ConformedBlock(NamedTuple):
 
 
 def check_and_reorder_block(block: Block, projection: Projection, schema: Schema) -> ConformedBlock:
-    """Check a block's rows, and reorder its columns.
+    """Check a block's rows, and give its columns the schema's order.
 
-    The columns get the order of the schema. Raises NotFinite, SchemaMismatch or InvalidRows.
+    Raises NotFinite, SchemaMismatch or InvalidRows.
     """
     check_finite(block.X)
     _refuse_names_if_stream_has_none(block, schema)

@@ -1,6 +1,4 @@
-"""Refine: computes a model's exact projection from the log.
-
-The rows in the log are read in several passes.
+"""Refine: computes a model's exact projection by passes over the log.
 
 A refine reads the events that the model has learned, several times. After each pass a checkpoint
 is written to the folder of the model's snapshots. A second refine of the same model at the same
@@ -141,7 +139,7 @@ def _run_passes(
     n_threads: int,
     compute_sums: ComputePassSums | None,
 ) -> Published:
-    """Run the remaining passes, and publish the result.
+    """Run a refine's remaining passes, and publish the refined projection.
 
     A checkpoint is written after each pass. `source` yields the rows, and `on_progress` receives
     the progress. The other parameters have the meaning that `refine_frozen_and_publish` describes.
@@ -301,8 +299,6 @@ def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> No
 
 def _load_usable_checkpoint(path: Path, frozen: FrozenState, max_passes: int) -> Refining | None:
     """Return an earlier refine's checkpoint, if it can be used.
-
-    The earlier refine must have read the same rows.
 
     Returns None in these cases:
 

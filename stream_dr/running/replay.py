@@ -1,6 +1,4 @@
-"""Replay: lets a directory's models learn a data set.
-
-The data set consists of shards.
+"""Replay: lets a directory's models learn a data set of shards.
 
 Each pass reads the data set once for all models. A shard is a file of batches. Each batch becomes
 an event in the log that refers to the shard by its sha256, the number of the batch and the number

@@ -343,10 +343,7 @@ class Running:
         return self._appender.queued_bytes
 
     def refusal_reason(self) -> str | None:
-        """Return why batches are refused now, as a sentence.
-
-        Returns None if batches are accepted.
-        """
+        """Return why batches are refused now, or None if they are accepted."""
         if self._stopping:
             return "the engine is stopping"
         if self.directory.log.displaced is not None:
@@ -458,7 +455,7 @@ class Running:
             self._figures[_COUNTED[event]] += 1
 
     def _make_live_if_new(self, model: Model, is_new: bool) -> ModelAndIsNew:
-        """Let a new model learn new events with other models.
+        """Make a new model live, after it has caught up.
 
         The model becomes live, that is, it learns each new event together with the other live
         models. If the model is far behind the end of the log, it first learns earlier events
@@ -500,9 +497,11 @@ class Running:
         return all(m.is_up_to_date_to(position) for m in self.directory.models.values())
 
     def _blocking_reason(self, position: int) -> str | None:
-        """Return why some model will never include an event.
+        """Return why some model will never publish a projection including an event.
 
-        position: position of the event. Returns None if no reason is known.
+        Returns None if no reason is known.
+
+        position: position of the event.
         """
         return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
 
@@ -634,9 +633,6 @@ class Waits:
             future.cancel()
 
     def _discard(self, future: "Future[str | None]") -> bool:
-        """Remove a future, and return True.
-
-        Returns False if the future was already removed.
-        """
+        """Remove a future. Return False if it was already removed."""
         with self._lock:
             return self._waiting.pop(future, None) is not None

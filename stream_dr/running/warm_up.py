@@ -118,9 +118,7 @@ def _table_blocks(estimator: Estimator, target_kind: str | None) -> Iterator[Blo
 
 
 def _numeric_blocks(target_kind: str | None, with_json: bool) -> Iterator[Block]:
-    """Yield dense and sparse rows, parsed from each format.
-
-    The rows are first encoded in the format.
+    """Yield dense and sparse rows, encoded in each format and parsed.
 
     target_kind: kind of the targets. None: no targets.
     with_json: True to yield JSON rows in addition to Arrow rows.
