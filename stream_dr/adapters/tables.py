@@ -9,8 +9,10 @@ from stream_dr.rows.table_rows import raw_rows
 def describe_table(X: Any, **options: Any) -> TableReport:
     """Describe how the feature map `table(**options)` reads columns of X.
 
-    `print` shows one line for each column. Raises InvalidParameter for options that are wrong for
-    any table, and SchemaMismatch for columns of an unsupported type.
+    If the returned report is printed, it shows one line for each column.
+
+    Raises InvalidParameter for options that are wrong for any table, and SchemaMismatch for
+    columns of an unsupported type.
 
     Parameters
     ----------

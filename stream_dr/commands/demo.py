@@ -76,9 +76,7 @@ def demo(
 def _post_shards_and_print_tables(
     address: str, dir: Path, shards: list[Path], data: Any, replay_rates: dict[str, float], exit_at_end: bool
 ) -> None:
-    """Post shards, print tables of results, and write the report.
-
-    The shards are posted to the service.
+    """Post shards to the service, print result tables, and write the report.
 
     address: address of the service.
     dir: directory of the demo.

@@ -1,7 +1,4 @@
-"""Command `stream-dr evaluate`, which tests models before they learn.
-
-Each batch is tested before it is learned.
-"""
+"""Command `stream-dr evaluate`, which tests models on batches before learning them."""
 
 import csv
 import io
@@ -235,9 +232,9 @@ def _warn_if_labels_sorted(baseline_scores: dict[str, float], shuffled: bool) ->
 
 @contextmanager
 def _csv_point_writer(csv_path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
-    """Yield a function that collects points for a CSV file.
+    """Yield a function that collects learning-curve points for a CSV file.
 
-    The points are points of learning curves. The file is written at the end of the with-block.
+    The file is written at the end of the with-block.
 
     csv_path: path of the CSV file. If None, None is yielded and no file is written.
     """

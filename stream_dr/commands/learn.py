@@ -154,9 +154,7 @@ def _print_id_column_hint(read_as: ReadOptions, files: dict[Path, "FileSource"])
 def _choose_default_model(
     sources: list[Path], files: dict[Path, "FileSource"], feature_map_spec: JsonDict
 ) -> NamedSpec:
-    """Choose and print a model that suits the first rows.
-
-    The choice is printed on stderr.
+    """Choose a model by the first rows, and print it to stderr.
 
     sources: files and shards to learn.
     files: the opened files among `sources`.
@@ -233,9 +231,7 @@ def store_and_learn_files(
 
 
 def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDict, with_hints: bool = True) -> None:
-    """Print the inferred kind of each column of the files.
-
-    A kind is, for example, number or date.
+    """Print each column's inferred kind, such as number or date.
 
     files: opened files by path.
     feature_map_spec: parameters of the feature map that encodes the columns of tables.

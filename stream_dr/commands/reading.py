@@ -63,10 +63,7 @@ class ReadOptions(NamedTuple):
         return self._replace(options=self.options._replace(**options))
 
     def table_map_spec(self) -> JsonDict:
-        """Return the parameters of the feature map `table`.
-
-        The parameters come from the command's options.
-        """
+        """Return the command's options as parameters of the feature map `table`."""
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
@@ -124,10 +121,7 @@ class ReadOptions(NamedTuple):
         return opened
 
     def open_files_as_one(self, sources: Sequence[Path]) -> "FileSource":
-        """Open several files as one source.
-
-        The source yields the rows of one file after the other.
-        """
+        """Open several files as one source that yields them in turn."""
         from stream_dr.datasets.sources import open_source
 
         return open_source(list(sources), self.format, self.options)
@@ -155,8 +149,8 @@ class ReadOptions(NamedTuple):
     def likely_id_column(self, files: dict[Path, "FileSource"]) -> str | None:
         """Return the name of a column that looks like ids.
 
-        Only columns of the first file are examined. None if no column looks like ids, or if the
-        options already name the column of ids.
+        Only columns of the first file are examined. The result is None if no column looks like
+        ids, or if the options already name the column of ids.
 
         files: opened files by path.
         """

@@ -145,10 +145,7 @@ class CCIPCA(LinearGaussian):
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
     def _learned_gaussian(self) -> ComponentGaussian:
-        """Return a Gaussian model of the rows, from the components.
-
-        The axes of the Gaussian are the components.
-        """
+        """Return a Gaussian model of the rows, with components as axes."""
         projection = self.linear_projection()
         state = whole_inner_state(self.state_)
         d, n = len(projection.mean), state.rows

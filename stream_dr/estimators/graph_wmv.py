@@ -105,10 +105,7 @@ class GraphWMV(NeighbourhoodMethod):
         check_choice("unlabelled", self.unlabelled, ("skip", "use"))
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the projection in which weighted pairs differ most.
-
-        The pairs are pairs of sampled rows.
-        """
+        """Return the projection in which weighted pairs of sampled rows differ most."""
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
         graph = self.sample_graph(state)

@@ -114,9 +114,9 @@ class HSL(TwoStage):
         return "zhou" if self.laplacian == "zhou" else "indicator"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state has one sum per label set.
+        """True if the state sums rows separately for each label set.
 
-        Each sum is of the rows that have exactly this set of labels.
+        The label set of a row is the set of all its labels.
         """
         return self.laplacian != "zhou"
 
@@ -167,9 +167,7 @@ class HSL(TwoStage):
 def label_set_factors(
     label_sets: tuple[tuple[int, ...], ...], label_weights: np.ndarray, laplacian: Literal["clique", "star"]
 ) -> sp.csr_matrix:
-    """Return the factors by which sums of rows are multiplied.
-
-    The factors are (sets, labels).
+    """Return the factors (sets, labels) of each label set's row sum.
 
     Each set is a distinct set of labels that some rows have. The state stores the sum of these
     rows. The product of the sums and the factors is the right-hand side of HSL. A set's factor is

@@ -101,10 +101,7 @@ class InformationGain(AdditiveEstimator):
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator of counts.
-
-        The accumulator is empty, or continues from `state`.
-        """
+        """Return an accumulator of counts, empty or continued from `state`."""
         return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
 
     def solve(self, state: State) -> Projection:
@@ -138,8 +135,7 @@ class InformationGain(AdditiveEstimator):
     def get_support(self, indices: bool = False) -> np.ndarray:
         """Return a mask (features,) of the selected features.
 
-        The mask is True for the selected features. If there is a feature map, the mask is for the
-        columns that the map returns.
+        If there is a feature map, the mask is for the columns that the map returns.
 
         indices: if true, return the indices (components,) of the selected features in ascending
             order, and not a mask. `columns_` has the same indices in the order of `transform`,
@@ -222,10 +218,9 @@ def information_gain(state: FeatureCounts) -> np.ndarray:
 def _class_information_gain(
     joint_weights: np.ndarray, present_weights: np.ndarray, class_weights: np.ndarray, total_weight: float
 ) -> np.ndarray:
-    """Return each feature's mutual information with the class.
+    """Return the mutual information of each feature's presence and the class.
 
-    The result is (features,). The information is about the feature's presence. The information is
-    in nats.
+    The result (features,) is in nats.
 
     joint_weights: (features, classes), weight of the rows of each class in which the feature is
         present.

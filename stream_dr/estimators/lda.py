@@ -143,10 +143,10 @@ class LDA(LinearClassifier, TwoStage):
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return the right-hand side and the class indicators' norm.
 
-        The right-hand side has the shape (features, classes). The right-hand side is the product
-        of the centred rows and the class indicators. The indicators of each class are divided by
-        the square root of the class's weight. The norm of the divided indicators decides which
-        part of the product is only rounding error.
+        The right-hand side (features, classes) is the product of the centred rows and the class
+        indicators. The indicators of each class are divided by the square root of the class's
+        weight. The norm of the divided indicators decides which part of the product is only
+        rounding error.
         """
         return RightHandSide(_between_scatter_factor(moments), len(moments.label_weights) ** 0.5)
 
@@ -230,10 +230,7 @@ class LDA(LinearClassifier, TwoStage):
         return gaussian_class_readout(moments, apart, variances, priors)
 
     def trace_to_shrink(self, moments: Moments) -> float:
-        """Return the trace of the within-class scatter.
-
-        The scatter is summed over rows.
-        """
+        """Return the trace of the within-class scatter, summed over rows."""
         return max(super().trace_to_shrink(moments) - float((_between_scatter_factor(moments) ** 2).sum()), 0.0)
 
     def scatter_of_components(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:

@@ -59,9 +59,9 @@ class MMC(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """True if alpha is not 0.
+        """True if the method needs the rows' scatter matrix.
 
-        The method then needs the rows' scatter matrix.
+        The matrix is needed unless alpha is 0.
         """
         return float(self.alpha) != 0.0
 

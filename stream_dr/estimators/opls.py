@@ -46,9 +46,9 @@ class OPLS(TargetRegression, TwoStage):
     eigenvalue_growth_exponent: ClassVar[int] = 1
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
-        """Return the cross-scatter and the norm of the targets.
+        """Return the cross-scatter of rows and targets, and the targets' norm.
 
-        The cross-scatter (features, k) is of rows and targets. The norm decides which part of the
+        The cross-scatter is (features, k) for k targets. The norm decides which part of the
         cross-scatter is only rounding error.
         """
         return RightHandSide(moments.cross, moments.uncentred_target_norm)

@@ -136,10 +136,9 @@ class PCA(LinearGaussian, ClosedForm):
         return min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(eigenvalues))
 
     def make_projection(self, moments: Moments, directions: Directions, solution_kind: str) -> Linear:
-        """Return the linear projection to some of the directions.
+        """Return the linear projection to the directions that n_components selects.
 
-        The parameter n_components decides their number. If `whiten` is true, projected rows have
-        variance 1 along every component.
+        If `whiten` is true, projected rows have variance 1 along every component.
 
         directions: directions and their eigenvalues.
         solution_kind: kind of solution, such as "exact".

@@ -88,10 +88,10 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     n_components: int | Literal["cv"] | None = 2  # type: ignore[assignment]
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the components and their covariances with the targets.
+        """Return the components and their squared covariances with the targets.
 
-        The components are columns. The covariances are squared. There are at most n_components
-        components. There are fewer if the remaining covariance is only rounding error.
+        The components are columns. There are at most n_components components, and fewer if the
+        remaining covariance is only rounding error.
         """
         most = self.n_components
         return self.rotations(moments, most if isinstance(most, int) else len(moments.cross))
@@ -118,12 +118,11 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         return cross_validate_components(self, states_by_fold)
 
     def ridged_scatter_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
-        """Return the product of the rows' scatter and columns.
+        """Return the product of the rows' scatter and `columns`.
 
-        The product is (features, m). Other methods add a ridge to the scatter. PLS-DA has no
-        ridge.
+        Other methods add a ridge to the scatter. PLS-DA has no ridge.
 
-        columns: (features, m).
+        columns: (features, m), like the product.
         """
         return moments.scatter_product(columns)
 

@@ -83,9 +83,9 @@ class SKM(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """True if a is not 1.
+        """True if the method needs the rows' scatter matrix.
 
-        The method then needs the rows' scatter matrix.
+        The matrix is needed unless a is 1.
         """
         return float(self.a) != 1.0
 

@@ -134,9 +134,9 @@ class WMV(ClosedForm):
         return self.pairs == "share" and not self.pair_weights
 
     def class_pair_weights(self, moments: Moments) -> np.ndarray:
-        """Return the weights of pairs of rows, by class.
+        """Return the weights of pairs of rows, by their two classes.
 
-        The weights are a matrix (classes, classes). The matrix is symmetric.
+        The weights are a symmetric matrix (classes, classes).
 
         moments: centred sums of the rows, with the weight of each class. If rows without a label
             were learned, they are the last class.

@@ -141,8 +141,8 @@ class _ProbabilityPredictor(Protocol):
 class _Fold(NamedTuple):
     """Split of the sampled rows into learned and held-out rows.
 
-    train: (rows to learn,) indices of the rows to learn.
-    test: (held-out rows,) indices of the held-out rows.
+    train: indices of the rows to learn.
+    test: indices of the held-out rows.
     """
 
     train: np.ndarray
@@ -320,9 +320,9 @@ def _score_all_folds(
     folds: Sequence[_Fold],
     progress: StageProgress,
 ) -> _FoldScores:
-    """Score every method on every fold within the time limit.
+    """Score every method on every fold.
 
-    The time limit is SECONDS.
+    No fit is started after SECONDS seconds.
 
     extra_params: parameters that every method gets in addition to its own. They set the feature
         map of a table. Empty if the rows are not a table.

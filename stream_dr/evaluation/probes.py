@@ -114,11 +114,10 @@ class NearestMean:
 
 
 class NearestNeighbours:
-    """Classifier that predicts from the k nearest sampled rows.
+    """Classifier that predicts from k neighbours, the nearest sampled rows.
 
-    The k nearest sampled rows are the neighbours. If rows have one label, the most frequent label
-    of the neighbours is predicted. If two labels are equally frequent, the label of the nearer
-    neighbours is predicted.
+    If rows have one label, the most frequent label of the neighbours is predicted. If two labels
+    are equally frequent, the label of the nearer neighbours is predicted.
 
     If rows have several labels, the score of a label is the share of the neighbours that have the
     label, scaled to [−1, 1].

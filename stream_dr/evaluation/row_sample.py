@@ -44,7 +44,7 @@ class RowSample:
     def n_features(self) -> int:
         """Number of columns of the rows added so far.
 
-        The number is invalid for rows of a table.
+        The number has no meaning for rows of a table.
         """
         return self._reservoir.n_features
 

@@ -29,9 +29,7 @@ from stream_dr.rows.block import Rows
 
 @dataclass(frozen=True)
 class Hashing(FeatureMap):
-    """Map of named features to a fixed number of columns.
-
-    Each name is hashed to a column.
+    """Map that hashes named features to a fixed number of columns.
 
     Attributes
     ----------
@@ -95,10 +93,10 @@ class Hashing(FeatureMap):
 
 
 def _name_hashing_matrix(hashing: Hashing, names: Iterable[str]) -> sp.csr_matrix:
-    """Return the matrix by which rows are hashed.
+    """Return the matrix by which rows are multiplied to hash them.
 
-    Rows are multiplied by the matrix. The matrix is CSR (names, hashing.n_features). The row of a
-    name has 1 or −1 in the column to which the name is hashed.
+    The matrix is CSR (names, hashing.n_features). The row of a name has 1 or −1 in the column to
+    which the name is hashed.
 
     hashing: the map.
     names: names of the features.

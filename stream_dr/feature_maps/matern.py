@@ -1,6 +1,4 @@
-"""Matérn kernel of two rows, with parameters γ and ν.
-
-The parameter ν is the smoothness of the kernel.
+"""Matérn kernel of two rows, with parameter γ and smoothness ν.
 
 For two rows x and x', let s = √(4νγ)·|x − x'|. The kernel is
 

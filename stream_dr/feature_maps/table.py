@@ -155,7 +155,7 @@ class Table(FeatureMap):
     def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the largest number of columns of mapped rows.
 
-        The number is an upper bound for columns of any kind.
+        The number is an upper bound, whatever kinds the table's columns have.
 
         n_input_columns: number of columns of the table.
         """

@@ -80,9 +80,7 @@ class FrozenState(NamedTuple):
 
 @dataclass
 class SolveAttempt:
-    """Most recent attempt to compute a model's projection.
-
-    The projection is computed from the model's state.
+    """Most recent attempt to compute a model's projection from its state.
 
     attempted_position: log position of the last event that the state includes.
     error: error that the solver raised, or None.
@@ -99,9 +97,7 @@ class SolveAttempt:
 
 
 class SnapshotContents(NamedTuple):
-    """Contents of a model's newest snapshot.
-
-    A snapshot is a file with the model's state.
+    """Contents of a model's newest snapshot, a file with its state.
 
     position: log position of the last event that the state includes.
     version: version number of the projection in the file, 0 if the file has no projection.
@@ -124,10 +120,7 @@ class LearningTime:
 
     @property
     def rows_per_second(self) -> float:
-        """Number of rows learned per second.
-
-        The number is 0 before the first row.
-        """
+        """Number of rows learned per second, 0 before the first row."""
         return self.rows / self.seconds if self.rows else 0.0
 
 
@@ -597,10 +590,7 @@ class Model:
 
     @property
     def shown_status(self) -> str:
-        """Status of the model, or "failed_to_publish".
-
-        The status is "failed_to_publish" if a live model could not be published.
-        """
+        """Status of the model, "failed_to_publish" if publishing a live model failed."""
         return "failed_to_publish" if self.status == "live" and self.solving.error is not None else self.status
 
     def _log_and_store_solve_error(self, position: int, error: Exception) -> None:

@@ -1,6 +1,4 @@
-"""Decision on the kind of targets y.
-
-The kinds are "class", "multilabel" and "continuous".
+"""Decision whether targets y are "class", "multilabel" or "continuous".
 
 The kind is the kind of earlier batches, or else the parameter `target`. If there are no earlier
 batches and `target` is "auto", the form of y decides:
@@ -42,10 +40,10 @@ def reconcile_target_kind(requested_kind: str, earlier_kind: str | None) -> str 
 
 
 def infer_targets_kind(y: Form, allowed_kinds: Sequence[str], settled_kind: str | None) -> TargetsKind:
-    """Return the kind of the targets y.
+    """Return "class", "multilabel" or "continuous", the kind of targets y.
 
-    The kind is "class", "multilabel" or "continuous". Raises InvalidTargets if y has a form that
-    no kind has. Raises TargetKindMismatch if y cannot be read as `settled_kind`.
+    Raises InvalidTargets if y has a form that no kind has. Raises TargetKindMismatch if y cannot
+    be read as `settled_kind`.
 
     y: a list of label collections, or an array (rows, k) or (rows,), as `normalise_targets`
         returns it.

@@ -124,7 +124,7 @@ def _has_missing_of_pandas(y: object) -> bool:
 
 
 def _from_array(y: np.ndarray, column_is_one_label: bool) -> Form:
-    """Return an array of targets in one of three forms.
+    """Normalise targets that the caller passed as an array.
 
     Label collections are returned as a list, and other targets as an array. A single column (rows,
     1) of labels is returned as an array (rows,).

@@ -239,10 +239,7 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def is_cross_validated(self) -> bool:
-        """True if cross-validation chooses the value of a parameter.
-
-        The parameter has the value "cv".
-        """
+        """True if a parameter is "cv", so cross-validation chooses its value."""
         return bool(self.cross_validates) and getattr(self, self.cross_validates) == "cv"
 
     def group_or_id_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
@@ -275,9 +272,9 @@ class ClosedForm(AdditiveEstimator):
         return self.scatter if self.reads_scatter() else "diagonal"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state has one sum per label set.
+        """True if the state sums rows separately for each label set.
 
-        Each sum is of the rows that have exactly this set of labels.
+        The label set of a row is the set of all its labels.
         """
         return False
 
@@ -338,7 +335,7 @@ class ClosedForm(AdditiveEstimator):
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return the product of the rows' scatter and given columns.
 
-        The product has the shape (features, m). If only the diagonal of the scatter is stored,
+        The product has the shape of `columns`. If only the diagonal of the scatter is stored,
         columns are multiplied by the diagonal. Costs O(d k) for d features and k targets, and O(d²
         m) in addition if the whole scatter is stored.
 
@@ -415,11 +412,11 @@ class ClosedForm(AdditiveEstimator):
         return self.directions(moments, state)
 
     def scatter_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
-        """Return a factor for the rows of each class.
+        """Return the factors of rows' weights in the scatter, by label.
 
-        The factors are stored by label. `refine`, which reads the rows again, multiplies the rows'
-        weights by these factors when it sums the rows' scatter. If the result is None, all rows
-        have the factor 1. The key None is for rows without a label.
+        `refine`, which reads the rows again, multiplies the rows' weights by these factors when it
+        sums the rows' scatter. If the result is None, all rows have the factor 1. The key None is
+        for rows without a label.
         """
         return None
 
@@ -584,9 +581,9 @@ class ClosedForm(AdditiveEstimator):
         return max_bytes_with_map(self.feature_map, self.moment_bytes, n_features, n_targets)
 
     def max_width(self, sparse: bool, declared_width: int) -> int | None:
-        """Return the largest number of features, or None without limit.
+        """Return the largest number of features allowed in a batch, or None.
 
-        A batch of more features raises an error.
+        None means no limit. A batch of more features raises an error.
 
         sparse: True if the rows are sparse.
         declared_width: number of features that sparse rows declare, or 0 if they declare none.

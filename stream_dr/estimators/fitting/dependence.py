@@ -1,7 +1,4 @@
-"""Base class of SPCA and SRP.
-
-Both methods look for directions that depend on the targets.
-"""
+"""Base class of SPCA and SRP, which find target-dependent directions."""
 
 from typing import ClassVar
 

@@ -173,9 +173,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return ""
 
     def max_width(self, sparse: bool, declared_width: int) -> int | None:
-        """Return the largest number of features, or None without limit.
+        """Return the largest number of features allowed in a batch, or None.
 
-        A batch of more features raises an error.
+        None means no limit. A batch of more features raises an error.
 
         sparse: True if the rows are sparse.
         declared_width: number of features that sparse rows declare, or 0 if they declare none.
@@ -185,9 +185,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return the product of the rows' scatter and given columns.
 
-        The product has the shape (features, m). The product may have a constant factor. The
-        product is used to compare components with the components of the previous projection. The
-        default implementation returns `columns`, as if the scatter were the identity. If there is
+        The product has the shape of `columns`, and may have a constant factor. The product is used
+        to compare components with the components of the previous projection. The default
+        implementation returns `columns`, as if the scatter were the identity. If there is
         a feature map, the scatter of the mapped rows is used.
 
         columns: (features, m), m columns.

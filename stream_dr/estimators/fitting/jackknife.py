@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 
 class _FoldComparison(NamedTuple):
-    """Solution without one fold, compared to the whole solution.
-
-    The whole solution is the solution of all rows.
+    """Solution without one fold, compared with the solution of all rows.
 
     Attributes
     ----------
@@ -131,12 +129,11 @@ def _inner_moment_state(state: State) -> MomentState:
 def _compare_with_whole(
     all_rows_solution: Linear, reduced_solution: Linear, multiply_by_scatter: MultiplyByScatter
 ) -> _FoldComparison:
-    """Compare a solution without one fold with the whole solution.
+    """Compare a solution without one fold with the solution of all rows.
 
-    The whole solution is the solution of all rows. Components are matched by the absolute cosine
-    of their angle. The cosine is the correlation over all rows. Eigenvalues are matched by rank,
-    because the i-th largest eigenvalue changes less from fold to fold than the eigenvalue of a
-    component that rotates.
+    Components are matched by the absolute cosine of their angle. The cosine is the correlation
+    over all rows. Eigenvalues are matched by rank, because the i-th largest eigenvalue changes
+    less from fold to fold than the eigenvalue of a component that rotates.
 
     all_rows_solution: solution of all rows, with d features and p components.
     reduced_solution: solution without one fold.

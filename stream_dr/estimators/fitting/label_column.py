@@ -9,10 +9,10 @@ from stream_dr.estimators.fitting.inputs import TargetsLike
 
 
 def flatten_column_with_warning(y: TargetsLike, stacklevel: int) -> TargetsLike:
-    """Flatten targets y of a single column (rows, 1).
+    """Flatten targets y of shape (rows, 1) to shape (rows,).
 
-    The result is (rows,). The warning DataConversionWarning is then issued, as in scikit-learn.
-    Any other y is returned unchanged.
+    Flattening issues the warning DataConversionWarning, as in scikit-learn. Any other y is
+    returned unchanged.
 
     stacklevel: as in `warnings.warn`, counted from the caller of this function.
     """

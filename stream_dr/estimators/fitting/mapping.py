@@ -45,9 +45,7 @@ InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 
 
 class TableColumns(NamedTuple):
-    """Indices of the columns that `table` returns, by kind.
-
-    `table` is the feature map of tables.
+    """Indices of columns that the feature map `table` returns, by kind.
 
     Attributes
     ----------
@@ -109,9 +107,7 @@ def check_mapped_width(spec: JsonDict | None, max_columns: int) -> None:
 def make_accumulator(
     feature_map_spec: JsonDict | None, make_unmapped: Callable[[InnerState], InnerAccumulator], state: State | None
 ) -> InnerAccumulator | MappedAccumulator:
-    """Return the accumulator of an estimator.
-
-    If there is a feature map, the accumulator maps rows before it learns them.
+    """Return an accumulator that applies the feature map, if there is one.
 
     feature_map_spec: spec of the feature map, or None.
     make_unmapped: function that returns the accumulator without a map. Its argument is a state to
@@ -194,10 +190,9 @@ def replace_inner_state(state: State, new_inner: State) -> State:
 
 
 def prepend_feature_map(state: State, projection: Projection) -> Projection:
-    """Return a projection that maps rows before it projects them.
+    """Return `projection`, preceded by the state's feature map.
 
-    `projection` is applied to the mapped rows. If the state has no feature map, `projection`
-    itself is returned.
+    If the state has no feature map, `projection` itself is returned.
     """
     if not isinstance(state, MappedState):
         return projection
@@ -223,7 +218,7 @@ def inner_projection(projection: Projection) -> Projection:
 
 
 def mapped_columns_of_state(state: State) -> TableColumns | None:
-    """Return the feature map `table`'s column indices, by kind.
+    """Return indices of columns from the feature map `table`, by kind.
 
     The result is None if the state does not have this feature map.
     """
@@ -346,10 +341,7 @@ def can_unlearn_exactly(accumulator: Accumulator) -> bool:
 
 
 def map_reads_tables(estimator: "Estimator") -> bool:
-    """True if the estimator's feature map reads tables.
-
-    The columns of a table may be of any kind.
-    """
+    """True if the estimator's feature map reads tables of mixed columns."""
     spec = estimator.feature_map
     return spec is not None and bool(feature_map(spec).learns)
 

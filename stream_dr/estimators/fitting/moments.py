@@ -111,7 +111,7 @@ class Moments(NamedTuple):
     def scatter_product(self, columns: np.ndarray) -> np.ndarray:
         """Return the product of the rows' scatter and given columns.
 
-        The product has the shape (features, m). If only the diagonal of the scatter is stored, the
+        The product has the shape of `columns`. If only the diagonal of the scatter is stored, the
         product is with the diagonal.
 
         columns: (features, m), m columns.
@@ -155,7 +155,7 @@ class Moments(NamedTuple):
         return self.rounding.clear_noisy_features(cross_sums, target_norm, self.diagonal)
 
     def significant_combinations(self, cross_sums: np.ndarray, target_norm: float) -> np.ndarray:
-        """Return cross sums without combinations of only rounding error.
+        """Return the combinations of cross sums that exceed rounding errors.
 
         The result is (features, r). The columns of `cross_sums` are replaced by r ≤ k combinations
         of these columns. Combinations that are only rounding error are dropped. If rounding errors
@@ -192,10 +192,9 @@ class Moments(NamedTuple):
 
 
 def mask_labels_with_few_rows(state_or_accumulator: MomentState | MomentAccumulator, min_rows: int) -> np.ndarray:
-    """Return a mask of the labels with too few rows.
+    """Return a mask (labels,), True for labels with too few rows.
 
-    The mask is (labels,). A label with too few rows is not yet a class. The mask is True for these
-    labels.
+    A label with too few rows is not yet a class.
 
     A label has too few rows if it has fewer than `min_rows` rows of weight above 0 [mathematics
     §2]. If targets are not one label a row, or if fewer than two labels have `min_rows` rows, the

@@ -1,7 +1,4 @@
-"""Base class of methods on a graph of sampled rows.
-
-Edges of the graph join each row to its nearest rows.
-"""
+"""Base class of methods on a nearest-neighbour graph of sampled rows."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
@@ -16,9 +13,9 @@ from stream_dr.statistics.reservoir import Reservoir
 
 @dataclass(eq=False, repr=False)
 class NeighbourhoodMethod(ReservoirMethod):
-    """Base class of methods that join sampled rows by edges.
+    """Base class of methods on a nearest-neighbour graph of sampled rows.
 
-    An edge joins a row to one of its nearest rows.
+    An edge of the graph joins a row to one of its nearest rows.
 
     Parameters
     ----------

@@ -11,10 +11,7 @@ from stream_dr.readout import Readout
 
 
 class Predictor(ClosedForm):
-    """Base class of estimators whose projection has a `Readout`.
-
-    The `Readout` predicts targets.
-    """
+    """Base class of estimators whose projection has a `Readout` to predict targets."""
 
     def partial_fit(
         self,

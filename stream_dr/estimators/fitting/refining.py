@@ -229,9 +229,9 @@ def _check_refine_arguments(estimator: "Estimator", state: State, tol: float, ma
 
 
 class _MappedProblem(NamedTuple):
-    """Problem that refine solves, after the feature map.
+    """Problem that refine solves, in the space of mapped rows.
 
-    All parts are for rows that the feature map has mapped, if there is one.
+    Without a feature map, the mapped rows are the rows themselves.
 
     Attributes
     ----------

@@ -60,9 +60,9 @@ class RefinedSolution(NamedTuple):
 
 
 class FirstStageSolver:
-    """Solver of refine for methods that solve linear systems.
+    """Solver of refine for LDA, OPLS, CCA and HSL.
 
-    The methods are LDA, OPLS, CCA and HSL. The solver is block conjugate gradient.
+    These methods solve a linear system first. The solver is block conjugate gradient.
 
     estimator: estimator with the parameters of the method.
     moments: centred sums of the rows and targets.
@@ -110,10 +110,7 @@ class FirstStageSolver:
         return cg.advance_linear_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
 
     def current_solution(self, solver_state: cg.BlockSolve) -> RefinedSolution:
-        """Return the solution after the steps so far.
-
-        The solution has loadings, eigenvalues and the relative residual.
-        """
+        """Return loadings, eigenvalues and relative residual after the steps so far."""
         moments = self._moments._replace(first_stage=solver_state)
         loadings, eigenvalues = self._estimator.directions(moments, self._state)
         return RefinedSolution(loadings, eigenvalues, cg.relative_solve_residual(solver_state))
@@ -130,10 +127,11 @@ class FirstStageSolver:
 
 
 class SubspaceSolver:
-    """Solver of refine on a growing basis of directions.
+    """Solver of refine for PCA, PLSDA, SKM, MMC and WMV.
 
-    The methods are PCA, PLSDA, SKM, MMC and WMV. The basis starts with the cross-scatter of rows
-    and targets. If there are fewer targets than components, random directions are added.
+    These methods are solved on a growing basis of directions. The basis starts with the
+    cross-scatter of rows and targets. If there are fewer targets than components, random
+    directions are added.
 
     Attributes
     ----------
@@ -197,10 +195,7 @@ class SubspaceSolver:
         return subspace.restart_from_solution(grown, answer) if answer.shape[1] else grown
 
     def current_solution(self, solver_state: subspace.Subspace) -> RefinedSolution:
-        """Return the solution after the passes so far.
-
-        The solution has loadings, eigenvalues and the relative residual.
-        """
+        """Return loadings, eigenvalues and relative residual after the passes so far."""
         small, eigenvalues = self._directions_in_basis(solver_state)
         if self._estimator.n_components is None and len(eigenvalues) > self._count:
             self._raise_needs_n_components()

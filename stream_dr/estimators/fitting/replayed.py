@@ -260,7 +260,7 @@ class RowReplay:
             )
 
     def _order_hint_if_decay(self) -> str:
-        """Return an error message's end about the order of rows.
+        """Return a hint on the order of rows, for an error message.
 
         The order of rows matters only with decay. Without decay, the result is "".
         """
@@ -336,11 +336,11 @@ def strip_feature_map(
 
 
 def name_differing_sum(learned_state: MomentState, relearned_state: MomentState) -> str | None:
-    """Return the name of a sum that differs, or None.
+    """Return the name of a sum in which two states differ.
 
-    The sums of two states are compared. Both states have the same number of rows and features. The
-    name is "weights", "means", "labels", "class weights" or "targets". Differences by rounding
-    errors are ignored.
+    The name is "weights", "means", "labels", "class weights" or "targets", or None if no sum
+    differs. Differences by rounding errors are ignored. Both states have the same number of rows
+    and features.
 
     learned_state: state that has learned the rows.
     relearned_state: state that has learned the rows of the first pass.

@@ -119,11 +119,9 @@ class ReservoirMethod(Estimator):
         return solve_inner_and_add_map(state, self.solve_sample)
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return the product of the sampled rows' scatter and columns.
+        """Return the product of the sampled rows' scatter and `columns`.
 
-        The product has the shape (features, m).
-
-        columns: (features, m), m columns.
+        columns: (features, m), like the product.
         """
         rows = cast(Reservoir, whole_inner_state(state)).kept[:, : len(columns)]
         projected = rows @ columns

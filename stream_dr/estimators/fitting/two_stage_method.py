@@ -55,9 +55,9 @@ class RightHandSide(NamedTuple):
 
 
 class RidgeTerms(NamedTuple):
-    """Numbers share and ridge of the matrix to invert.
+    """Coefficients of the matrix share·Cxx + ridge·I that a method inverts.
 
-    A two-stage method inverts the matrix share·Cxx + ridge·I. Cxx (features, features) is the
+    Cxx (features, features) is the
     scatter of the rows, and I the identity.
 
     Attributes
