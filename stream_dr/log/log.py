@@ -160,10 +160,10 @@ class LogReader:
         return [e for e in events if e.kind == kind]
 
     def position_keeping_newest_rows(self, n_rows: int) -> int:
-        """Return the largest position whose event and later events have `n_rows` rows.
+        """Return the largest position from which on events have `n_rows` rows.
 
-        These events may have more rows. If all events together have fewer rows, the position of
-        the first event is returned.
+        The events from this position on may have more rows. If all events together have fewer rows,
+        the position of the first event is returned.
         """
         with self._index_view() as index:
             ends = self._bounds()

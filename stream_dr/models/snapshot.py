@@ -327,9 +327,9 @@ def oldest_snapshot_position(directory_path: Path, model: Model) -> int:
 
 
 def newest_snapshot_position(directory_path: Path) -> int:
-    """Return the largest log position of all models' snapshots.
+    """Return the log position of the newest snapshot of any model.
 
-    If no model has a snapshot, the result is −1.
+    The result is −1 if no model has a snapshot.
     """
     return max((int(p.stem) for p in directory_path.glob("snapshots/*/*.safetensors") if p.stem.isdigit()), default=-1)
 

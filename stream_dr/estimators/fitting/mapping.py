@@ -270,12 +270,13 @@ def state_bytes(
 
 
 def _max_bytes_up_to_width(state_bytes_of: Callable[[int, int], int], max_columns: int, n_targets: int) -> int:
-    """Return the largest size in bytes up to `max_columns` columns.
+    """Return the largest size in bytes of a state of at most `max_columns` columns.
 
-    The size may be largest for fewer columns, because the whole scatter matrix is stored only up
-    to MAX_EXACT_WIDTH columns.
+    A state of fewer columns may be larger, because it stores the whole scatter matrix up to
+    MAX_EXACT_WIDTH columns.
 
-    state_bytes_of: function that returns the size for a number of columns and a number of targets.
+    state_bytes_of: function of a number of columns and a number of targets. It returns the size of
+        such a state.
     """
     return max(state_bytes_of(max_columns, n_targets), state_bytes_of(min(max_columns, MAX_EXACT_WIDTH), n_targets))
 
