@@ -99,7 +99,7 @@ class ComponentGaussian(NamedTuple):
             squares = np.einsum("ij,ij->i", rows, rows)
 
         # Sum the squared distances from the mean, each divided by the variance in its direction.
-        size = (z * z / self.variances).sum(axis=1)
+        size: np.ndarray = (z * z / self.variances).sum(axis=1)
         log_det = float(np.log(self.variances).sum() - 2.0 * np.log(scale).sum())
         if p < d:
             if noise_variance <= 0.0:
@@ -109,7 +109,7 @@ class ComponentGaussian(NamedTuple):
                 )
             size += np.maximum(squares - (z * z).sum(axis=1), 0.0) / noise_variance
             log_det += (d - p) * np.log(noise_variance)
-        return -0.5 * (d * np.log(2.0 * np.pi) + log_det + size)[:, None]
+        return -0.5 * (d * float(np.log(2.0 * np.pi)) + log_det + size)[:, None]
 
 
 class LinearGaussian(Estimator):
@@ -209,7 +209,8 @@ class LinearGaussian(Estimator):
                 f"Z has the shape {Z.shape}; {type(self).__name__} has {gaussian.axes.shape[1]} components. "
                 "Pass a column each."
             )
-        return (self._undo_whitening(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
+        rows: np.ndarray = (self._undo_whitening(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
+        return rows
 
     def _undo_whitening(self, projected_rows: np.ndarray) -> np.ndarray:
         """Return projected rows (rows, components) without whitening.
