@@ -21,12 +21,12 @@ from stream_dr.errors import InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.mapping import prepend_feature_map
-from stream_dr.estimators.fitting.moments import divide_or_zero_by_scale
+from stream_dr.estimators.fitting.moments import divide_or_zero_by_feature_scale
 from stream_dr.rows.block import Rows
 from stream_dr.solve.spectral import EPS
 
 
-class ComponentGaussian(NamedTuple):
+class GaussianLogLikelihood(NamedTuple):
     """Gaussian density of the rows learned, all in float64.
 
     Attributes
@@ -131,7 +131,7 @@ class LinearGaussian(Estimator):
     """
 
     @abstractmethod
-    def _learned_gaussian(self) -> ComponentGaussian:
+    def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return the Gaussian density of the rows learned."""
 
     @property
@@ -172,7 +172,9 @@ class LinearGaussian(Estimator):
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise_variance, 0.0)) @ gaussian.axes.T
         covariance[np.diag_indices_from(covariance)] += gaussian.noise_variance
-        return divide_or_zero_by_scale(divide_or_zero_by_scale(covariance, gaussian.scale).T, gaussian.scale)
+        return divide_or_zero_by_feature_scale(
+            divide_or_zero_by_feature_scale(covariance, gaussian.scale).T, gaussian.scale
+        )
 
     def score_samples(self, X: RowsLike) -> np.ndarray:
         """Return the log-likelihood (rows,) of each row.

@@ -337,15 +337,16 @@ def standardise_moments(moments: Moments) -> Moments:
     return scale_moments(moments, scale)
 
 
-def divide_or_zero_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def divide_or_zero_by_feature_scale(columns: np.ndarray, feature_scale: np.ndarray) -> np.ndarray:
     """Divide each row of an array by its feature's scale.
 
     The result is 0 for features whose scale is 0.
 
     columns: (features, m), m columns.
-    scale: (features,), scale of each feature.
+    feature_scale: (features,), scale of each feature.
     """
-    divided: np.ndarray = np.divide(columns, scale[:, None], out=np.zeros_like(columns), where=scale[:, None] > 0)
+    divisors = feature_scale[:, None]
+    divided: np.ndarray = np.divide(columns, divisors, out=np.zeros_like(columns), where=divisors > 0)
     return divided
 
 
