@@ -254,9 +254,10 @@ class Linear(NamedTuple):
         if sp.issparse(X):
             X = _drop_extra_columns(X, self.n_features)
             offset = self.mean @ self.loadings if self.offset is None else self.offset
-            return np.asarray(X @ self.loadings[: X.shape[1]]) - offset
+            return np.asarray(X @ self.loadings[: X.shape[1]] - offset)
         check_dense_n_features(X, self.n_features)
-        return (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
+        z: np.ndarray = (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
+        return z
 
     def score_projection(self) -> "ScoreProjection":
         """Return the projection of rows to scores that predict targets."""
@@ -294,7 +295,8 @@ class ScoreProjection(NamedTuple):
         z = linear.apply(X)
         if readout.rest is not None:
             z = np.hstack([z, linear._replace(loadings=readout.rest, offset=None).apply(X)])
-        return z @ readout.weights + readout.offset
+        scores: np.ndarray = z @ readout.weights + readout.offset
+        return scores
 
 
 class Columns(NamedTuple):
@@ -354,7 +356,8 @@ class Columns(NamedTuple):
             out[:, present] = X[:, self.columns[present]].toarray()
             return out
         check_dense_n_features(X, self.width)
-        return X[:, self.columns].astype(np.float64)
+        selected: np.ndarray = X[:, self.columns]
+        return selected.astype(np.float64)
 
 
 class Mapped(NamedTuple):

@@ -105,13 +105,12 @@ class Readout(NamedTuple):
           others. If the scores are log posteriors: the label (rows,) of the highest score.
         * Numbers: (rows,), or (rows, k) if there are several target columns.
         """
-        if self.kind == "class":
-            return self.classes[target_scores.argmax(axis=1)]
+        if self.kind == "continuous":
+            return target_scores[:, 0] if target_scores.shape[1] == 1 else target_scores
         if self.kind == "multilabel" and self.scores == TARGETS:
             return (target_scores >= 0.5).astype(np.int64)
-        if self.kind == "multilabel":
-            return self.classes[target_scores.argmax(axis=1)]
-        return target_scores[:, 0] if target_scores.shape[1] == 1 else target_scores
+        best_labels: np.ndarray = self.classes[target_scores.argmax(axis=1)]
+        return best_labels
 
     def probabilities(self, log_probabilities: np.ndarray) -> np.ndarray:
         """Return the posterior probabilities (rows, k) of k classes.

@@ -74,7 +74,7 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     def figures_json() -> bytes:
         options = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)
         have = query.have.split(",") if query.have else []
-        return shared.figures().draw(query.model, options, have, rights)
+        return shared.figures().draw_as_page_json(query.model, options, have, rights)
 
     body = await asyncio.get_running_loop().run_in_executor(shared.queries, figures_json)
     return Response(body, media_type=JSON, headers={"Cache-Control": "no-store"})

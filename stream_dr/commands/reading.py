@@ -357,7 +357,7 @@ def _add_options(command: Callable[..., None], *options: Callable[..., None]) ->
     """
     shared = {name: p for function in options for name, p in inspect.signature(function).parameters.items()}
 
-    def run(**arguments: Any) -> None:
+    def run_with_read_as(**arguments: Any) -> None:
         from stream_dr.datasets.sources import Options
         from stream_dr.feature_maps import feature_map
 
@@ -373,14 +373,14 @@ def _add_options(command: Callable[..., None], *options: Callable[..., None]) ->
         feature_map(read_as.table_map_spec())
         command(**arguments, read_as=read_as)
 
-    # Set the signature and annotations of `run`, from which typer takes a command's options.
+    # Set the signature and annotations of `run_with_read_as`, from which typer takes a command's options.
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "read_as"]
-    run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
-    run.__doc__ = command.__doc__
-    run.__name__ = command.__name__
-    run.__module__ = command.__module__
-    run.__annotations__ = {p.name: p.annotation for p in (*own, *shared.values())}
-    return run
+    run_with_read_as.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
+    run_with_read_as.__doc__ = command.__doc__
+    run_with_read_as.__name__ = command.__name__
+    run_with_read_as.__module__ = command.__module__
+    run_with_read_as.__annotations__ = {p.name: p.annotation for p in (*own, *shared.values())}
+    return run_with_read_as
 
 
 def _pop_feature_map_options(options: JsonDict) -> JsonDict:

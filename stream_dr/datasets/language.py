@@ -130,7 +130,7 @@ def _draw_topic_word_table(random: np.random.Generator, word_shares: np.ndarray)
     words = np.sort(largest)
     own_share = 1.0 / (np.arange(_TOPIC_WORDS) + 4.0)
     table = _repeat_indices_by_share(own_share / own_share.sum(), TOPIC_TABLE)
-    return random.permutation(words)[table].astype(np.uint16)
+    return random.permutation(words).take(table).astype(np.uint16)
 
 
 def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
@@ -138,8 +138,8 @@ def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
 
     The result is (n_entries,) uint16, ascending. shares[i] is the share of index i.
     """
-    middle = (np.arange(n_entries) + 0.5) / n_entries
-    return np.searchsorted(np.cumsum(shares), middle * shares.sum()).astype(np.uint16)
+    middle: np.ndarray = (np.arange(n_entries) + 0.5) / n_entries * shares.sum()
+    return np.searchsorted(np.cumsum(shares), middle).astype(np.uint16)
 
 
 def _parent_topic(topic: str) -> str | None:

@@ -118,13 +118,13 @@ def _copy_at_one_moment(
             models = _model_names_and_ids(directory_path)
             open_files: dict[Path, BinaryIO] = {}
             try:
-                for name in _paths_to_copy(directory_path, models):
+                for name in _paths_to_copy_with_log(directory_path, models):
                     open_files[name] = attempt.enter_context((directory_path / name).open("rb"))
             except FileNotFoundError:
                 continue
 
             with copy.view() as index:
-                if list(open_files) != _paths_to_copy(directory_path, models):
+                if list(open_files) != _paths_to_copy_with_log(directory_path, models):
                     continue
                 copy.copy_index_and_rest(index)
                 if copy.source_overwritten_since(index):
@@ -156,17 +156,17 @@ def _total_bytes(path: Path) -> int:
     return size
 
 
-def _paths_to_copy(path: Path, models: list[tuple[str, int]]) -> list[Path]:
+def _paths_to_copy_with_log(path: Path, model_names_and_ids: list[tuple[str, int]]) -> list[Path]:
     """Return the paths of files to copy with the log.
 
     The files are the snapshots and other files of each model, and places.json. Files that do not
     exist are left out. The paths are relative to the directory.
 
     path: path of the directory.
-    models: (name, id) of each model.
+    model_names_and_ids: (name, id) of each model.
     """
     files = [path / PLACES]
-    for folder in (snapshot_folder(path, *model) for model in models):
+    for folder in (snapshot_folder(path, *model) for model in model_names_and_ids):
         files += [folder / FAILED_FILE_NAME, folder / START_FILE_NAME, *snapshots_newest_first(folder)]
     return [file.relative_to(path) for file in files if file.exists()]
 

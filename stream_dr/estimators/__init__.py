@@ -59,9 +59,9 @@ class Registry(Mapping[str, type]):
             known = ", ".join(sorted(self.places))
             raise UnknownEstimator(f"no estimator is called {key!r}{did_you_mean(key, self)}; known are {known}.")
         module, name = self.places[key].split(":")
-        if "." not in module:
-            module = f"{__name__}.{module}"
-        return getattr(importlib.import_module(module), name)
+        module = module if "." in module else f"{__name__}.{module}"
+        estimator_class: type = getattr(importlib.import_module(module), name)
+        return estimator_class
 
     def __contains__(self, key: object) -> bool:
         return key in self.places

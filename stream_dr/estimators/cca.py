@@ -126,7 +126,7 @@ class CCA(TargetRegression, TwoStage):
         # The matrix `root` whitens targets (makes them uncorrelated, with equal variance).
         turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
         lengths = np.linalg.norm(turned, axis=0)
-        rotations = root @ (turned / np.where(lengths > 0, lengths, 1.0))
+        rotations: np.ndarray = root @ (turned / np.where(lengths > 0, lengths, 1.0))
 
         # Apply the scaling, and sort the rows by label as in `classes_`.
         rotations = rotations * np.sqrt(m.weight) if self.scaling == "unit" else rotations

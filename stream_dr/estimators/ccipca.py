@@ -18,7 +18,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.estimators.fitting.linear_gaussian import ComponentGaussian, LinearGaussian
+from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
 from stream_dr.estimators.fitting.mapping import (
     StateType,
     check_feature_map,
@@ -144,12 +144,12 @@ class CCIPCA(LinearGaussian):
         """
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
-    def _learned_gaussian(self) -> ComponentGaussian:
+    def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return a Gaussian model of the rows, with components as axes."""
         projection = self.linear_projection()
         state = whole_inner_state(self.state_)
         d, n = len(projection.mean), state.rows
-        return ComponentGaussian(
+        return GaussianLogLikelihood(
             projection.mean,
             projection.loadings,
             projection.eigenvalues,

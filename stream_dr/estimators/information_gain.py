@@ -195,7 +195,7 @@ class InformationGain(AdditiveEstimator):
             raise InvalidParameter(
                 f"input_features has {len(names)} names; the rows have {self._n_mapped_features()} features."
             )
-        return np.asarray(list(names), dtype=object)[self.columns_]
+        return np.asarray(list(names), dtype=object).take(self.columns_)
 
 
 def information_gain(state: FeatureCounts) -> np.ndarray:
@@ -230,10 +230,10 @@ def _class_information_gain(
     """
     absent = np.maximum(class_weights - joint_weights, 0.0)
     missing = np.maximum(total_weight - present_weights, 0.0)
-    return (
-        _mutual_information_terms(joint_weights, present_weights, class_weights, total_weight)
-        + _mutual_information_terms(absent, missing, class_weights, total_weight)
-    ) / total_weight
+    present_terms = _mutual_information_terms(joint_weights, present_weights, class_weights, total_weight)
+    absent_terms = _mutual_information_terms(absent, missing, class_weights, total_weight)
+    information: np.ndarray = (present_terms + absent_terms) / total_weight
+    return information
 
 
 def _multilabel_information_gain(
@@ -294,4 +294,5 @@ def _mutual_information_terms(
     # Mask the terms whose weight is not 0. The other terms are 0, and no logarithm is computed.
     there = (joint_weights > 0) & (expected > 0)
     ratio = np.where(there, joint_weights, 1.0) / np.where(there, expected, 1.0)
-    return (joint_weights * np.log(ratio)).sum(1)
+    terms: np.ndarray = (joint_weights * np.log(ratio)).sum(1)
+    return terms

@@ -147,7 +147,8 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         features than the rows learned.
         """
         rows = self._rows_in_learned_column_order(X)
-        return self.classes_[self._fitted_neighbour_classifier().predict(rows)]
+        labels: np.ndarray = self.classes_[self._fitted_neighbour_classifier().predict(rows)]
+        return labels
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return each class's share of a row's neighbours.

@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
@@ -255,13 +256,13 @@ class LDA(LinearClassifier, TwoStage):
         distance, along the component, of the class mean from the mean of all rows. For a refined
         solution, `priors` replace the classes' weights, because the solution was computed so.
         """
-        centres = moments.offsets.T @ loadings
+        centres: NDArray[np.float64] = moments.offsets.T @ loadings
         if self.priors is None or solution_kind != "refined":
             return moments.label_weights @ centres**2
         priors = self._class_priors(moments)
         return moments.weight * priors @ (centres - priors @ centres) ** 2
 
-    def _class_priors(self, moments: Moments) -> np.ndarray:
+    def _class_priors(self, moments: Moments) -> NDArray[np.float64]:
         """Return the probability of each class.
 
         The result is (classes,), in the order of `moments.labels`. The parameter `priors` has one
@@ -289,7 +290,8 @@ class LDA(LinearClassifier, TwoStage):
                 f"priors={self.priors!r} are 0 for all labels that do not wait for min_class_rows={self.min_class_rows} "
                 "rows. Give one of them a probability, or leave priors out."
             )
-        return priors / priors.sum()
+        priors /= priors.sum()
+        return priors
 
     @property
     def priors_(self) -> np.ndarray:
@@ -329,7 +331,7 @@ class LDA(LinearClassifier, TwoStage):
         centres = (means - priors @ means) @ self.scalings_
         # For each component, divide the variance between classes by the variance within classes.
         # The classifier's weights are class means already divided by the variance within classes.
-        shares = priors @ (centres * self._readout_or_raise().weights.T)
+        shares: np.ndarray = priors @ (centres * self._readout_or_raise().weights.T)
         return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
     def _class_means_and_priors(self) -> _MeansAndPriors:
@@ -348,4 +350,5 @@ def _between_scatter_factor(moments: Moments) -> np.ndarray:
 
     The root times its own transpose is the between-class scatter, summed over rows.
     """
-    return moments.cross / np.sqrt(moments.label_weights)
+    factor: np.ndarray = moments.cross / np.sqrt(moments.label_weights)
+    return factor

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
-from stream_dr.estimators.fitting.margin import margin_directions
+from stream_dr.estimators.fitting.margin import scatter_sum_directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_number_in_range
 from stream_dr.statistics.moments.state import MomentState
@@ -73,4 +73,4 @@ class MMC(ClosedForm):
 
         moments: centred sums of the rows and targets, from which the components are computed.
         """
-        return margin_directions(moments, 1.0 + self.alpha, -float(self.alpha), self.n_components is None)
+        return scatter_sum_directions(moments, 1.0 + self.alpha, -float(self.alpha), self.n_components is None)

@@ -7,9 +7,9 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
-from stream_dr.estimators.fitting.linear_gaussian import ComponentGaussian, LinearGaussian
+from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
 from stream_dr.estimators.fitting.mapping import mapped_columns_of_state
-from stream_dr.estimators.fitting.moments import Moments, divide_or_zero_by_scale, scale_moments
+from stream_dr.estimators.fitting.moments import Moments, divide_or_zero_by_feature_scale, scale_moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
@@ -181,7 +181,7 @@ class PCA(LinearGaussian, ClosedForm):
         """
         return projected_rows * np.sqrt(self.explained_variance_) if self.whiten else projected_rows
 
-    def _learned_gaussian(self) -> ComponentGaussian:
+    def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return a Gaussian model of the rows, from the components.
 
         The axes of the Gaussian are the components, with respect to scaled columns.
@@ -192,8 +192,8 @@ class PCA(LinearGaussian, ClosedForm):
         loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
         total = float(m.diagonal.sum()) / variance_divisor(m)
         most = min(float(np.count_nonzero(m.scale)), m.weight)
-        axes = divide_or_zero_by_scale(loadings, m.scale)
-        return ComponentGaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
+        axes = divide_or_zero_by_feature_scale(loadings, m.scale)
+        return GaussianLogLikelihood(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the eigenvectors and eigenvalues of the rows' scatter.

@@ -139,7 +139,8 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         """
         if moments.along is not None:
             return moments.along[: loadings.shape[1]]
-        return np.einsum("ij,ij->j", loadings, moments.scatter_product(loadings))
+        along: np.ndarray = np.einsum("ij,ij->j", loadings, moments.scatter_product(loadings))
+        return along
 
     @property
     def x_rotations_(self) -> np.ndarray:

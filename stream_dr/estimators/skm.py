@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
-from stream_dr.estimators.fitting.margin import margin_directions
+from stream_dr.estimators.fitting.margin import scatter_sum_directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
 from stream_dr.statistics.moments.state import MomentState
@@ -102,4 +102,4 @@ class SKM(ClosedForm):
             # Compute the between-class scatter from the labelled rows only, about their own mean.
             cross = moments.cross - np.outer(moments.cross.sum(axis=1) / labelled, moments.label_weights)
             moments = moments._replace(cross=cross * np.sqrt(moments.weight / labelled))
-        return margin_directions(moments, 1.0 + self.a, 1.0 - self.a, self.n_components is None)
+        return scatter_sum_directions(moments, 1.0 + self.a, 1.0 - self.a, self.n_components is None)

@@ -149,8 +149,8 @@ def centred_random_signs(labels: Sequence[Label], n_columns: int, seed: int) -> 
     while (equal := (signs == signs[0]).all(axis=0)).any():
         draw += 1
         signs[:, equal] = random_signs(labels, n_columns, seed, draw)[:, equal]
-    centred: np.ndarray = signs - signs.mean(axis=0)
-    return centred * np.sqrt(1.0 - 2.0 ** (1 - len(labels)))
+    centred: np.ndarray = (signs - signs.mean(axis=0)) * np.sqrt(1.0 - 2.0 ** (1 - len(labels)))
+    return centred
 
 
 def random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw_number: int = 0) -> np.ndarray:
@@ -166,7 +166,7 @@ def random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw_number
     """
     redrawn = f":{draw_number}" if draw_number else ""
     rows = [_hash_bits(f"{seed}{redrawn}:{type(label).__name__}:{label}", n_columns) for label in labels]
-    return (2.0 * np.array(rows, dtype=np.float64).reshape(len(rows), n_columns) - 1.0) / np.sqrt(n_columns)
+    return (2.0 * np.array(rows, dtype=np.float64).reshape(len(rows), n_columns) - 1.0) / float(np.sqrt(n_columns))
 
 
 def _hash_bits(key: str, n_bits: int) -> np.ndarray:

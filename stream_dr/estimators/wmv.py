@@ -116,7 +116,7 @@ class WMV(ClosedForm):
         ):
             raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
-    def keeps_class_scatter(self) -> bool:
+    def keeps_scatter_per_class(self) -> bool:
         """True if the state stores each class's scatter matrix.
 
         The components are eigenvectors of a weighted sum of the classes' scatter matrices. The

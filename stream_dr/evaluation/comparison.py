@@ -601,7 +601,8 @@ def _targets_for_sklearn(rows: Block) -> np.ndarray:
     """
     if rows.y.kind == "class":
         return label_array(rows.y.targets_by_row())
-    return rows.y.values if rows.y.values.shape[1] > 1 else rows.y.values[:, 0]
+    values: np.ndarray = rows.y.values
+    return values if values.shape[1] > 1 else values[:, 0]
 
 
 def _accuracy_or_r2(truth: np.ndarray, predicted: np.ndarray) -> float:

@@ -135,13 +135,15 @@ class NearestNeighbours:
         neighbour_targets = self._sample.y[np.take_along_axis(near, order, 1)]
 
         if self._sample.y.ndim == 2:
-            return 2.0 * neighbour_targets.mean(1) - 1.0
+            shares: np.ndarray = neighbour_targets.mean(1)
+            return 2.0 * shares - 1.0
 
         votes = np.zeros((len(neighbour_targets), self._sample.labels))
         for rank in range(self._k):
             # Count a nearer neighbour's vote slightly more, to decide between equal votes.
             votes[np.arange(len(votes)), neighbour_targets[:, rank]] += 1.0 - rank * 1e-6
-        return np.argmax(votes, axis=1)
+        winners: np.ndarray = np.argmax(votes, axis=1)
+        return winners
 
 
 class LinearProbe:
@@ -215,6 +217,5 @@ def _column_scales(Z: Rows) -> np.ndarray:
     The scale of dense rows is the standard deviation. The scale of sparse rows is the root mean
     square, because sparse rows that are centred would not be sparse any more.
     """
-    if sp.issparse(Z):
-        return np.sqrt(np.asarray(Z.multiply(Z).mean(0)).ravel())
-    return Z.std(0)
+    scales: np.ndarray = np.sqrt(np.asarray(Z.multiply(Z).mean(0)).ravel()) if sp.issparse(Z) else Z.std(0)
+    return scales

@@ -400,9 +400,9 @@ class _Evaluation:
         The label codes of the batch are translated to the label codes of this evaluation.
         """
         new_codes = np.array([self._labels[label] for label in block.y.labels], np.int64)
+        flat: list[int] = new_codes[block.y.codes].tolist()
         if block.y.indptr is None:
-            return new_codes[block.y.codes][:, None].tolist()
-        flat = new_codes[block.y.codes].tolist()
+            return [[code] for code in flat]
         offsets = block.y.indptr.tolist()
         return [flat[offsets[i] : offsets[i + 1]] for i in range(block.rows)]
 

@@ -41,7 +41,8 @@ def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, d
 
     The parameters, and the shape of the result, are those of `draw_uniforms`.
     """
-    return ndtri(draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index))
+    normals: np.ndarray = ndtri(draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index))
+    return normals
 
 
 def draw_cauchys(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:

@@ -223,7 +223,7 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     half = fourier_map.n_features // 2
     gamma = float(fourier_map.gamma)  # type: ignore[arg-type]
     if fourier_map.orthogonal:
-        omega = np.sqrt(2.0 * gamma) * _draw_orthogonal_frequencies(n_features, half, fourier_map.seed)
+        omega: np.ndarray = np.sqrt(2.0 * gamma) * _draw_orthogonal_frequencies(n_features, half, fourier_map.seed)
     elif fourier_map.kernel == "rbf":
         omega = np.sqrt(2.0 * gamma) * draw_normals(fourier_map.seed, SPECTRUM, 0, n_features, half)
     elif fourier_map.kernel == "matern":

@@ -238,7 +238,7 @@ class LiveFigures:
 
     >>> import stream_dr
     >>> figures = stream_dr.LiveFigures(directory, status=dict)
-    >>> figures.draw("lda", stream_dr.FigureOptions(), [], {})[:9]
+    >>> figures.draw_as_page_json("lda", stream_dr.FigureOptions(), [], {})[:9]
     b'{"told":{'
     """
 
@@ -255,8 +255,8 @@ class LiveFigures:
         self._drawn: OrderedDict[tuple[object, ...], CachedFigure] = OrderedDict()
         self._newest: dict[int, tuple[float, NewestRows, Counts]] = {}
 
-    def draw(
-        self, model_name: str | None, options: FigureOptions, known_tags: Collection[str], extra_keys: JsonDict
+    def draw_as_page_json(
+        self, model_name: str | None, options: FigureOptions, tags_in_browser: Collection[str], extra_keys: JsonDict
     ) -> bytes:
         """Return a model's status and figures as JSON.
 
@@ -271,7 +271,7 @@ class LiveFigures:
         model_name: name of the model. If it is None or unknown, only figures of all models are
             returned.
         options: options of the figures.
-        known_tags: tags of the figures that the browser already has. These figures are returned as
+        tags_in_browser: tags of the figures that the browser already has. These figures are returned as
             the tag only.
         extra_keys: keys and values that are added to the JSON object. They say what the browser
             may do.
@@ -297,7 +297,7 @@ class LiveFigures:
         figures: dict[str, JsonDict] = {}
         for kind, drawn in drawn_figures.items():
             figures[kind] = {"tag": drawn.tag}
-            if drawn.tag not in known_tags:
+            if drawn.tag not in tags_in_browser:
                 figures[kind]["figure"] = orjson.Fragment(drawn.figure)
 
         return orjson.dumps(

@@ -61,7 +61,8 @@ def _unconverted_batches(stream: object) -> Iterable[object]:
     if isinstance(native, LazyBatches):
         return native.collect_batches()
     if isinstance(native, ArrowStream):
-        return pa.RecordBatchReader.from_stream(native)
+        batches: Iterable[object] = pa.RecordBatchReader.from_stream(native)
+        return batches
     raise InvalidRows(
         f"X is a {type_name(native)}, which hands over no batches; collect it first, or pass its batches one by one."
     )
@@ -188,7 +189,7 @@ def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: st
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return None
-    numbers = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    numbers: np.ndarray = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
     return numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
 
 

@@ -97,13 +97,13 @@ class RawColumn(NamedTuple):
         rows = zip(self.values.tolist(), self.missing, strict=True)
         return [None if missing else self._json_value(value) for value, missing in rows]
 
-    def _json_value(self, value: Any) -> JsonValue:
+    def _json_value(self, value: float) -> JsonValue:
         """Return one value of the column for JSON.
 
         value: a number, or the index of a text in `labels`.
         """
         if self.kind == "text":
-            return self.labels[value]
+            return self.labels[int(value)]
         if self.kind == "boolean":
             return value != 0.0
         return (

@@ -331,7 +331,7 @@ def _divided_numbers(column: pa.Array, divisor: int) -> np.ndarray:
     """
     if not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64) / divisor
-    values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) / divisor
+    values: np.ndarray = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) / divisor
     values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return values
 

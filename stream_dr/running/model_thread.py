@@ -83,12 +83,12 @@ class ModelThread:
             model.mark_live()
         self._thread.start()
 
-    def stop(self, max_seconds: float | None) -> None:
+    def stop(self, max_learning_seconds: float | None) -> None:
         """Learn the rest of the log, then end the thread.
 
-        max_seconds: maximum time for the rest of the log. None: no limit.
+        max_learning_seconds: maximum time for the rest of the log. None: no limit.
         """
-        self._stop_at = time.monotonic() + (1e9 if max_seconds is None else max_seconds)
+        self._stop_at = time.monotonic() + (1e9 if max_learning_seconds is None else max_learning_seconds)
         self.wake()
         if self._thread.ident is not None:
             self._thread.join()

@@ -239,7 +239,8 @@ def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarr
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)
         weights[part] = np.linalg.solve(gram, np.ones((len(gram), k, 1)))[:, :, 0]
-    return weights / weights.sum(axis=1, keepdims=True)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
 
 
 def _local_gram_matrices(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarray) -> np.ndarray:
@@ -257,7 +258,8 @@ def _local_gram_matrices(rows: Rows, landmarks: Rows, neighbour_indices: np.ndar
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows
         differences = landmarks[neighbour_indices] - dense[:, None, :]
-        return differences @ differences.transpose(0, 2, 1)
+        gram_matrices: np.ndarray = differences @ differences.transpose(0, 2, 1)
+        return gram_matrices
 
     rows = sp.csr_matrix(rows)
     k = neighbour_indices.shape[1]

@@ -170,7 +170,8 @@ class Eigenmap(NamedTuple):
             edges *= np.exp((np.where(np.isfinite(nearest), nearest, 0.0) - squared_distances) / self.temperature)
 
         total = edges.sum(axis=1, keepdims=True)
-        return (edges @ self.places) / np.where(total > 0, total, 1.0) / (1.0 - self.eigenvalues)
+        means: np.ndarray = (edges @ self.places) / np.where(total > 0, total, 1.0)
+        return means / (1.0 - self.eigenvalues)
 
 
 def laplacian_eigenmaps(

@@ -29,13 +29,8 @@ from stream_dr.checks import (
 )
 from stream_dr.projection import check_dense_n_features
 from stream_dr.rows.block import Rows
-from stream_dr.solve.neighbours import (
-    fit_sparse_width,
-    squared_distance_chunks,
-    squared_norms,
-    subtract_shift,
-    upper_column_medians,
-)
+from stream_dr.solve.nearest_mean import squared_lengths
+from stream_dr.solve.neighbours import fit_sparse_width, squared_distance_chunks, subtract_shift, upper_column_medians
 from stream_dr.statistics.protocol import register_nested_state
 
 
@@ -101,7 +96,7 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
         medians, same = np.zeros(rows.shape[1]), 0.0
     else:
         medians = upper_column_medians(rows)
-        same = 1e-20 * float(squared_norms(subtract_shift(rows, medians)).mean())
+        same = 1e-20 * float(squared_lengths(subtract_shift(rows, medians)).mean())
 
     if sp.issparse(rows):
         return SampledLandmarks(

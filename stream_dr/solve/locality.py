@@ -202,12 +202,13 @@ def _singular_value_cut(singular_values: np.ndarray, n_rows: int, largest_mean: 
     n_rows: number of rows.
     largest_mean: largest absolute value of the rows' mean.
     """
-    return EPS * (n_rows * float(singular_values.max(initial=0.0)) + np.sqrt(n_rows) * largest_mean)
+    return EPS * (n_rows * float(singular_values.max(initial=0.0)) + float(np.sqrt(n_rows)) * largest_mean)
 
 
 def _symmetric_part(matrix: np.ndarray) -> np.ndarray:
     """Return the symmetric part (M + Mᵀ)/2 of a square matrix M."""
-    return 0.5 * (matrix + matrix.T)
+    symmetric: np.ndarray = 0.5 * (matrix + matrix.T)
+    return symmetric
 
 
 def projection_without_components(mean: np.ndarray) -> Linear:

@@ -36,7 +36,7 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
     """
     products = Z @ points.T
     products = products.toarray() if sp.issparse(products) else np.asarray(products)
-    squared = _squared_lengths(Z)[:, None] + _squared_lengths(points) - 2.0 * products
+    squared = squared_lengths(Z)[:, None] + squared_lengths(points) - 2.0 * products
     return np.where(np.isnan(squared), np.inf, np.maximum(squared, 0.0))
 
 
@@ -48,10 +48,11 @@ def nearest_mean(Z: Rows, class_means: np.ndarray) -> np.ndarray:
     Z: (rows, components), dense or CSR.
     class_means: (classes, components).
     """
-    return np.argmin(squared_distances(Z, class_means), axis=1)
+    nearest: np.ndarray = np.argmin(squared_distances(Z, class_means), axis=1)
+    return nearest
 
 
-def _squared_lengths(Z: Rows) -> np.ndarray:
+def squared_lengths(Z: Rows) -> np.ndarray:
     """Return the squared length (rows,) of each row of Z.
 
     Z: (rows, components), dense or CSR.

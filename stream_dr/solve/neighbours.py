@@ -24,6 +24,7 @@ from scipy.spatial.distance import cdist
 from sklearn.neighbors import NearestNeighbors
 
 from stream_dr.rows.block import Rows
+from stream_dr.solve.nearest_mean import squared_lengths
 
 SEARCH_CHUNK = 1 << 20
 """Maximum number of float64 values (8 MB) of one array.
@@ -56,9 +57,8 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
     # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy.
     landmarks = subtract_shift(landmarks, upper_column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
-    if not include_self:
-        return search.kneighbors(return_distance=False)
-    return search.kneighbors(landmarks, return_distance=False)
+    neighbours: np.ndarray = search.kneighbors(landmarks if include_self else None, return_distance=False)
+    return neighbours
 
 
 def landmark_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +87,7 @@ def squared_pair_distances(landmarks: Rows, start_indices: np.ndarray, end_indic
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[1]))
     for start in range(0, len(start_indices), step):
         part = slice(start, start + step)
-        out[part] = squared_norms(landmarks[start_indices[part]] - landmarks[end_indices[part]])
+        out[part] = squared_lengths(landmarks[start_indices[part]] - landmarks[end_indices[part]])
     return out
 
 
@@ -166,11 +166,12 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows, shift: np.ndarr
     """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
-        return cdist(dense, landmarks, "sqeuclidean")
+        squared_distances: np.ndarray = cdist(dense, landmarks, "sqeuclidean")
+        return squared_distances
 
     rows = subtract_shift(sp.csr_matrix(rows).astype(np.float64), shift)
     products = (rows @ landmarks.T).toarray()
-    return _squared_distances_from_products(squared_norms(rows)[:, None], squared_norms(landmarks), products)
+    return _squared_distances_from_products(squared_lengths(rows)[:, None], squared_lengths(landmarks), products)
 
 
 def _squared_distances_from_products(
@@ -188,10 +189,3 @@ def _squared_distances_from_products(
     squares = squared_row_norms + squared_landmark_norms
     out = squares - 2.0 * products
     return np.where(out > 16 * np.finfo(np.float64).eps * squares, out, 0.0)
-
-
-def squared_norms(rows: Rows) -> np.ndarray:
-    """Return the squared length (rows,) of each row."""
-    if not sp.issparse(rows):
-        return np.einsum("ij,ij->i", rows, rows)
-    return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()

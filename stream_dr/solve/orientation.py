@@ -248,7 +248,8 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
 def column_norms(array: np.ndarray) -> np.ndarray:
     """Return the length (columns,) of each column of an array."""
     # Compute the column lengths by einsum, which takes a third of the time of np.linalg.norm.
-    return np.sqrt(np.einsum("ij,ij->j", array, array))
+    lengths: np.ndarray = np.sqrt(np.einsum("ij,ij->j", array, array))
+    return lengths
 
 
 def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
@@ -295,7 +296,8 @@ def _cosines_or_correlations(
     old, new = pad_to_equal_rows(old, new)
     if multiply_by_scatter is None:
         sizes = np.outer(column_norms(old), column_norms(new))
-        return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
+        cosines: np.ndarray = (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
+        return cosines
 
     # Compare columns by the correlation of the rows projected onto them.
     # Features of small variance, whose loadings are noisy, then have little influence.

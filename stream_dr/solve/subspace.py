@@ -69,7 +69,8 @@ class Subspace(NamedTuple):
     def scatter(self) -> np.ndarray:
         """Scatter (m, m) of the rows' coordinates along m basis vectors."""
         small = self.basis.T @ self.images
-        return (small + small.T) / 2
+        symmetric: np.ndarray = (small + small.T) / 2
+        return symmetric
 
 
 def start_subspace(columns: np.ndarray) -> Subspace:
@@ -146,7 +147,7 @@ def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     basis: (features, m), m orthonormal vectors.
     """
     size = np.linalg.norm(columns, axis=0)
-    rest = columns[:, size > 0] / size[size > 0]
+    rest: np.ndarray = columns[:, size > 0] / size[size > 0]
 
     # Subtract the part along `basis` twice.
     # After the first subtraction, rounding errors along `basis` remain [Parlett].

@@ -346,7 +346,7 @@ def _recode_labels(codes: np.ndarray, old_labels: tuple[Label, ...], new_labels:
     """
     places = {label: at for at, label in enumerate(new_labels)}
     table = np.asarray([*(places[label] for label in old_labels), -1], dtype=np.int32)
-    return table[codes]
+    return table.take(codes)
 
 
 def _stack_rows_as_float64(upper: Rows, lower: Rows, n_features: int) -> Rows:

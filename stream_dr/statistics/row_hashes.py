@@ -50,7 +50,8 @@ def mix(numbers: np.ndarray) -> np.ndarray:
     """
     numbers = (numbers ^ (numbers >> _SHIFTS[0])) * _FACTORS[0]
     numbers = (numbers ^ (numbers >> _SHIFTS[1])) * _FACTORS[1]
-    return numbers ^ (numbers >> _SHIFTS[2])
+    mixed: np.ndarray = numbers ^ (numbers >> _SHIFTS[2])
+    return mixed
 
 
 _mix = compiled(inline="always")(mix)

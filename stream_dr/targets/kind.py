@@ -39,7 +39,7 @@ def reconcile_target_kind(requested_kind: str, earlier_kind: str | None) -> str 
     return earlier_kind or (None if requested_kind == "auto" else requested_kind)
 
 
-def infer_targets_kind(y: Form, allowed_kinds: Sequence[str], settled_kind: str | None) -> TargetsKind:
+def infer_targets_kind(y: Form, estimator_kinds: Sequence[str], settled_kind: str | None) -> TargetsKind:
     """Return "class", "multilabel" or "continuous", the kind of targets y.
 
     Raises InvalidTargets if y has a form that no kind has. Raises TargetKindMismatch if y cannot
@@ -47,7 +47,8 @@ def infer_targets_kind(y: Form, allowed_kinds: Sequence[str], settled_kind: str 
 
     y: a list of label collections, or an array (rows, k) or (rows,), as `normalise_targets`
         returns it.
-    allowed_kinds: kinds that the estimator can learn from.
+    estimator_kinds: kinds that the estimator can learn from. They decide how floats are read. The
+        kind that is returned may be another one.
     settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
     if isinstance(y, list):
@@ -58,7 +59,9 @@ def infer_targets_kind(y: Form, allowed_kinds: Sequence[str], settled_kind: str 
             f"labels were given ({first!r}); this model was started with numbers. Pass numbers, or start a new model."
         )
     return (
-        _infer_kind_of_matrix(y, settled_kind) if y.ndim == 2 else _infer_kind_of_vector(y, allowed_kinds, settled_kind)
+        _infer_kind_of_matrix(y, settled_kind)
+        if y.ndim == 2
+        else _infer_kind_of_vector(y, estimator_kinds, settled_kind)
     )
 
 

@@ -299,9 +299,8 @@ def convert_ids_to_list(column: pa.Array, column_name: str) -> Ids:
     Values of other types are converted to strings. Raises SchemaMismatch if a row has no id.
     """
     _raise_if_missing_values(column, column_name)
-    if pa.types.is_integer(column.type) or is_string_type(column.type):
-        return column.to_pylist()
-    return [str(v) for v in column.to_pylist()]
+    ids: Ids = column.to_pylist()
+    return ids if pa.types.is_integer(column.type) or is_string_type(column.type) else [str(v) for v in ids]
 
 
 def replace_empty_strings_by_null(texts: pa.Array) -> pa.Array:
@@ -348,7 +347,8 @@ def convert_column_to_float64(column: pa.Array, column_name: str) -> np.ndarray:
     """
     _raise_if_missing_values(column, column_name)
     try:
-        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        numbers: np.ndarray = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return numbers
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
         raise SchemaMismatch(
             f"column {column_name!r} is {column.type}, not numbers ({e}); name it as label or drop it.",

@@ -95,7 +95,7 @@ def _load_variables(path: FileName, variable_names: list[str]) -> dict[str, Rows
 
     try:
         listed = scipy.io.whosmat(path)
-        variables = scipy.io.loadmat(path, variable_names=variable_names)
+        variables: dict[str, Rows] = scipy.io.loadmat(path, variable_names=variable_names)
     except NotImplementedError as e:
         raise MalformedInput(f"{path} is of MATLAB version 7.3 (HDF5); save it again with -v7.", file=str(path)) from e
     # scipy may raise an error of any type if bytes are damaged.

@@ -161,7 +161,8 @@ def _parse_blank_separated_numbers(text_bytes: np.ndarray) -> np.ndarray:
 
     if len(tokens) == 1 and tokens[0].as_py() == "":
         return np.zeros(0)
-    return tokens.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    numbers: np.ndarray = tokens.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _raise_if_any_bad_pair(lines: Lines, pair_offsets_in_data: np.ndarray, index_base: int) -> None:

@@ -72,7 +72,7 @@ def read_arrow_ipc(
         )
 
 
-def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> IO[bytes]:
+def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> pa.MemoryMappedFile:
     """Open an Arrow IPC file and check its messages.
 
     The file has the file format or the stream format of Arrow IPC. Returns the uncompressed file.

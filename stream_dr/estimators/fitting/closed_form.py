@@ -229,7 +229,7 @@ class ClosedForm(AdditiveEstimator):
             decay=self.decay if decay is None else decay,
             state=state,
             label_sets=self.keeps_label_sets(),
-            class_scatter=self.keeps_class_scatter(),
+            class_scatter=self.keeps_scatter_per_class(),
         )
 
     @property
@@ -278,7 +278,7 @@ class ClosedForm(AdditiveEstimator):
         """
         return False
 
-    def keeps_class_scatter(self) -> bool:
+    def keeps_scatter_per_class(self) -> bool:
         """True if the state stores each class's scatter matrix."""
         return False
 
@@ -304,7 +304,9 @@ class ClosedForm(AdditiveEstimator):
 
         # Put the sum back, so that `moments` does not add up the folds again.
         state = replace_inner_state(state, inner)
-        check_stored_optional_sums(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
+        check_stored_optional_sums(
+            inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_scatter_per_class()
+        )
         moments = self.moments(state)
 
         # The solution is "diagonal" if the whole scatter is needed but only its diagonal is known.
@@ -343,7 +345,8 @@ class ClosedForm(AdditiveEstimator):
         """
         scatter = compute_moments(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
         d = len(columns)
-        return scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns
+        product: np.ndarray = scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns
+        return product
 
     def make_projection(self, moments: Moments, directions: Directions, solution_kind: str) -> Linear:
         """Return the projection to at most n_components directions.
@@ -602,5 +605,5 @@ class ClosedForm(AdditiveEstimator):
         # Count at most MAX_EXACT_WIDTH features for "exact", because more features raise an error.
         width = min(n_features, MAX_EXACT_WIDTH) if scatter == "exact" else n_features
         exact = scatter != "diagonal" and width <= MAX_EXACT_WIDTH
-        size = moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_class_scatter())
+        size = moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_scatter_per_class())
         return size * max(self.fold_count, 1)

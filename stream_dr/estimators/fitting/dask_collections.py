@@ -194,7 +194,7 @@ def _clone_with_target_kind(estimator: "Estimator", first_targets_block: Collect
 
     first_targets_block: first block of the targets, or None.
     """
-    learner = clone(estimator)
+    learner: Estimator = clone(estimator)
     if first_targets_block is not None and estimator.target == "auto" and estimator.target_kinds:
         first = first_targets_block.compute()
         learner.set_params(target=parse_targets(first, len(first), estimator.target_kinds, "auto", None).kind)
@@ -203,7 +203,8 @@ def _clone_with_target_kind(estimator: "Estimator", first_targets_block: Collect
 
 def _fit_clone_on_block(estimator: "Estimator", X: RowsLike, y: TargetsLike, weights: WeightsLike) -> "Estimator":
     options = {} if weights is None else {"sample_weight": weights}
-    return clone(estimator).partial_fit(X, y, **options)
+    learner: Estimator = clone(estimator)
+    return learner.partial_fit(X, y, **options)
 
 
 def _merge_into_copy(older: "Estimator", newer: "Estimator") -> "Estimator":

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import Tags
 
 from stream_dr.aliases import FileName, JsonDict
@@ -334,7 +335,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self._linear_projection_array("components")
 
     @property
-    def eigenvalues_(self) -> np.ndarray:
+    def eigenvalues_(self) -> NDArray[np.float64]:
         """Eigenvalues (components,) float64."""
         return self._linear_projection_array("eigenvalues")
 
@@ -622,10 +623,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return cast(LinearProjection, self.projection())
 
     def _linear_projection_array(self, name: str) -> np.ndarray:
-        projection = self.projection()
-        if not hasattr(projection, name):
+        array: np.ndarray | None = getattr(self.projection(), name, None)
+        if array is None:
             raise AttributeError(
                 f"{type(self).__name__} has no {name}_: its map is not linear, and rows are placed by the sampled rows "
                 "nearest to them. Read eigenvalues_, and project with transform."
             )
-        return getattr(projection, name)
+        return array

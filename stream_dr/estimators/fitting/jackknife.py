@@ -232,4 +232,5 @@ def _jackknife_angles_in_degrees(squared_sines: np.ndarray) -> np.ndarray:
     squared_sines: (folds, angles), squared sine of each angle in the solution without each fold.
     """
     sines = np.sqrt((len(squared_sines) - 1.0) * squared_sines.mean(axis=0))
-    return np.degrees(np.arcsin(np.minimum(sines, 1.0)))
+    angles: np.ndarray = np.degrees(np.arcsin(np.minimum(sines, 1.0)))
+    return angles

@@ -21,12 +21,12 @@ from stream_dr.errors import InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.mapping import prepend_feature_map
-from stream_dr.estimators.fitting.moments import divide_or_zero_by_scale
+from stream_dr.estimators.fitting.moments import divide_or_zero_by_feature_scale
 from stream_dr.rows.block import Rows
 from stream_dr.solve.spectral import EPS
 
 
-class ComponentGaussian(NamedTuple):
+class GaussianLogLikelihood(NamedTuple):
     """Gaussian density of the rows learned, all in float64.
 
     Attributes
@@ -99,7 +99,7 @@ class ComponentGaussian(NamedTuple):
             squares = np.einsum("ij,ij->i", rows, rows)
 
         # Sum the squared distances from the mean, each divided by the variance in its direction.
-        size = (z * z / self.variances).sum(axis=1)
+        size: np.ndarray = (z * z / self.variances).sum(axis=1)
         log_det = float(np.log(self.variances).sum() - 2.0 * np.log(scale).sum())
         if p < d:
             if noise_variance <= 0.0:
@@ -109,7 +109,7 @@ class ComponentGaussian(NamedTuple):
                 )
             size += np.maximum(squares - (z * z).sum(axis=1), 0.0) / noise_variance
             log_det += (d - p) * np.log(noise_variance)
-        return -0.5 * (d * np.log(2.0 * np.pi) + log_det + size)[:, None]
+        return -0.5 * (d * float(np.log(2.0 * np.pi)) + log_det + size)[:, None]
 
 
 class LinearGaussian(Estimator):
@@ -131,7 +131,7 @@ class LinearGaussian(Estimator):
     """
 
     @abstractmethod
-    def _learned_gaussian(self) -> ComponentGaussian:
+    def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return the Gaussian density of the rows learned."""
 
     @property
@@ -172,7 +172,9 @@ class LinearGaussian(Estimator):
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise_variance, 0.0)) @ gaussian.axes.T
         covariance[np.diag_indices_from(covariance)] += gaussian.noise_variance
-        return divide_or_zero_by_scale(divide_or_zero_by_scale(covariance, gaussian.scale).T, gaussian.scale)
+        return divide_or_zero_by_feature_scale(
+            divide_or_zero_by_feature_scale(covariance, gaussian.scale).T, gaussian.scale
+        )
 
     def score_samples(self, X: RowsLike) -> np.ndarray:
         """Return the log-likelihood (rows,) of each row.
@@ -209,7 +211,8 @@ class LinearGaussian(Estimator):
                 f"Z has the shape {Z.shape}; {type(self).__name__} has {gaussian.axes.shape[1]} components. "
                 "Pass a column each."
             )
-        return (self._undo_whitening(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
+        rows: np.ndarray = (self._undo_whitening(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
+        return rows
 
     def _undo_whitening(self, projected_rows: np.ndarray) -> np.ndarray:
         """Return projected rows (rows, components) without whitening.

@@ -15,7 +15,7 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
-from stream_dr.feature_maps import feature_map, spec_with_defaults
+from stream_dr.feature_maps import FeatureMap, feature_map, spec_with_defaults
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import (
     Table,
@@ -243,7 +243,7 @@ def max_bytes_with_map(
     """
     if spec is None:
         return unmapped_bytes(n_features, n_targets)
-    mapping = feature_map(spec)
+    mapping: FeatureMap = feature_map(spec)
     width = mapping.max_mapped_columns(n_features)
     return _max_bytes_up_to_width(unmapped_bytes, width, n_targets) + mapping.bytes(n_features)
 

@@ -14,7 +14,7 @@ from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs, scatter_sum_eigenpairs
 
 
-def margin_directions(
+def scatter_sum_directions(
     moments: Moments, between_weight: float, total_scatter_weight: float, only_positive: bool
 ) -> Directions:
     """Return eigenvectors and eigenvalues of two scatter matrices' sum.

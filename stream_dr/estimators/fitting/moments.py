@@ -11,6 +11,7 @@ from itertools import compress
 from typing import NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_dr.estimators.fitting.mapping import whole_inner_state
 from stream_dr.solve.conjugate_gradient import BlockSolve
@@ -82,33 +83,33 @@ class Moments(NamedTuple):
     """
 
     weight: float
-    mean: np.ndarray
-    diagonal: np.ndarray
-    scatter: np.ndarray | None
+    mean: NDArray[np.float64]
+    diagonal: NDArray[np.float64]
+    scatter: NDArray[np.float64] | None
     present: np.ndarray
-    label_weights: np.ndarray
-    target_mean: np.ndarray
-    cross: np.ndarray
-    target_scatter: np.ndarray
+    label_weights: NDArray[np.float64]
+    target_mean: NDArray[np.float64]
+    cross: NDArray[np.float64]
+    target_scatter: NDArray[np.float64]
     labelled: bool
-    scale: np.ndarray
+    scale: NDArray[np.float64]
     rounding: Rounding
-    scaled_waiting_means: np.ndarray
+    scaled_waiting_means: NDArray[np.float64]
     labels: tuple[Label, ...] = ()
     kind: str | None = None
-    along: np.ndarray | None = None
+    along: NDArray[np.float64] | None = None
     first_stage: BlockSolve | None = None
     waiting: tuple[Label, ...] = ()
 
     @property
-    def scatter_or_diagonal(self) -> np.ndarray:
+    def scatter_or_diagonal(self) -> NDArray[np.float64]:
         """Scatter (features, features) of the rows, or its diagonal (features,).
 
         The diagonal is returned if the whole scatter is not stored.
         """
         return self.diagonal if self.scatter is None else self.scatter
 
-    def scatter_product(self, columns: np.ndarray) -> np.ndarray:
+    def scatter_product(self, columns: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the product of the rows' scatter and given columns.
 
         The product has the shape of `columns`. If only the diagonal of the scatter is stored, the
@@ -119,7 +120,7 @@ class Moments(NamedTuple):
         return self.diagonal[:, None] * columns if self.scatter is None else self.scatter @ columns
 
     @property
-    def offsets(self) -> np.ndarray:
+    def offsets(self) -> NDArray[np.float64]:
         """Class means (features, classes) minus the mean of all rows.
 
         The columns of the rows are scaled by `scale`.
@@ -336,15 +337,17 @@ def standardise_moments(moments: Moments) -> Moments:
     return scale_moments(moments, scale)
 
 
-def divide_or_zero_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def divide_or_zero_by_feature_scale(columns: np.ndarray, feature_scale: np.ndarray) -> np.ndarray:
     """Divide each row of an array by its feature's scale.
 
     The result is 0 for features whose scale is 0.
 
     columns: (features, m), m columns.
-    scale: (features,), scale of each feature.
+    feature_scale: (features,), scale of each feature.
     """
-    return np.divide(columns, scale[:, None], out=np.zeros_like(columns), where=scale[:, None] > 0)
+    divisors = feature_scale[:, None]
+    divided: np.ndarray = np.divide(columns, divisors, out=np.zeros_like(columns), where=divisors > 0)
+    return divided
 
 
 def scale_moments(moments: Moments, column_factors: np.ndarray) -> Moments:

@@ -26,7 +26,7 @@ from stream_dr.checks import FEATURE_COUNT_LIMIT, check_finite_arrays, check_wit
 from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.inputs import RefineSource
 from stream_dr.estimators.fitting.mapping import inner_projection, prepend_feature_map
-from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_scale
+from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_feature_scale
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_number_in_range, check_positive_int
 from stream_dr.estimators.fitting.refining_methods import SOLVERS
@@ -381,7 +381,7 @@ def _start_columns(earlier_projection: Projection | None, moments: Moments) -> n
     known = getattr(earlier_projection and inner_projection(earlier_projection), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
-    return divide_or_zero_by_scale(columns, moments.scale)
+    return divide_or_zero_by_feature_scale(columns, moments.scale)
 
 
 def _bind_pass_number(progress: RefineProgress, pass_number: int) -> Callable[[int], None]:

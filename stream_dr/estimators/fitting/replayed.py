@@ -132,7 +132,7 @@ class RowReplay:
         n_threads: int = 1,
     ) -> None:
         self._threads = n_threads
-        self._estimator = clone(estimator).set_params(scatter="diagonal", folds=0)
+        self._estimator: ClosedForm = clone(estimator).set_params(scatter="diagonal", folds=0)
         self._state = state
         self._moments = moments
         self._names = feature_names
@@ -234,7 +234,7 @@ class RowReplay:
 
         y = block.y or targets_without_labels(block.rows)
         # The code −1 of a row without a label selects the last factor, which has the key None.
-        factors = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
+        factors: np.ndarray = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
         return factors if weights is None else factors * weights
 
     def _check_rows_are_learned(self, relearned_state: MomentState) -> None:

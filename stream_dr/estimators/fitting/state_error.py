@@ -25,7 +25,7 @@ from stream_dr.estimators.fitting.mapping import (
     replace_inner_fields,
     whole_inner_state,
 )
-from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_scale
+from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_feature_scale
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Projection
@@ -216,7 +216,7 @@ class PredictsHeldOut(ClosedForm):
 
         # Regress the targets on the components V, with the coefficients (Vᵀ A V)⁻¹ Vᵀ Cxy.
         # A is the matrix that the method inverts, and Cxy the cross-scatter of rows and targets.
-        V = divide_or_zero_by_scale(self.linear_projection().loadings, mine.scale)
+        V = divide_or_zero_by_feature_scale(self.linear_projection().loadings, mine.scale)
         gram = V.T @ self.ridged_scatter_product(mine, V)
         W = mine.scale[:, None] * (V @ np.linalg.solve(gram, V.T @ mine.cross))
         return squared_error_from_moments(W, mine, theirs)

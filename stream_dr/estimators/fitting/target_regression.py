@@ -131,8 +131,8 @@ class TargetRegression(Predictor):
         Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, a target is the
         indicator of a label, 1 for rows with the label and 0 for other rows.
         """
-        projection = self.linear_projection()
-        return (projection.loadings @ self._readout_or_raise().weights).T
+        coefficients: np.ndarray = self.linear_projection().loadings @ self._readout_or_raise().weights
+        return coefficients.T
 
     @property
     def intercept_(self) -> np.ndarray:
@@ -185,7 +185,8 @@ class TargetRegression(Predictor):
             raise WidthMismatch(
                 f"Z has the shape {Z.shape}; {type(self).__name__} has {loadings.shape[1]} components. Pass a column each."
             )
-        return Z @ loadings.T + self.mean_
+        rows: np.ndarray = Z @ loadings.T + self.mean_
+        return rows
 
     @property
     def classes_(self) -> np.ndarray:
@@ -242,4 +243,5 @@ def ridged_scatter_along(right_hand_sides: np.ndarray, loadings: np.ndarray, eig
     """
     # Solve ‖wᵀ B‖² = λ wᵀ A w for wᵀ A w.
     # The equation holds for a component w of eigenvalue λ and the right-hand sides B.
-    return ((right_hand_sides.T @ loadings) ** 2).sum(axis=0) / eigenvalues
+    scatter: np.ndarray = ((right_hand_sides.T @ loadings) ** 2).sum(axis=0) / eigenvalues
+    return scatter

@@ -215,7 +215,8 @@ class TwoStage(PredictsHeldOut):
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
         sums = self.scatter_of_components(loadings, moments, solution_kind)
-        return loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
+        scaled: np.ndarray = loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
+        return scaled
 
     def scatter_of_components(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
@@ -228,14 +229,15 @@ class TwoStage(PredictsHeldOut):
         """
         squares = loadings**2
         if moments.scatter is not None:
-            return np.einsum("ij,ij->j", loadings, moments.scatter @ loadings)
-        flat = moments.diagonal @ squares
+            sums: np.ndarray = np.einsum("ij,ij->j", loadings, moments.scatter @ loadings)
+            return sums
+        flat: np.ndarray = moments.diagonal @ squares
         if solution_kind != "refined":
             return flat
         # Compute the scatter wᵀ Cxx w along each refined component w.
         # The scatter follows from the equation wᵀ(share·Cxx + ridge·I)w = 1.
         share, ridge = self.ridge_terms(moments)
-        remaining = 1.0 - ridge * squares.sum(axis=0)
+        remaining: np.ndarray = 1.0 - ridge * squares.sum(axis=0)
         # Use the diagonal's scatter if a large ridge leaves `remaining` without correct digits.
         return np.where(remaining > np.sqrt(EPS), remaining / share, flat)
 

@@ -97,7 +97,7 @@ class BatchPlan(NamedTuple):
     @property
     def rows(self) -> int:
         """Number of rows to learn."""
-        return self.weights.shape[0]
+        return self.weights.size
 
     @property
     def sparse(self) -> bool:

@@ -73,7 +73,8 @@ class Fourier(NamedTuple):
         values: (rows, entries of a target) continuous targets.
         """
         omega, phase = self.draw(values.shape[1])
-        return np.sqrt(2.0 / self.size) * np.cos(values @ omega + phase)
+        fourier_features: np.ndarray = np.sqrt(2.0 / self.size) * np.cos(values @ omega + phase)
+        return fourier_features
 
 
 Encoding = str | Fourier

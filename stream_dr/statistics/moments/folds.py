@@ -86,7 +86,8 @@ class FoldedState(NamedTuple):
     @property
     def label_rows(self) -> np.ndarray:
         """Array (labels,) int64, the number of rows with each label."""
-        return np.sum([part.label_rows for part in self.parts], axis=0)
+        label_rows: np.ndarray = np.sum([part.label_rows for part in self.parts], axis=0)
+        return label_rows
 
     def check(self) -> None:
         """Raise DamagedFile unless all folds have equal features and labels.

@@ -85,7 +85,8 @@ class SetSums(NamedTuple):
     def dense(self, n_features: int) -> np.ndarray:
         """Return the sums (sets, n_features) as an ndarray."""
         sums = self.sums(n_features)
-        return sums.toarray() if sp.issparse(sums) else sums
+        dense: np.ndarray = sums.toarray() if sp.issparse(sums) else sums
+        return dense
 
     def merge_set_sums(self, newer: "SetSums", n_features: int) -> "SetSums":
         """Return the sums of all rows of `self` and `newer`.

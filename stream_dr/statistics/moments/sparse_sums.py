@@ -114,7 +114,8 @@ class SparsePart(NamedTuple):
     @property
     def sums(self) -> np.ndarray:
         """Sums Σ w x (features,) of rows x with weights w."""
-        return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
+        sums: np.ndarray = self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
+        return sums
 
     def centred(self, total_weight: float, target_mean_minus_reference: np.ndarray) -> CentredPart:
         """Convert the sums to sums about the rows' mean.
@@ -146,7 +147,8 @@ class SparsePart(NamedTuple):
         """
         n, (offset, spread) = self.features[:, WEIGHT], nonzero_offsets_and_scatters(self.features)
         share = n / total_weight if total_weight > 0.0 else np.zeros_like(n)
-        return spread + n * np.maximum(1.0 - share, 0.0) * (self.features[:, POINT] + offset) ** 2
+        scatter: np.ndarray = spread + n * np.maximum(1.0 - share, 0.0) * (self.features[:, POINT] + offset) ** 2
+        return scatter
 
     def scaled(self, factor: float) -> "SparsePart":
         """Return a copy with every sum multiplied by factor."""

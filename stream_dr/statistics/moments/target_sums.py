@@ -134,9 +134,8 @@ class TargetPart(NamedTuple):
         total_weight: total weight of the rows of `self`.
         other_total_weight: total weight of the rows of `other`.
         """
-        if self.labelled:
-            return self.mean(total_weight) - other.mean(other_total_weight)
-        return (self.values.mean - other.values.mean) + (self.values.low - other.values.low)
+        difference: np.ndarray = self.mean(total_weight) - other.mean(other_total_weight)
+        return difference if self.labelled else difference + (self.values.low - other.values.low)
 
 
 def empty_targets(kind: str | None, n_target_columns: int) -> TargetPart:

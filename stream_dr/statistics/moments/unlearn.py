@@ -121,7 +121,7 @@ def _constant_scatter_bound(state: MomentState) -> np.ndarray:
     """
     part = state.features
     if isinstance(part, SparsePart):
-        return (8 * EPS) ** 2 * part.features[:, WEIGHT] * part.features[:, POINT] ** 2
+        return np.asarray((8 * EPS) ** 2 * part.features[:, WEIGHT] * part.features[:, POINT] ** 2)
     return np.asarray((8 * EPS) ** 2 * state.weight * centred_features(state).mean ** 2)
 
 

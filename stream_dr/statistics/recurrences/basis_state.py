@@ -105,7 +105,8 @@ class BasisState(NamedTuple):
         The matrix is (features, vectors). The vectors are not scaled to unit length. Costs
         O(d p (p + c)) for d features, p vectors and c means.
         """
-        return self.columns @ self.mixing[: self.live].T / self.unit**2
+        vectors: np.ndarray = self.columns @ self.mixing[: self.live].T
+        return vectors / self.unit**2
 
     def means(self) -> np.ndarray:
         """Return the c means as the columns of a matrix.
@@ -114,7 +115,7 @@ class BasisState(NamedTuple):
         dense, a mean of no rows is `shift`, the row that is subtracted from all rows.
         """
         p = self.mixing.shape[0]
-        means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
+        means: np.ndarray = self.columns[:, p:] / np.maximum(self.counts, 1.0)
         return (means if self.shift is None else means + self.shift[:, None]) / self.unit
 
 

@@ -164,4 +164,5 @@ def update_mean_and_residual(
     residual[p] = keep * (keep * (on_mean - mean) + part * (squared - on_mean))
     residual[size + p] = -part
     counts[0] = row
-    return keep * keep * max(squared - 2.0 * on_mean + mean, 0.0)
+    squared_residual: float = keep * keep * max(squared - 2.0 * on_mean + mean, 0.0)
+    return squared_residual

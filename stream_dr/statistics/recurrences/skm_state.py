@@ -136,4 +136,4 @@ class SKMAccumulator(AccumulatorBase):
                 place.setdefault(targets.labels[code], len(place))
             self.labels = tuple(place)
         table = np.array([place.get(label, -1) for label in targets.labels], dtype=np.int64)
-        return table[targets.codes]
+        return table.take(targets.codes)
