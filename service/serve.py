@@ -257,10 +257,7 @@ def _uvicorn_config_without_address(app: FastAPI, settings: Settings) -> uvicorn
 
 
 def _run_application(
-    settings: Settings,
-    directory: stream_dr.Directory,
-    listening: socket.socket,
-    on_ready: Callable[[str], None] | None,
+    settings: Settings, directory: stream_dr.Directory, listening: socket.socket, on_ready: Callable[[str], None] | None
 ) -> int:
     """Serve a directory until a signal, and return exit status.
 

@@ -221,9 +221,7 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
         return FeatureRows(raw_from_texts(parsed_rows), ("text",), width_stated=True)
     if _is_sparse_row(parsed_rows[0]):
         return FeatureRows(
-            _csr_from_row_objects(parsed_rows, declared_width),
-            None,
-            width_stated=declared_width is not None,
+            _csr_from_row_objects(parsed_rows, declared_width), None, width_stated=declared_width is not None
         )
     if any(type(value) not in NUMBER_TYPES for row in parsed_rows for value in row.values()):
         table = raw_from_dicts(parsed_rows)

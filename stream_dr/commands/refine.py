@@ -44,12 +44,7 @@ def refine(
 
 
 def refine_and_print(
-    directory: "Directory",
-    model: "Model",
-    tol: float,
-    max_passes: int,
-    workers: int = 1,
-    scheduler: str | None = None,
+    directory: "Directory", model: "Model", tol: float, max_passes: int, workers: int = 1, scheduler: str | None = None
 ) -> None:
     """Refine a model with a progress bar, and print results.
 

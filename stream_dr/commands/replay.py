@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 
 Workers = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Learn parts of the shards in N threads, and merge the parts."),
+    int | None, typer.Option(min=1, metavar="N", help="Learn parts of the shards in N threads, and merge the parts.")
 ]
 Again = Annotated[
     bool,

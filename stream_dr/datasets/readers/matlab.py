@@ -18,14 +18,7 @@ import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.lines import BLOCK_ROWS
-from stream_dr.errors import (
-    InvalidTargets,
-    MalformedInput,
-    SchemaMismatch,
-    SourceMissing,
-    StreamDRError,
-    did_you_mean,
-)
+from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing, StreamDRError, did_you_mean
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.targets.label_codes import check_float_labels_exact
 from stream_dr.targets.parsing import parse_targets
