@@ -49,26 +49,20 @@ class Query(BaseModel, extra="forbid"):
 class LearnQuery(Query):
     """Query of POST /partial_fit."""
 
-    wait: Literal["applied"] | None = Field(
-        default=None, description="respond after every model has published the batch"
-    )
-    check: Flag = Field(default=False, description="check the batch without appending it")
+    wait: Literal["applied"] | None = Field(None, description="respond after every model has published the batch")
+    check: Flag = Field(False, description="check the batch without appending it")
 
 
 class UnlearnQuery(Query):
     """Query of POST /unlearn."""
 
-    wait: Literal["applied"] | None = Field(
-        default=None, description="respond after every model has unlearned the rows"
-    )
+    wait: Literal["applied"] | None = Field(None, description="respond after every model has unlearned the rows")
 
 
 class TransformQuery(Query):
     """Query of POST /transform and /predict."""
 
-    model: str | None = Field(
-        default=None, description="name of the model; required if there are several", examples=["lda"]
-    )
+    model: str | None = Field(None, description="name of the model; required if there are several", examples=["lda"])
 
 
 class OneRowQuery(TransformQuery):
@@ -77,21 +71,15 @@ class OneRowQuery(TransformQuery):
     The row is passed as `x` if it is dense, or as `indices` and `values` if it is sparse.
     """
 
-    x: str | None = Field(default=None, description="numbers of a dense row, separated by commas", examples=["0.1,0.2"])
-    indices: str | None = Field(
-        default=None, description="indices of a sparse row, separated by commas", examples=["3,17"]
-    )
-    values: str | None = Field(
-        default=None, description="values of a sparse row, separated by commas", examples=["0.5,1.2"]
-    )
+    x: str | None = Field(None, description="numbers of a dense row, separated by commas", examples=["0.1,0.2"])
+    indices: str | None = Field(None, description="indices of a sparse row, separated by commas", examples=["3,17"])
+    values: str | None = Field(None, description="values of a sparse row, separated by commas", examples=["0.5,1.2"])
 
 
 class VersionQuery(Query):
     """Query of GET /models/{name}/projection."""
 
-    version: int | None = Field(
-        default=None, ge=1, lt=2**63, description="number of a stored version; default: the newest"
-    )
+    version: int | None = Field(None, ge=1, lt=2**63, description="number of a stored version; default: the newest")
 
 
 class SparseRow(BaseModel):
@@ -113,33 +101,27 @@ class Rows(BaseModel):
         title="RowList", description="rows, all of one form"
     )
     labels: list[Label | list[Label] | None] | None = Field(
-        default=None, description="one label or list of labels per row, null for a row without a target"
+        None, description="one label or list of labels per row, null for a row without a target"
     )
     target: list[float | list[float] | None] | None = Field(
-        default=None, description="continuous targets instead of labels: one number or list of numbers per row"
+        None, description="continuous targets instead of labels: one number or list of numbers per row"
     )
-    weights: list[Annotated[float, Field(ge=0)]] | None = Field(
-        default=None, description="one weight per row; default: 1"
-    )
-    ids: list[str | int] | None = Field(default=None, description="one id per row, by which the row can be unlearned")
+    weights: list[Annotated[float, Field(ge=0)]] | None = Field(None, description="one weight per row; default: 1")
+    ids: list[str | int] | None = Field(None, description="one id per row, by which the row can be unlearned")
 
 
 class FiguresQuery(Query):
     """Query of GET /figures."""
 
     model: str | None = Field(
-        default=None,
+        None,
         description="name of the model to show; without an existing name, only the progress is returned",
         examples=["lda"],
     )
-    rows: int = Field(default=2_000, ge=1, le=100_000, description="number of newest rows to project")
-    dimensions: Literal[2, 3] = Field(default=2, description="number of axes of the projection")
-    component: int = Field(
-        default=0, ge=0, le=100_000, description="number of the component whose loadings are shown, from 0"
-    )
-    have: str = Field(
-        default="", max_length=2_000, description="tags of the figures that the client has, separated by commas"
-    )
+    rows: int = Field(2_000, ge=1, le=100_000, description="number of newest rows to project")
+    dimensions: Literal[2, 3] = Field(2, description="number of axes of the projection")
+    component: int = Field(0, ge=0, le=100_000, description="number of the component whose loadings are shown, from 0")
+    have: str = Field("", max_length=2_000, description="tags of the figures that the client has, separated by commas")
 
     @field_validator("dimensions", mode="before")
     @classmethod
@@ -156,11 +138,9 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
     """Rows to unlearn. Give either `positions` or `ids`."""
 
     positions: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(
-        default=[], max_length=10_000, description="positions of batches, whose rows are all unlearned"
+        [], max_length=10_000, description="positions of batches, whose rows are all unlearned"
     )
-    ids: list[Annotated[str, Field(max_length=1_000)] | int] = Field(
-        default=[], max_length=10_000, description="ids of rows"
-    )
+    ids: list[Annotated[str, Field(max_length=1_000)] | int] = Field([], max_length=10_000, description="ids of rows")
 
     @model_validator(mode="before")
     @classmethod
@@ -183,12 +163,9 @@ class Refine(BaseModel, extra="forbid", strict=True):
     """
 
     tol: float = Field(
-        default=1e-6,
-        gt=0,
-        lt=1,
-        description="tolerance of the relative residual, and of the angle between passes in radians",
+        1e-6, gt=0, lt=1, description="tolerance of the relative residual, and of the angle between passes in radians"
     )
-    max_passes: int = Field(default=20, ge=1, le=1_000, description="maximum number of passes over the log")
+    max_passes: int = Field(20, ge=1, le=1_000, description="maximum number of passes over the log")
 
 
 class Policy(BaseModel, extra="forbid", strict=True):
@@ -200,17 +177,15 @@ class Policy(BaseModel, extra="forbid", strict=True):
     models whose policy would publish the model within a minute.
     """
 
-    rows: int | None = Field(
-        default=DEFAULT_PUBLISH.rows, ge=1, lt=2**63, description="publish after this many new rows"
-    )
+    rows: int | None = Field(DEFAULT_PUBLISH.rows, ge=1, lt=2**63, description="publish after this many new rows")
     seconds: float | None = Field(
-        default=DEFAULT_PUBLISH.seconds,
+        DEFAULT_PUBLISH.seconds,
         gt=0,
         le=1e9,
         allow_inf_nan=False,
         description="publish this many seconds after new rows",
     )
-    idle: bool = Field(default=DEFAULT_PUBLISH.idle, description="publish whenever all batches of the log are learned")
+    idle: bool = Field(DEFAULT_PUBLISH.idle, description="publish whenever all batches of the log are learned")
 
 
 class RefinePolicy(BaseModel, extra="forbid", strict=True):
@@ -219,9 +194,9 @@ class RefinePolicy(BaseModel, extra="forbid", strict=True):
     Without `rows` and `seconds`, the model is refined on demand only.
     """
 
-    rows: int | None = Field(default=None, ge=1, lt=2**63, description="refine this many rows after the last refine")
+    rows: int | None = Field(None, ge=1, lt=2**63, description="refine this many rows after the last refine")
     seconds: float | None = Field(
-        default=None,
+        None,
         gt=0,
         le=1e9,
         allow_inf_nan=False,
@@ -245,12 +220,10 @@ class Receipt(BaseModel):
     position: int | None = Field(description="position of the batch in the log, null if nothing was appended")
     rows: int = Field(description="number of rows")
     duplicate: bool = Field(description="true if a batch with the same key was appended before")
-    lag: int | None = Field(default=None, description="number of events still to be learned, if the request waited")
-    reason: str | None = Field(
-        default=None, description="reason why some model has not published the batch, with status 202"
-    )
+    lag: int | None = Field(None, description="number of events still to be learned, if the request waited")
+    reason: str | None = Field(None, description="reason why some model has not published the batch, with status 202")
     columns_missing: list[str] | None = Field(
-        default=None, description="columns of the table that the rows do not have; their values count as missing"
+        None, description="columns of the table that the rows do not have; their values count as missing"
     )
 
 
@@ -261,12 +234,10 @@ class Answer(BaseModel):
     version: int = Field(description="version of its projection")
     position: int = Field(description="position of the last event that the version includes")
     solution: str = Field(description="how the version was solved: exact, diagonal, refined or recurrence")
-    id: list[str | int] | None = Field(default=None, description="ids of the rows, if the request has several rows")
-    unseen: int = Field(
-        default=0, description="number of entries whose feature, category or column is unknown to the version"
-    )
+    id: list[str | int] | None = Field(None, description="ids of the rows, if the request has several rows")
+    unseen: int = Field(0, description="number of entries whose feature, category or column is unknown to the version")
     columns_missing: list[str] | None = Field(
-        default=None, description="columns of the table that the rows do not have; their values count as missing"
+        None, description="columns of the table that the rows do not have; their values count as missing"
     )
 
 
@@ -284,10 +255,10 @@ class Predicted(Answer):
     )
     classes: list[str | int | bool] = Field(description="labels, in the order of `probabilities` and `scores`")
     probabilities: list[list[float]] | None = Field(
-        default=None, description="posterior probabilities of the classes, if the method has them"
+        None, description="posterior probabilities of the classes, if the method has them"
     )
     scores: list[list[float]] | None = Field(
-        default=None,
+        None,
         description="without probabilities: predicted numbers, or the indicator of each label, by regression; a "
         "diagonal solution has scores that rank the classes",
     )
@@ -435,9 +406,7 @@ class Health(BaseModel):
     """Health of the process."""
 
     status: Literal["alive", "ready"]
-    detail: str | None = Field(
-        default=None, description="models that have failed or cannot be published or snapshotted"
-    )
+    detail: str | None = Field(None, description="models that have failed or cannot be published or snapshotted")
 
 
 _PROJECTION_EXAMPLE = {"model": "lda", "version": 3, "position": 812, "solution": "exact"}
