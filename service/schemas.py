@@ -22,6 +22,11 @@ Label = str | int | bool
 DEFAULT_PUBLISH = stream_dr.PublishPolicy()
 """Default publish policy."""
 
+PolicyRows = Annotated[int, Field(ge=1, lt=2**63)]
+PolicySeconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+ColumnsMissing = Annotated[
+    list[str] | None, Field(description="columns of the table that the rows do not have; their values count as missing")
+]
 TargetKind = Literal["none", "class", "multilabel", "continuous"]
 
 Flag = Annotated[bool, BeforeValidator(lambda value: str(value).lower() not in ("0", "false"))]
@@ -177,13 +182,9 @@ class Policy(BaseModel, extra="forbid", strict=True):
     models whose policy would publish the model within a minute.
     """
 
-    rows: int | None = Field(DEFAULT_PUBLISH.rows, ge=1, lt=2**63, description="publish after this many new rows")
-    seconds: float | None = Field(
-        DEFAULT_PUBLISH.seconds,
-        gt=0,
-        le=1e9,
-        allow_inf_nan=False,
-        description="publish this many seconds after new rows",
+    rows: PolicyRows | None = Field(DEFAULT_PUBLISH.rows, description="publish after this many new rows")
+    seconds: PolicySeconds | None = Field(
+        DEFAULT_PUBLISH.seconds, description="publish this many seconds after new rows"
     )
     idle: bool = Field(DEFAULT_PUBLISH.idle, description="publish whenever all batches of the log are learned")
 
@@ -194,13 +195,9 @@ class RefinePolicy(BaseModel, extra="forbid", strict=True):
     Without `rows` and `seconds`, the model is refined on demand only.
     """
 
-    rows: int | None = Field(None, ge=1, lt=2**63, description="refine this many rows after the last refine")
-    seconds: float | None = Field(
-        None,
-        gt=0,
-        le=1e9,
-        allow_inf_nan=False,
-        description="refine this many seconds after the last refine, if there are new rows",
+    rows: PolicyRows | None = Field(None, description="refine this many rows after the last refine")
+    seconds: PolicySeconds | None = Field(
+        None, description="refine this many seconds after the last refine, if there are new rows"
     )
 
 
@@ -222,9 +219,7 @@ class Receipt(BaseModel):
     duplicate: bool = Field(description="true if a batch with the same key was appended before")
     lag: int | None = Field(None, description="number of events still to be learned, if the request waited")
     reason: str | None = Field(None, description="reason why some model has not published the batch, with status 202")
-    columns_missing: list[str] | None = Field(
-        None, description="columns of the table that the rows do not have; their values count as missing"
-    )
+    columns_missing: ColumnsMissing = None
 
 
 class Answer(BaseModel):
@@ -236,9 +231,7 @@ class Answer(BaseModel):
     solution: str = Field(description="how the version was solved: exact, diagonal, refined or recurrence")
     id: list[str | int] | None = Field(None, description="ids of the rows, if the request has several rows")
     unseen: int = Field(0, description="number of entries whose feature, category or column is unknown to the version")
-    columns_missing: list[str] | None = Field(
-        None, description="columns of the table that the rows do not have; their values count as missing"
-    )
+    columns_missing: ColumnsMissing = None
 
 
 class Projected(Answer):
@@ -410,38 +403,16 @@ class Health(BaseModel):
 
 
 _PROJECTION_EXAMPLE = {"model": "lda", "version": 3, "position": 812, "solution": "exact"}
-_MODEL_EXAMPLE = {
-    "name": "lda",
-    "estimator": "lda",
-    "params": {"gamma": 1.0},
-    "state": "live",
-    "position": 812,
-    "rows": 9000,
-    "rows_skipped": 0,
-    "lag": 0,
-    "version": 3,
-    "versions": [2, 3],
-    "published_position": 812,
-    "components": 1,
-    "classes": ["a", "b"],
-    "class_rows": [4400, 4600],
-    "classes_waiting": [],
-    "eigenvalues": [0.7],
-    "chosen": None,
-    "solution": "exact",
-    "refined_at": None,
-    "residual": None,
-    "bytes": 4096,
-    "stale_rows": 0,
-    "publish": {"rows": None, "seconds": 1.0, "idle": True},
-    "refine": None,
-    "failure": None,
-    "publish_failure": None,
-}
-
-_OVERVIEW_EXAMPLE = {
-    name: _MODEL_EXAMPLE[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version")
-}
+_OVERVIEW_EXAMPLE: JsonDict = {"estimator": "lda", "state": "live", "rows": 9000, "lag": 0, "stale_rows": 0}
+_OVERVIEW_EXAMPLE |= {"version": 3, "components": 1, "solution": "exact"}
+_MODEL_EXAMPLE = (
+    _OVERVIEW_EXAMPLE
+    | {"name": "lda", "params": {"gamma": 1.0}, "position": 812, "rows_skipped": 0, "bytes": 4096}
+    | {"versions": [2, 3], "published_position": 812, "publish": {"rows": None, "seconds": 1.0, "idle": True}}
+    | {"classes": ["a", "b"], "class_rows": [4400, 4600], "classes_waiting": [], "eigenvalues": [0.7]}
+    | dict.fromkeys(("chosen", "refined_at", "residual", "refine", "failure", "publish_failure"))
+)
+_ARRAYS_EXAMPLE = {"mean": [0.2, 0.3], "components": [[0.7, 0.7]], "eigenvalues": [0.7]}
 
 EXAMPLES: dict[str, JsonDict] = {
     "Rows": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
@@ -452,51 +423,16 @@ EXAMPLES: dict[str, JsonDict] = {
     "Predicted": {**_PROJECTION_EXAMPLE, "predicted": ["b"], "classes": ["a", "b"], "probabilities": [[0.2, 0.8]]},
     "ModelState": _MODEL_EXAMPLE,
     "Models": {"models": {"lda": _MODEL_EXAMPLE}},
-    "Exported": {
-        **_PROJECTION_EXAMPLE,
-        "newest": 3,
-        "rows": 9000,
-        "kind": "linear",
-        "mean": [0.2, 0.3],
-        "components": [[0.7, 0.7]],
-        "eigenvalues": [0.7],
-    },
-    "JobState": {
-        "id": "5f2c9a",
-        "kind": "refine",
-        "model": "lda",
-        "state": "running",
-        "progress": {"pass": 2, "rows": 4000, "total_rows": 9000},
-        "error": None,
-    },
-    "StreamState": {
-        "position": 812,
-        "rows": 9000,
-        "models": ["lda"],
-        "layout": "dense",
-        "features": 2,
-        "names": None,
-        "kinds": None,
-        "stated": 0,
-        "target_kind": "class",
-        "labels": ["a", "b"],
-        "outputs": 0,
-        "weighted": False,
-        "allowed_labels": [],
-    },
-    "Overview": {
-        "position": 812,
-        "rows": 9000,
-        "models": {"lda": {**_OVERVIEW_EXAMPLE, "components": 1, "solution": "exact"}},
-    },
+    "Exported": {**_PROJECTION_EXAMPLE, "newest": 3, "rows": 9000, "kind": "linear", **_ARRAYS_EXAMPLE},
+    "JobState": {"id": "5f2c9a", "kind": "refine", "model": "lda", "state": "running", "error": None}
+    | {"progress": {"pass": 2, "rows": 4000, "total_rows": 9000}},
+    "StreamState": {"position": 812, "rows": 9000, "models": ["lda"], "weighted": False}
+    | {"layout": "dense", "features": 2, "names": None, "kinds": None, "stated": 0}
+    | {"target_kind": "class", "labels": ["a", "b"], "outputs": 0, "allowed_labels": []},
+    "Overview": {"position": 812, "rows": 9000, "models": {"lda": _OVERVIEW_EXAMPLE}},
     "Health": {"status": "ready"},
-    "Problem": {
-        "type": "about:blank",
-        "title": "unknown model",
-        "status": 404,
-        "code": "unknown_model",
-        "detail": "no model is called 'pca' here; there are: lda.",
-    },
+    "Problem": {"type": "about:blank", "title": "unknown model", "status": 404, "code": "unknown_model"}
+    | {"detail": "no model is called 'pca' here; there are: lda."},
 }
 """Example of each schema, by the name of the schema's class."""
 
