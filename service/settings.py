@@ -28,11 +28,13 @@ ENGINE_DEFAULTS = stream_dr.RunSettings()
 PREFIX = "STREAM_DR_"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
-Count = Annotated[int, Field(le=2**63 - 1)]
-"""Integer that SQLite, JSON and a 64-bit machine can hold."""
+Count = Annotated[int, Field(ge=1, le=2**63 - 1)]
+CountOrZero = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""Integers that SQLite, JSON and a 64-bit machine can hold."""
 
-Seconds = Annotated[float, Field(le=1e9, allow_inf_nan=False)]
-"""Time in seconds, at most 30 years."""
+Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
+SecondsOrZero = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+"""Times in seconds, at most 30 years."""
 
 
 def _setting(default: Any, unit: str, description: str, **bounds: Any) -> Any:
@@ -60,7 +62,7 @@ class Settings(BaseSettings):
         'origins of pages that may call the service, as JSON: ["https://app.example"]. ["*"] means any and needs a token',
     )
     n_features: Count | None = _setting(
-        None, "features", "width of a new stream's sparse rows, if batches do not declare it", ge=1
+        None, "features", "width of a new stream's sparse rows, if batches do not declare it"
     )
     target_kind: Literal["class", "multilabel", "continuous", "none"] | None = _setting(
         None,
@@ -70,33 +72,22 @@ class Settings(BaseSettings):
     allowed_labels: tuple[str | int | bool, ...] | None = _setting(
         None, "list", "labels that batches may have from now on, as JSON. [] means any. If unset, as before"
     )
-    max_features: Count = _setting(1_000_000, "features", "maximum number of features of a stream", ge=1)
-    max_labels: Count = _setting(
-        1_000, "labels", "maximum number of distinct labels or target columns of a stream", ge=1
-    )
+    max_features: Count = _setting(1_000_000, "features", "maximum number of features of a stream")
+    max_labels: Count = _setting(1_000, "labels", "maximum number of distinct labels or target columns of a stream")
     max_state_bytes: Count = _setting(
-        2 * GIB, "bytes", "maximum size of one model's state, including the memory to solve it", ge=1
+        2 * GIB, "bytes", "maximum size of one model's state, including the memory to solve it"
     )
-    max_body_bytes: Count = _setting(64 * MIB, "bytes", "maximum size of an Arrow body, both packed and unpacked", ge=1)
+    max_body_bytes: Count = _setting(64 * MIB, "bytes", "maximum size of an Arrow body, both packed and unpacked")
     max_json_bytes: Count = _setting(
-        MIB,
-        "bytes",
-        "maximum size of a JSON body, both packed and unpacked. Reading JSON holds the interpreter lock",
-        ge=1,
+        MIB, "bytes", "maximum size of a JSON body, both packed and unpacked. Reading JSON holds the interpreter lock"
     )
     max_queue_bytes: Count = _setting(
-        256 * MIB,
-        "bytes",
-        "maximum size of all request bodies in memory. Above it 429. A single body above it is 413",
-        ge=1,
+        256 * MIB, "bytes", "maximum size of all request bodies in memory. Above it 429. A single body above it is 413"
     )
     max_lag: Count = _setting(
-        10_000,
-        "events",
-        "number of events that a live model may be behind the log. Above it, posts are answered 429",
-        ge=1,
+        10_000, "events", "number of events that a live model may be behind the log. Above it, posts are answered 429"
     )
-    min_free_bytes: Count = _setting(GIB, "bytes", "free disk space below which posts are answered 507", ge=0)
+    min_free_bytes: CountOrZero = _setting(GIB, "bytes", "free disk space below which posts are answered 507")
     keep_versions: int = _setting(
         32,
         "versions",
@@ -109,13 +100,9 @@ class Settings(BaseSettings):
         ENGINE_DEFAULTS.publish.rows,
         "rows",
         "number of rows after which a projection is published. Solving takes at most a twentieth of the time",
-        ge=1,
     )
     publish_seconds: Seconds = _setting(
-        ENGINE_DEFAULTS.publish.seconds,
-        "seconds",
-        "time after which new rows are published, even if they are few",
-        gt=0,
+        ENGINE_DEFAULTS.publish.seconds, "seconds", "time after which new rows are published, even if they are few"
     )
     publish_idle: bool = _setting(
         ENGINE_DEFAULTS.publish.idle,
@@ -126,19 +113,16 @@ class Settings(BaseSettings):
         ENGINE_DEFAULTS.snapshot_rows,
         "rows",
         "number of rows after which a model is snapshotted. If unset, only after snapshot_seconds",
-        ge=1,
     )
     snapshot_seconds: Seconds = _setting(
         ENGINE_DEFAULTS.snapshot_seconds,
         "seconds",
         "time after which a changed model is snapshotted. Its first projection is snapshotted at once",
-        gt=0,
     )
-    retain_rows: Count | None = _setting(
+    retain_rows: CountOrZero | None = _setting(
         ENGINE_DEFAULTS.retain_rows,
         "rows",
         "number of newest rows to keep in the log, once every model and snapshot is past the older ones. If unset, all",
-        ge=0,
     )
     test_then_train: bool = _setting(
         ENGINE_DEFAULTS.test_then_train,
@@ -146,23 +130,26 @@ class Settings(BaseSettings):
         "test models on rows before they learn them, for the dashboard. Takes at most a fiftieth of the time",
     )
     wait_timeout: Seconds = _setting(
-        30.0, "seconds", "maximum time that ?wait=applied waits. After it, the answer is 202", gt=0
+        30.0, "seconds", "maximum time that ?wait=applied waits. After it, the answer is 202"
     )
-    max_head_bytes: Count = _setting(
-        64 * KIB, "bytes", "maximum size of a request's head, including its query. Above it 400, in plain text", ge=1024
+    max_head_bytes: int = _setting(
+        64 * KIB,
+        "bytes",
+        "maximum size of a request's head, including its query. Above it 400, in plain text",
+        ge=1024,
+        le=2**63 - 1,
     )
-    body_timeout: Seconds = _setting(30.0, "seconds", "maximum time for a request body to arrive", gt=0)
+    body_timeout: Seconds = _setting(30.0, "seconds", "maximum time for a request body to arrive")
     stop_timeout: Seconds = _setting(
-        8.0, "seconds", "maximum time for running requests to finish when the service stops", gt=0
+        8.0, "seconds", "maximum time for running requests to finish when the service stops"
     )
-    drain_timeout: Seconds = _setting(
+    drain_timeout: SecondsOrZero = _setting(
         10.0,
         "seconds",
         "maximum time for models to learn the log when the service stops. The rest is learned at the next start",
-        ge=0,
     )
-    max_listeners: Count = _setting(32, "connections", "maximum number of open /events connections. Above it 429", ge=0)
-    max_connections: Count = _setting(1_000, "connections", "maximum number of open connections. Above it 503", ge=1)
+    max_listeners: CountOrZero = _setting(32, "connections", "maximum number of open /events connections. Above it 429")
+    max_connections: Count = _setting(1_000, "connections", "maximum number of open connections. Above it 503")
     warm_up: bool = _setting(True, "yes or no", "compile every kernel at the start. /readyz is 503 until then")
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "level", "lowest level that is logged")
 
