@@ -104,16 +104,8 @@ def _add_routes(app: FastAPI) -> None:
     # Routers are matched in this order.
     # `saved_router` must precede `make_put_router`: both have a route PUT /models/{name}.
     # The route of `saved_router` matches fewer requests.
-    for router in (
-        learn.router,
-        project.router,
-        models.router,
-        models.saved_router,
-        models.make_put_router(),
-        jobs.router,
-        stream.router,
-        look.router,
-    ):
+    routers = [learn.router, project.router, models.router, models.saved_router, models.make_put_router()]
+    for router in (*routers, jobs.router, stream.router, look.router):
         app.include_router(router)
     look.add_dashboard_routes(app)
 

@@ -76,12 +76,9 @@ class Metrics:
         self.rows_received = self._add_counter("rows_received", "Rows taken into the log over HTTP.")
         self.duplicates = self._add_counter("duplicates", "Batches sent again with their keys and answered as before.")
         self.rows_transformed = self._add_counter("rows_transformed", "Rows projected.")
+        meaning = "Time from a request's head to the end of its answer."
         self.request_seconds = Histogram(
-            "stream_dr_request_seconds",
-            "Time from a request's head to the end of its answer.",
-            ["route"],
-            buckets=LATENCY_BUCKETS,
-            registry=self.registry,
+            "stream_dr_request_seconds", meaning, ["route"], buckets=LATENCY_BUCKETS, registry=self.registry
         )
 
     def count_batch(self, receipt: stream_dr.Receipt) -> None:

@@ -182,9 +182,7 @@ def _response_to_invalid(error: RequestValidationError) -> Response:
     errors = [{"where": list(e["loc"]), "what": _describe_invalid_field(e), "kind": e["type"]} for e in error.errors()]
     kinds = {e["kind"] for e in errors}
     if "json_invalid" in kinds:
-        return problem_response(
-            "malformed_input", "The body is not JSON: " + errors[0]["what"] + ".", {"errors": errors}
-        )
+        return problem_response("malformed_input", f"The body is not JSON: {errors[0]['what']}.", {"errors": errors})
 
     code = "invalid_request"
     if "union_tag_invalid" in kinds:
@@ -231,9 +229,6 @@ def _location_prefix(error_path: list[Any]) -> str:
     error_path: pydantic's path of the error. The path begins with "body" or "query". In a model's
         spec, the key of the estimator follows. These first elements are omitted from the result.
     """
-    inner = (
-        error_path[2:]
-        if error_path[:1] == ["body"] and error_path[1:2] and error_path[1] in stream_dr.ESTIMATORS
-        else error_path[1:]
-    )
+    names_estimator = len(error_path) > 1 and error_path[0] == "body" and error_path[1] in stream_dr.ESTIMATORS
+    inner = error_path[2 if names_estimator else 1 :]
     return f"{'.'.join(map(str, inner))}: " if inner else ""

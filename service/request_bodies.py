@@ -126,9 +126,8 @@ class BodyMemory:
             This body alone would exceed the limit.
         """
         if counted_bytes + n_bytes > self._limit:
-            raise _too_large_error(
-                SizeLimit(self._limit, "max_queue_bytes", "Send fewer rows a batch."), f"{counted_bytes + n_bytes:,}"
-            )
+            limit = SizeLimit(self._limit, "max_queue_bytes", "Send fewer rows a batch.")
+            raise _too_large_error(limit, f"{counted_bytes + n_bytes:,}")
 
         if self.bytes + n_bytes > self._limit:
             raise ServiceError(
@@ -160,19 +159,11 @@ class BodyLimitsMiddleware:
             return
 
         media, packing = _accepted_content_type(scope, headers)
-        body = _Body(
-            self.memory,
-            body_size_limit(media, scope["path"], self.settings),
-            _content_length(headers),
-            self.settings.body_timeout,
-            receive,
-        )
-        receive_plain = (
-            functools.partial(_receive_decompressed, body, packing) if packing in CONTENT_ENCODINGS else body.receive
-        )
-
+        limit = body_size_limit(media, scope["path"], self.settings)
+        body = _Body(self.memory, limit, _content_length(headers), self.settings.body_timeout, receive)
+        unpack = functools.partial(_receive_decompressed, body, packing)
         try:
-            await self.app(scope, receive_plain, send)
+            await self.app(scope, unpack if packing in CONTENT_ENCODINGS else body.receive, send)
         finally:
             self.memory.bytes -= body.bytes
 
@@ -299,9 +290,8 @@ def rows_format(request: Request) -> BodyFormat:
         return "arrow"
     if media == JSON:
         return "json"
-    raise ServiceError(
-        "unsupported_media_type", f"The body is {media or 'of no stated type'}; send {ARROW_STREAM} or {JSON}."
-    )
+    detail = f"The body is {media or 'of no stated type'}; send {ARROW_STREAM} or {JSON}."
+    raise ServiceError("unsupported_media_type", detail)
 
 
 def negotiate_media_type(request: Request, offered_types: Sequence[str]) -> str:
@@ -312,10 +302,8 @@ def negotiate_media_type(request: Request, offered_types: Sequence[str]) -> str:
     ServiceError `not_acceptable` if the client accepts none of `offered_types`.
     """
     header = request.headers.get("accept") or "*/*"
-    ranges = sorted(
-        (_parse_accept_element(part) for part in header.split(",")), key=lambda media_range: -media_range.quality
-    )
-    for media_range, quality in ranges:
+    ranges = map(_parse_accept_element, header.split(","))
+    for media_range, quality in sorted(ranges, key=lambda media_range: -media_range.quality):
         for offer in offered_types:
             if quality > 0 and (media_range in ("*/*", offer) or media_range == f"{offer.partition('/')[0]}/*"):
                 return offer
@@ -350,10 +338,8 @@ def body_size_limit(content_type: str, path: str, settings: Settings) -> SizeLim
     if path not in ROWS_PATHS:
         return SizeLimit(settings.max_json_bytes, "max_json_bytes", "Send less a request.")
 
-    arrow = (
-        f"as an Arrow stream ({ARROW_STREAM}), of which {settings.max_body_bytes:,} bytes are taken (max_body_bytes)"
-    )
-    return SizeLimit(settings.max_json_bytes, "max_json_bytes", f"Send the rows {arrow}, or fewer of them.")
+    arrow = f"an Arrow stream ({ARROW_STREAM}), of which {settings.max_body_bytes:,} bytes are taken (max_body_bytes)"
+    return SizeLimit(settings.max_json_bytes, "max_json_bytes", f"Send the rows as {arrow}, or fewer of them.")
 
 
 def _accepted_content_type(scope: Scope, headers: Headers) -> _BodyType:
@@ -364,11 +350,8 @@ def _accepted_content_type(scope: Scope, headers: Headers) -> _BodyType:
     """
     media = media_type(headers.get("content-type", ""))
     packing = ", ".join(headers.getlist("content-encoding")).strip().lower() or "identity"
-    accepted = (
-        JSON,
-        *(SAVED_MODEL_TYPES if scope["method"] == "PUT" else ARROW_TYPES if scope["path"] in ROWS_PATHS else ()),
-    )
-
+    binary = SAVED_MODEL_TYPES if scope["method"] == "PUT" else ARROW_TYPES if scope["path"] in ROWS_PATHS else ()
+    accepted = (JSON, *binary)
     if media not in accepted or packing not in ("identity", *CONTENT_ENCODINGS):
         encodings = " or ".join(CONTENT_ENCODINGS)
         raise ServiceError(

@@ -201,6 +201,21 @@ class RefinePolicy(BaseModel, extra="forbid", strict=True):
     )
 
 
+class ModelSpec(BaseModel, extra="forbid", strict=True, populate_by_name=True):
+    """Fields common to the bodies of PUT /models/{name} of all estimators."""
+
+    start: int | Literal["start", "now"] = Field(
+        "start",
+        alias="from",
+        title="Start",
+        description="first event to learn: `start` of the log, `now`, or a position",
+    )
+    publish: Policy | None = Field(None, description="when to publish; default: the settings of the service")
+    refine: RefinePolicy | None = Field(
+        None, description="when to refine automatically; default: never, or for an existing model unchanged"
+    )
+
+
 class Problem(BaseModel):
     """Response that describes an error (RFC 9457)."""
 

@@ -27,7 +27,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import uvicorn
@@ -74,6 +73,8 @@ def serve(
     DirectoryInUse
         Another process writes to the directory.
     """
+    from threadpoolctl import threadpool_limits
+
     settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
     auth.refuse_unguarded_host(settings)
     refuse_several_workers()
@@ -82,7 +83,7 @@ def serve(
 
     listening = bind_socket(settings)
     try:
-        with _limit_blas_threads(), open_directory(settings) as directory:
+        with threadpool_limits(1), open_directory(settings) as directory:
             prepare(directory)
             return _run_application(settings, directory, listening, on_ready)
     finally:
@@ -100,9 +101,8 @@ def serve_command(**overrides: Any) -> int:
         messages = "; ".join(f"{'.'.join(map(str, w['loc'])) or 'settings'}: {w['msg']}" for w in e.errors())
         return _print_error_and_return_exit_status("settings", f"{messages} (docs/settings.md)")
     except (ValueError, OSError) as e:
-        return _print_error_and_return_exit_status(
-            getattr(e, "code", "settings" if isinstance(e, ValueError) else "io"), str(e)
-        )
+        code = getattr(e, "code", "settings" if isinstance(e, ValueError) else "io")
+        return _print_error_and_return_exit_status(code, str(e))
 
 
 def _print_error_and_return_exit_status(code: str, message: str) -> int:
@@ -136,9 +136,8 @@ def raise_file_limit_to_max(settings: Settings) -> None:
         )
 
     if soft != hard:
-        resource.setrlimit(
-            resource.RLIMIT_NOFILE, (max(soft, needed) if hard == resource.RLIM_INFINITY else hard, hard)
-        )
+        files = max(soft, needed) if hard == resource.RLIM_INFINITY else hard
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
 
 
 class ServiceServer:
@@ -279,12 +278,10 @@ def _run_application(
 
     host, port = listening.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    ready = (
-        (lambda: on_ready(address)) if on_ready else (lambda: print(f"serving {address}", file=sys.stderr, flush=True))
-    )
+    report = on_ready or (lambda address: print(f"serving {address}", file=sys.stderr, flush=True))
     warn_of_ignored_settings(settings, directory)
 
-    serving = ServiceServer(app, settings, ready)
+    serving = ServiceServer(app, settings, lambda: report(address))
     serving.run(listening)
     if not serving.started:
         return 3
@@ -337,10 +334,3 @@ def bind_socket(settings: Settings) -> socket.socket:
         listening.close()
         raise OSError(f"cannot listen on {host} port {settings.port} ({e.strerror}); choose another port.") from e
     return listening
-
-
-def _limit_blas_threads() -> AbstractContextManager[object]:
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[object] = threadpool_limits(1)
-    return limits

@@ -66,10 +66,8 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     """
     # The page calls this route every two seconds. It does not keep a stream of events open,
     # because a browser opens at most six connections to a host: six tabs would use them all.
-    rights = {
-        "may_write": may_write(shared.settings, request.headers),
-        "guarded": shared.settings.write_token is not None,
-    }
+    guarded = shared.settings.write_token is not None
+    rights = {"may_write": may_write(shared.settings, request.headers), "guarded": guarded}
 
     def figures_json() -> bytes:
         options = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)

@@ -41,7 +41,9 @@ PUT_RESPONSES: schemas.ResponsesByStatus = {
     200: {"model": schemas.ModelState, "description": "exists already, with the same spec"},
     201: {"description": "created; catches up in the background"},
 }
-PUBLISH_RESPONSES: schemas.ResponsesByStatus = {202: {"model": schemas.ModelState, "description": "still being solved"}}
+PUBLISH_RESPONSES: schemas.ResponsesByStatus = schemas.MODEL_PROBLEMS | {
+    202: {"model": schemas.ModelState, "description": "still being solved"}
+}
 REFUSALS = (
     errors.TargetKindMismatch,
     errors.InvalidWeights,
@@ -53,12 +55,11 @@ REFUSALS = (
 
 _FILE = {OCTET_STREAM: schemas.binary_body_schema("the safetensors file of a saved estimator")}
 EXPORT_RESPONSES: schemas.ResponsesByStatus = {200: {"content": _FILE, "description": "a safetensors file"}}
+_ARRAYS = dict.fromkeys((ARROW_STREAM, SAFETENSORS), schemas.binary_body_schema("arrays of the projection"))
 PROJECTION_RESPONSES: schemas.ResponsesByStatus = {
     200: {
         "model": schemas.Exported,
-        "content": {
-            media: schemas.binary_body_schema("arrays of the projection") for media in (ARROW_STREAM, SAFETENSORS)
-        },
+        "content": _ARRAYS,
         "description": "JSON, an Arrow stream of one row, or a safetensors file, as the Accept header asks",
     }
 }
@@ -85,9 +86,7 @@ def delete_model(shared: Service, name: Name) -> None:
     shared.running.remove_model(name)
 
 
-@router.post(
-    "/models/{name}/publish", response_model=schemas.ModelState, responses=PUBLISH_RESPONSES | schemas.MODEL_PROBLEMS
-)
+@router.post("/models/{name}/publish", response_model=schemas.ModelState, responses=PUBLISH_RESPONSES)
 async def publish(shared: Service, response: Response, name: Name) -> JsonDict:
     """Publish a model as it is now, whatever its policy.
 
@@ -128,9 +127,8 @@ def export(shared: Service, name: Name) -> Response:
     service.
     """
     content = stream_dr.export_model(shared.directory.model(name))
-    return Response(
-        content, media_type=OCTET_STREAM, headers={"Content-Disposition": f'attachment; filename="{name}.safetensors"'}
-    )
+    headers = {"Content-Disposition": f'attachment; filename="{name}.safetensors"'}
+    return Response(content, headers=headers, media_type=OCTET_STREAM)
 
 
 class _SavedRoute(APIRoute):
@@ -152,9 +150,8 @@ saved_router = APIRouter(route_class=_SavedRoute)
 async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> JsonDict:
     """Create a model that continues to learn from a saved estimator's state."""
     content = b"".join([piece async for piece in request.stream()])
-    return await asyncio.get_running_loop().run_in_executor(
-        shared.slow, _add_saved_model, shared, response, name, content
-    )
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(shared.slow, _add_saved_model, shared, response, name, content)
 
 
 def _add_saved_model(shared: AppState, response: Response, name: str, content: bytes) -> JsonDict:
@@ -238,11 +235,9 @@ def _example_put_body(estimator_key: str) -> JsonDict:
 
     estimator_key: key of the estimator.
     """
-    defaults = {name: default for name, _, default in stream_dr.parameter_types(stream_dr.ESTIMATORS[estimator_key])}
-    return {
-        "estimator": estimator_key,
-        "params": {name: value for name, value in defaults.items() if value is not None},
-    }
+    types = stream_dr.parameter_types(stream_dr.ESTIMATORS[estimator_key])
+    params = {name: default for name, _, default in types if default is not None}
+    return {"estimator": estimator_key, "params": params}
 
 
 def _put_body_schema(estimator_key: str) -> type[BaseModel]:
@@ -260,28 +255,6 @@ def _put_body_schema(estimator_key: str) -> type[BaseModel]:
 
     # The field `estimator` has only one allowed value. FastAPI selects the schema of a body by it.
     summary = (kind.__doc__ or "").strip().partition("\n")[0]
-    spec: type[BaseModel] = make(
-        f"{kind.__name__}Model",
-        __config__=ConfigDict(extra="forbid", strict=True, populate_by_name=True),
-        __doc__=summary,
-        estimator=(Literal[estimator_key], ...),
-        params=(params, Field(default_factory=params)),
-        start=(
-            int | Literal["start", "now"],
-            Field(
-                "start",
-                alias="from",
-                title="Start",
-                description="first event to learn: `start` of the log, `now`, or a position",
-            ),
-        ),
-        publish=(
-            schemas.Policy | None,
-            Field(None, description="when to publish; default: the settings of the service"),
-        ),
-        refine=(
-            schemas.RefinePolicy | None,
-            Field(None, description="when to refine automatically; default: never, or for an existing model unchanged"),
-        ),
-    )
+    fields = {"estimator": (Literal[estimator_key], ...), "params": (params, Field(default_factory=params))}
+    spec: type[BaseModel] = make(f"{kind.__name__}Model", __base__=schemas.ModelSpec, __doc__=summary, **fields)
     return spec

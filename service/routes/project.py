@@ -131,9 +131,8 @@ def _named_or_only_model(shared: AppState, model_name: str | None) -> stream_dr.
     """
     names = sorted(shared.directory.models)
     if model_name is None and len(names) != 1:
-        raise ServiceError(
-            "invalid_request", f"No model is named; there are: {', '.join(names) or 'none'}. Give model=NAME."
-        )
+        detail = f"No model is named; there are: {', '.join(names) or 'none'}. Give model=NAME."
+        raise ServiceError("invalid_request", detail)
     return shared.directory.model(names[0] if model_name is None else model_name)
 
 
@@ -147,11 +146,8 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
     content_type: media type of the response.
     request_row_bytes: number of bytes of all rows in the request.
     """
-    limit = (
-        (32 * request_row_bytes + BASE_RESPONSE_BYTES) // (numbers_per_row * BYTES_PER_NUMBER[content_type])
-        if numbers_per_row
-        else n_rows
-    )
+    row_bytes = numbers_per_row * BYTES_PER_NUMBER[content_type]
+    limit = (32 * request_row_bytes + BASE_RESPONSE_BYTES) // row_bytes if row_bytes else n_rows
     if n_rows > limit:
         raise stream_dr.errors.LimitExceeded(
             f"{n_rows} rows of {request_row_bytes} bytes would be answered with {numbers_per_row} numbers each; so many "
@@ -195,14 +191,12 @@ def _parse_query_row(query: schemas.OneRowQuery) -> stream_dr.Block:
     Raises ServiceError `invalid_request`, NotFinite, InvalidRows or InvalidIndex.
     """
     if (query.x is None) == (query.indices is None) or (query.indices is None) != (query.values is None):
-        raise ServiceError(
-            "invalid_request", "Give either x=0.1,0.2 (a dense row) or indices=3,17&values=0.5,1.2 (a sparse one)."
-        )
+        detail = "Give either x=0.1,0.2 (a dense row) or indices=3,17&values=0.5,1.2 (a sparse one)."
+        raise ServiceError("invalid_request", detail)
     if query.x is not None:
         return stream_dr.one_row(_split_numbers("x", query.x, float))
-    return stream_dr.one_row(
-        _split_numbers("values", query.values or "", float), _split_numbers("indices", query.indices or "", int)
-    )
+    values = _split_numbers("values", query.values or "", float)
+    return stream_dr.one_row(values, _split_numbers("indices", query.indices or "", int))
 
 
 def _split_numbers(parameter: str, text: str, number_type: type[int] | type[float]) -> list[Any]:
@@ -210,6 +204,5 @@ def _split_numbers(parameter: str, text: str, number_type: type[int] | type[floa
         return list(map(number_type, text.split(","))) if text.strip() else []
     except ValueError:
         kinds = "integers" if number_type is int else "numbers"
-        raise ServiceError(
-            "invalid_request", f"{parameter}={text!r} is not a list of {kinds} parted by commas."
-        ) from None
+        detail = f"{parameter}={text!r} is not a list of {kinds} parted by commas."
+        raise ServiceError("invalid_request", detail) from None

@@ -57,9 +57,8 @@ async def events(shared: Service) -> Response:
     most five events are sent per second.
     """
     if shared.metrics.listeners >= shared.settings.max_listeners:
-        raise ServiceError(
-            "overloaded", "Too many /events connections are open; try again later.", {"Retry-After": "5"}
-        )
+        detail = "Too many /events connections are open; try again later."
+        raise ServiceError("overloaded", detail, {"Retry-After": "5"})
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_overview_events(shared), 200, headers, "text/event-stream")
 
