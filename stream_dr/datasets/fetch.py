@@ -92,9 +92,8 @@ def _download_dataset_parts(dataset_name: str) -> list[_DatasetPart]:
     if dataset_name.startswith("openml:"):
         return [_fetch_openml(dataset_name)]
 
-    raise InvalidParameter(
-        f"there is no data set {dataset_name!r} to fetch{did_you_mean(dataset_name, ('rcv1', 'news20'))}; names are {NAMES}."
-    )
+    meant = did_you_mean(dataset_name, ("rcv1", "news20"))
+    raise InvalidParameter(f"there is no data set {dataset_name!r} to fetch{meant}; names are {NAMES}.")
 
 
 def _fetch_news20(dataset_name: str, subset: Literal["train", "test"]) -> _DatasetPart:
@@ -121,13 +120,11 @@ def _fetch_openml(dataset_name: str) -> _DatasetPart:
     """
     _, title, *version = dataset_name.split(":")
     if not title or len(version) > 1 or not all(number.isdecimal() for number in version):
-        raise InvalidParameter(
-            f"{dataset_name!r} is no name of a data set; it must be openml:NAME or openml:NAME:VERSION."
-        )
+        forms = "openml:NAME or openml:NAME:VERSION"
+        raise InvalidParameter(f"{dataset_name!r} is no name of a data set; it must be {forms}.")
     number = int(version[0]) if version else "active"
-    bunch = _call_sklearn_fetcher(
-        dataset_name, title, "--format arff or csv", "fetch_openml", name=title, version=number
-    )
+    options = "--format arff or csv"
+    bunch = _call_sklearn_fetcher(dataset_name, title, options, "fetch_openml", name=title, version=number)
 
     X, feature_names = as_rows(bunch.data)
     targets = None if bunch.target is None else np.asarray(bunch.target)
@@ -176,10 +173,8 @@ def _call_sklearn_fetcher(
 
     # Failed downloads and timeouts raise subclasses of OSError.
     except (OSError, ValueError) as e:
-        raise SourceMissing(
-            f"{dataset_name} could not be fetched ({type(e).__name__}: {e}): this needs internet access to "
-            "where scikit-learn "
-            f"downloads it from. With the {file_description} files on disk: stream-dr convert FILES "
-            f"{format_options} --out DIR.",
-            name=dataset_name,
-        ) from e
+        fault = f"{dataset_name} could not be fetched ({type(e).__name__}: {e})"
+        need = "this needs internet access to where scikit-learn downloads it from"
+        command = f"stream-dr convert FILES {format_options} --out DIR"
+        message = f"{fault}: {need}. With the {file_description} files on disk: {command}."
+        raise SourceMissing(message, name=dataset_name) from e

@@ -78,18 +78,16 @@ def generate_rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start:
     if targets not in ("top4", "topics"):
         raise InvalidParameter(f"targets={targets!r}; it must be top4 or topics.")
     if rows < 0 or seed < 0 or start < 0 or start % _CHUNK:
-        raise InvalidParameter(
-            f"rows={rows}, seed={seed}, start={start}; none may be negative, start a multiple of {_CHUNK}."
-        )
+        need = f"none may be negative, start a multiple of {_CHUNK}"
+        raise InvalidParameter(f"rows={rows}, seed={seed}, start={start}; {need}.")
 
     for first in range(start, start + rows, _CHUNK):
         block = _draw_thousand_rows(seed, first // _CHUNK, targets)
         remaining = start + rows - first
-        yield (
-            block
-            if remaining >= _CHUNK
-            else block._replace(X=block.X[:remaining], y=_take_first_targets(block.y, remaining))
-        )
+        if remaining < _CHUNK:
+            targets_of_rows = _sort_labels_by_appearance(block.y.take(np.arange(remaining)))
+            block = block._replace(X=block.X[:remaining], y=targets_of_rows)
+        yield block
 
 
 def write_rcv1_like_shards(
@@ -252,13 +250,3 @@ def _sort_labels_by_appearance(targets: Targets) -> Targets:
     if targets.indptr is not None:
         codes, _ = sort_distinct_codes_in_rows(codes, targets.indptr)
     return targets._replace(labels=tuple(targets.labels[i] for i in order), codes=codes)
-
-
-def _take_first_targets(targets: Targets, n_rows: int) -> Targets:
-    """Return the targets of the first rows.
-
-    The labels are sorted by first appearance, as `_sort_labels_by_appearance` does it.
-
-    n_rows: number of rows.
-    """
-    return _sort_labels_by_appearance(targets.take(np.arange(n_rows)))

@@ -20,21 +20,14 @@ from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.databases import read_duckdb, read_sqlite
 from stream_dr.datasets.readers.jsonl import read_jsonl
 from stream_dr.datasets.readers.libsvm import read_libsvm
-from stream_dr.datasets.readers.lines import PACKED
+from stream_dr.datasets.readers.lines import PACKED, check_file_exists
 from stream_dr.datasets.readers.matlab import read_matlab
 from stream_dr.datasets.readers.mulan import read_arff
 from stream_dr.datasets.readers.npy import read_npy, read_npz
 from stream_dr.datasets.readers.parquet import read_arrow_ipc, read_parquet
 from stream_dr.datasets.readers.rcv1 import read_lyrl2004
 from stream_dr.datasets.readers.vw import read_vw
-from stream_dr.errors import (
-    InvalidParameter,
-    InvalidTargets,
-    MalformedInput,
-    SourceMissing,
-    did_you_mean,
-    error_for_unknown_parameter,
-)
+from stream_dr.errors import InvalidParameter, InvalidTargets, MalformedInput, did_you_mean, error_for_unknown_parameter
 from stream_dr.rows.block import Block
 from stream_dr.targets.targets import KINDS
 
@@ -160,9 +153,8 @@ def infer_format_from_suffix(path: FileName) -> str:
     if name.suffix.lower() in PACKED:
         name = name.with_suffix("")
     if name.suffix.lower() not in _SUFFIXES:
-        raise InvalidParameter(
-            f"{path}: its name does not say which format it has; give --format (format=), one of {', '.join(FORMATS)}."
-        )
+        advice = f"give --format (format=), one of {', '.join(FORMATS)}"
+        raise InvalidParameter(f"{path}: its name does not say which format it has; {advice}.")
     return _SUFFIXES[name.suffix.lower()]
 
 
@@ -240,9 +232,8 @@ class FileSource:
                 rows += block.rows
                 yield block
             if _size_and_change_time(path) != before:
-                raise MalformedInput(
-                    f"{path} was written to while it was read; read it again once it is whole.", file=str(path)
-                )
+                message = f"{path} was written to while it was read; read it again once it is whole."
+                raise MalformedInput(message, file=str(path))
         if rows == 0:
             raise MalformedInput(f"{', '.join(map(str, self.paths))}: no row in it. Give a file that holds rows.")
 
@@ -254,9 +245,8 @@ class FileSource:
         feature_names: names of the feature columns to read. None: all columns.
         """
         first = self.first if self.format in TABLES and feature_names else None
-        extra = [
-            name for name in (first.names if first is not None else None) or () if name not in (feature_names or ())
-        ]
+        names = first.names if first is not None else None
+        extra = [name for name in names or () if name not in (feature_names or ())]
         if not extra:
             return self, []
 
@@ -331,9 +321,8 @@ def open_source(
         raise InvalidParameter("no file is named; name one or several.")
     if error := error_for_unknown_parameter("reading a file", more_options, Options._fields):
         raise error
-    return FileSource(
-        path_list, format or infer_format_from_suffix(path_list[0]), (options or Options())._replace(**more_options)
-    )
+    options = (options or Options())._replace(**more_options)
+    return FileSource(path_list, format or infer_format_from_suffix(path_list[0]), options)
 
 
 def _check_options(format: str, options: Options) -> None:
@@ -362,13 +351,8 @@ def _size_and_change_time(path: Path) -> tuple[int, int]:
     If the path names a member of an archive or a table of a database, the values of the whole
     archive or database are returned. Raises SourceMissing.
     """
-    archive = Path(str(path).partition("!")[0])
-    try:
-        status = archive.stat()
-    except FileNotFoundError as e:
-        raise SourceMissing(
-            f"there is no file {archive}; give the path of a file that is there.", file=str(path)
-        ) from e
+    check_file_exists(path)
+    status = Path(str(path).partition("!")[0]).stat()
     return status.st_size, status.st_mtime_ns
 
 
@@ -377,16 +361,8 @@ def _roles_from_options(options: Options) -> ColumnRoles:
 
     The roles are label, labels, target, weight, id and drop.
     """
-    return ColumnRoles(
-        label=options.label,
-        labels=_split_column_names(options.labels),
-        target=_split_column_names(options.targets),
-        weight=options.weight,
-        id=options.id,
-        drop=_split_column_names(options.drop),
-        raw=options.raw,
-        kinds=options.kinds,
-    )
+    labels, target, drop = map(_split_column_names, (options.labels, options.targets, options.drop))
+    return ColumnRoles(options.label, labels, target, options.weight, options.id, drop, options.raw, options.kinds)
 
 
 def _split_column_names(names: str | tuple[str, ...] | None) -> tuple[str, ...]:

@@ -21,8 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.lines import open_decompressed
-from stream_dr.errors import MalformedInput
+from stream_dr.datasets.readers.lines import errors_as_malformed_input, open_decompressed
 
 _COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
 """Suffix of a compressed file → Arrow's name of the compression."""
@@ -61,15 +60,13 @@ def _open_decompressed_as_utf8(path: FileName, encoding: str) -> Iterator[io.Raw
 
     Raises MalformedInput if the file cannot be decompressed.
     """
-    try:
-        with open_decompressed(path) as file:
-            if _is_utf8(encoding):
-                yield file  # type: ignore[misc]
-            else:
-                with io.TextIOWrapper(file, encoding=encoding, newline="") as text:
-                    yield _Utf8EncodedStream(text)
-    except (zlib.error, zipfile.BadZipFile) as e:
-        raise MalformedInput(f"{path} cannot be unpacked ({e}).", file=str(path)) from e
+    refuse_damaged = errors_as_malformed_input(path, "cannot be unpacked", zlib.error, zipfile.BadZipFile)
+    with refuse_damaged, open_decompressed(path) as file:
+        if _is_utf8(encoding):
+            yield file  # type: ignore[misc]
+        else:
+            with io.TextIOWrapper(file, encoding=encoding, newline="") as text:
+                yield _Utf8EncodedStream(text)
 
 
 def _is_utf8(encoding: str) -> bool:

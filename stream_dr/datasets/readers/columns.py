@@ -25,6 +25,9 @@ from stream_dr.rows.frames import as_matrix
 from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
+Blocks = Iterator[Block]
+"""Blocks of a file, as a reader yields them."""
+
 RaiseLocated = Callable[[StreamDRError, int], NoReturn]
 """Function that raises an error with the file and the line in place of another error.
 
@@ -108,9 +111,8 @@ class ColumnRoles(NamedTuple):
         missing = sorted((excluded | set(dict(self.kinds))) - set(all_columns))
         if missing:
             listed = ", ".join(f"{name!r}{did_you_mean(name, all_columns)}" for name in missing)
-            raise SchemaMismatch(
-                f"there is no column {listed}; there are {list(all_columns)[:10]} …", column=missing[0]
-            )
+            existing = list(all_columns)[:10]
+            raise SchemaMismatch(f"there is no column {listed}; there are {existing} …", column=missing[0])
 
         features = [c for c in all_columns if c not in excluded]
         if not features:
@@ -118,10 +120,8 @@ class ColumnRoles(NamedTuple):
         for name in features:
             if name in RESERVED_NAMES:
                 advice = f"say what it is (--{_ROLES_BY_NAME[name]} {name}), or " if name in _ROLES_BY_NAME else ""
-                raise SchemaMismatch(
-                    f"a column is called {name!r}, as a part of a shard is; {advice}leave it out (--drop {name}).",
-                    column=name,
-                )
+                message = f"a column is called {name!r}, as a part of a shard is; {advice}leave it out (--drop {name})."
+                raise SchemaMismatch(message, column=name)
         return features
 
 
@@ -134,23 +134,20 @@ def feature_columns_unless_shard(column_names: Sequence[str], roles: ColumnRoles
 
     column_names: names of all columns of the file.
     """
-    return (
-        None
-        if roles._replace(raw=False) == ColumnRoles() and has_dense_or_sparse_columns(column_names)
-        else roles.features(column_names)
-    )
+    is_shard = roles._replace(raw=False) == ColumnRoles() and has_dense_or_sparse_columns(column_names)
+    return None if is_shard else roles.features(column_names)
 
 
 def split_batch_into_blocks(
     batch: pa.RecordBatch,
-    feature_names: Sequence[str] | None,
+    features: Sequence[str] | None,
     roles: ColumnRoles,
     rows_per_block: int,
     raise_with_line: RaiseLocated,
-) -> Iterator[Block]:
+) -> Blocks:
     """Yield the rows of an Arrow batch in blocks.
 
-    feature_names: names of the feature columns. None if the batch has the columns of a shard.
+    features: names of the feature columns. None if the batch has the columns of a shard.
     rows_per_block: maximum number of rows in a block.
     raise_with_line: function that raises an error with the file and the line. It is called with
         the error of a block, and the number of the batch's rows before this block.
@@ -158,9 +155,7 @@ def split_batch_into_blocks(
     for start in range(0, batch.num_rows, rows_per_block):
         part = batch.slice(start, rows_per_block)
         try:
-            block = (
-                block_from_arrow(part) if feature_names is None else convert_batch_to_block(part, feature_names, roles)
-            )
+            block = block_from_arrow(part) if features is None else convert_batch_to_block(part, features, roles)
         except StreamDRError as e:
             raise_with_line(e, start)
         yield block
@@ -172,7 +167,7 @@ def split_batches_into_blocks(
     feature_names: list[str] | None,
     roles: ColumnRoles,
     rows_per_block: int,
-) -> Iterator[Block]:
+) -> Blocks:
     """Yield the rows of a file's Arrow batches in blocks.
 
     path: path of the file, for error messages.
@@ -212,7 +207,7 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
         X = raw_from_arrow(batch.select(list(feature_names)))
         names = X.names
     else:
-        X, names = _feature_matrix_and_names(batch, feature_names)
+        X, names = _matrix_and_names(batch, feature_names)
 
     targets = targets_from_batch(batch, roles)
     weights = None if roles.weight is None else convert_column_to_float64(batch.column(roles.weight), roles.weight)
@@ -220,9 +215,7 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
     return Block(X, targets, weights, ids, names)
 
 
-def _feature_matrix_and_names(
-    batch: pa.RecordBatch, feature_names: Sequence[str]
-) -> tuple[Rows, tuple[str, ...] | None]:
+def _matrix_and_names(batch: pa.RecordBatch, feature_names: Sequence[str]) -> tuple[Rows, tuple[str, ...] | None]:
     """Return the features of an Arrow batch as a matrix.
 
     Also returns the names of the matrix's columns, or None if the columns have no names.
@@ -260,6 +253,21 @@ def must_read_as_table(first_batch: pa.RecordBatch, feature_names: Sequence[str]
         not _is_numeric_type(first_batch.schema.field(name).type) or first_batch.column(name).null_count
         for name in feature_names
     )
+
+
+def choose_column_types(
+    first_batch: pa.RecordBatch, feature_names: Sequence[str], roles: ColumnRoles
+) -> dict[str, pa.DataType]:
+    """Return the Arrow types for reading features, targets and weights, by column name.
+
+    first_batch: first rows of the file.
+    feature_names: names of the feature columns.
+    """
+    types = dict.fromkeys((*feature_names, *roles.numeric_target_and_weight_columns()), pa.float64())
+    if roles.raw:
+        kinds = dict(roles.kinds)
+        types |= {name: choose_feature_type(first_batch.column(name), kinds.get(name)) for name in feature_names}
+    return types
 
 
 def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa.DataType:
@@ -332,9 +340,8 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         return Targets("multilabel", roles.labels, np.nonzero(Y)[1].astype(np.int32), indptr)
 
     if roles.target:
-        return continuous_targets(
-            np.column_stack([convert_column_to_float64(batch.column(name), name) for name in roles.target])
-        )
+        columns = [convert_column_to_float64(batch.column(name), name) for name in roles.target]
+        return continuous_targets(np.column_stack(columns))
     return None
 
 
@@ -350,10 +357,8 @@ def convert_column_to_float64(column: pa.Array, column_name: str) -> np.ndarray:
         numbers: np.ndarray = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         return numbers
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
-        raise SchemaMismatch(
-            f"column {column_name!r} is {column.type}, not numbers ({e}); name it as label or drop it.",
-            column=column_name,
-        ) from e
+        message = f"column {column_name!r} is {column.type}, not numbers ({e}); name it as label or drop it."
+        raise SchemaMismatch(message, column=column_name) from e
 
 
 def _raise_if_missing_values(column: pa.Array | pa.ChunkedArray, column_name: str) -> None:
@@ -365,8 +370,5 @@ def _raise_if_missing_values(column: pa.Array | pa.ChunkedArray, column_name: st
     """
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
-        raise SchemaMismatch(
-            f"column {column_name!r} has no value in row {row} of the batch; fill or drop it.",
-            row=row,
-            column=column_name,
-        )
+        message = f"column {column_name!r} has no value in row {row} of the batch; fill or drop it."
+        raise SchemaMismatch(message, row=row, column=column_name)

@@ -29,7 +29,7 @@ from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.arrow_stream import open_text_for_arrow, read_first_bytes_as_utf8
 from stream_dr.datasets.readers.columns import (
     ColumnRoles,
-    choose_feature_type,
+    choose_column_types,
     must_read_as_table,
     replace_empty_strings_by_null,
     split_batch_into_blocks,
@@ -153,11 +153,7 @@ def _choose_column_types(file: "CsvFile", feature_names: list[str], roles: Colum
 
     feature_names: names of the feature columns.
     """
-    types = dict.fromkeys((*feature_names, *roles.numeric_target_and_weight_columns()), pa.float64())
-    if roles.raw:
-        types |= {
-            name: choose_feature_type(file.first.column(name), dict(roles.kinds).get(name)) for name in feature_names
-        }
+    types = choose_column_types(file.first, feature_names, roles)
     types |= {name: pa.string() for name in (roles.id, roles.label) if name is not None}
 
     # Labels have the type that Arrow infers from the first labels.
@@ -203,11 +199,8 @@ def _ids_to_integers_if_possible(
 
     if integers is None or not integers.cast(pa.string()).equals(texts):
         if were_integers_before:
-            raise_with_line(
-                SchemaMismatch(
-                    f"ids of column {id_column!r} are no longer whole numbers, as the first ones are.", column=id_column
-                )
-            )
+            message = f"ids of column {id_column!r} are no longer whole numbers, as the first ones are."
+            raise_with_line(SchemaMismatch(message, column=id_column))
         return _BatchWithIds(batch, False)
     return _BatchWithIds(batch.set_column(batch.schema.get_field_index(id_column), id_column, integers), True)
 
@@ -291,16 +284,16 @@ class CsvFile:
 
         An error of reading in the with-block is replaced by MalformedInput.
         """
+        form = self.form
         convert = pacsv.ConvertOptions(
-            column_types=type_by_column, include_columns=column_names, decimal_point=self.form.decimal
+            column_types=type_by_column, include_columns=column_names, decimal_point=form.decimal
         )
-        encoding = self.form.encoding
         try:
             source: AbstractContextManager[pa.NativeFile]
             if head_only:
-                source = nullcontext(read_first_bytes_as_utf8(self.path, encoding, 2 * self._read.block_size))
+                source = nullcontext(read_first_bytes_as_utf8(self.path, form.encoding, 2 * self._read.block_size))
             else:
-                source = open_text_for_arrow(self.path, encoding)
+                source = open_text_for_arrow(self.path, form.encoding)
             with source as stream, pacsv.open_csv(stream, self._read, self._parse, convert) as reader:
                 yield reader
 
@@ -363,9 +356,8 @@ class CsvFile:
         """
         if isinstance(error, SchemaMismatch | NotFinite):
             self._raise_if_any_bad_record(type_by_column)
-        raise MalformedInput(
-            f"{self.path}, after line {approximate_line - 1}: {error}", file=self.path, line=approximate_line
-        ) from error
+        message = f"{self.path}, after line {approximate_line - 1}: {error}"
+        raise MalformedInput(message, file=self.path, line=approximate_line) from error
 
     def _parse_column_names(self, first_record: list[str], record_line: int) -> list[str]:
         """Return the names of the columns.
@@ -379,11 +371,8 @@ class CsvFile:
         if not first_record:
             self._raise_malformed(1, "no row in it. Give a file that holds rows.")
         if len(first_record) > MOST_COLUMNS:
-            self._raise_malformed(
-                record_line,
-                f"{len(first_record)} columns, and at most {MOST_COLUMNS} are read from a table. Write "
-                "rows that wide as libsvm.",
-            )
+            count = f"{len(first_record)} columns, and at most {MOST_COLUMNS} are read from a table"
+            self._raise_malformed(record_line, f"{count}. Write rows that wide as libsvm.")
         if self.form.header is False:
             return [f"f{j}" for j in range(len(first_record))]
 
@@ -392,20 +381,14 @@ class CsvFile:
             if not name.strip() and "" in seen:
                 self._raise_malformed(record_line, f"columns {seen['']} and {j} have no name; give them names.", j)
             if name in seen:
-                self._raise_malformed(
-                    record_line, f"columns {seen[name]} and {j} are both called {name!r}; rename one.", j
-                )
+                pair = f"columns {seen[name]} and {j}"
+                self._raise_malformed(record_line, f"{pair} are both called {name!r}; rename one.", j)
             seen[name] = j
 
-        if (
-            self.form.header is None
-            and all(map(_is_number, first_record))
-            and not _are_consecutive_integers(first_record)
-        ):
-            self._raise_malformed(
-                record_line,
-                f"the columns' names are numbers ({first_record[0]}, …), as of a row; say --no-header or --header.",
-            )
+        are_numbers = all(map(_is_number, first_record)) and not _are_consecutive_integers(first_record)
+        if self.form.header is None and are_numbers:
+            names = f"the columns' names are numbers ({first_record[0]}, …), as of a row"
+            self._raise_malformed(record_line, f"{names}; say --no-header or --header.")
         return [name or f"Unnamed: {j}" for j, name in enumerate(first_record)]
 
     def raise_if_unnamed_feature(self, feature_names: list[str]) -> None:
@@ -418,12 +401,9 @@ class CsvFile:
         feature_set = set(feature_names)
         for j, name in enumerate(self.names, 1):
             if name in feature_set and name == f"Unnamed: {j - 1}":
-                self._raise_malformed(
-                    self.first_line - 1,
-                    f"column {j} has no name, as an index that pandas wrote; leave it out (--drop {name!r}), or take it for "
-                    f"the rows' ids (--id {name!r}).",
-                    j,
-                )
+                advice = f"leave it out (--drop {name!r}), or take it for the rows' ids (--id {name!r})."
+                message = f"column {j} has no name, as an index that pandas wrote; {advice}"
+                self._raise_malformed(self.first_line - 1, message, j)
 
     def _read_records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the line number and the fields of each record.
@@ -434,11 +414,8 @@ class CsvFile:
         Raises MalformedInput if a record is too long or has a quote that is not closed.
         """
         with open_decompressed(self.path) as file:
-            lines = (
-                self._decode_utf8_lines(file)
-                if self.form.encoding == "utf-8"
-                else self._decode_lines_with_replacement(file)
-            )
+            is_utf8 = self.form.encoding == "utf-8"
+            lines = self._decode_utf8_lines(file) if is_utf8 else self._decode_lines_with_replacement(file)
             size = 0
             line = 0
 
@@ -447,9 +424,8 @@ class CsvFile:
                 for text in lines:
                     size += len(text)
                     if size > LONGEST:
-                        self._raise_malformed(
-                            line + 1, f"a row begins here of more than {LONGEST} bytes; is a quote left open?"
-                        )
+                        message = f"a row begins here of more than {LONGEST} bytes; is a quote left open?"
+                        self._raise_malformed(line + 1, message)
                     yield text
 
             reader = csv.reader(lines_within_size_limit(), delimiter=self.form.delimiter)
@@ -460,9 +436,8 @@ class CsvFile:
                     if fields:
                         yield line, fields
             except csv.Error as e:
-                self._raise_malformed(
-                    line + 1, f"a row begins here that does not end well ({e}); is a quote left open?"
-                )
+                message = f"a row begins here that does not end well ({e}); is a quote left open?"
+                self._raise_malformed(line + 1, message)
 
     def _decode_utf8_lines(self, file: IO[bytes]) -> Iterator[str]:
         """Yield the lines of a UTF-8 file as strings.
@@ -474,9 +449,8 @@ class CsvFile:
                 if len(line) > LONGEST:
                     self._raise_malformed(number, f"longer than {LONGEST} bytes; is this a text file?")
                 if b"\0" in line or (number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))):
-                    self._raise_malformed(
-                        number, "a NUL byte; this is no text, or text in UTF-16: say --encoding utf-16."
-                    )
+                    message = "a NUL byte; this is no text, or text in UTF-16: say --encoding utf-16."
+                    self._raise_malformed(number, message)
                 yield (line.removeprefix(MARK) if number == 1 else line).decode()
 
         except UnicodeDecodeError as e:
@@ -538,9 +512,8 @@ class CsvFile:
                 if kind == pa.float64() and not self.has_gaps:
                     self._raise_malformed(line, f"column {name!r} has no value; fill it or leave the row out.", j + 1)
             elif not self._can_parse_all_fields([fields[j]], kind):
-                self._raise_malformed(
-                    line, f"{fields[j]!r} in column {name!r} is no {_describe_expected_type(fields[j], kind)}.", j + 1
-                )
+                expected = _describe_expected_type(fields[j], kind)
+                self._raise_malformed(line, f"{fields[j]!r} in column {name!r} is no {expected}.", j + 1)
 
     def _can_parse_all_fields(self, fields: list[str], arrow_type: pa.DataType) -> bool:
         """Return True if all fields can be parsed.

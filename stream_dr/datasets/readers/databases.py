@@ -12,31 +12,28 @@ About 1,000 rows are in memory at a time, in addition to the memory that DuckDB 
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import chain
-from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.columns import (
+    Blocks,
     ColumnRoles,
-    choose_feature_type,
+    choose_column_types,
     feature_columns_unless_shard,
     must_read_as_table,
     split_batches_into_blocks,
 )
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, check_file_exists, errors_as_malformed_input
 from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
-from stream_dr.rows.block import Block
 
 _SqliteRow = tuple[int | float | str | bytes | None, ...]
 
 
-def read_sqlite(
-    path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS
-) -> Iterator[Block]:
+def read_sqlite(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS) -> Blocks:
     """Yield the rows of an SQLite table in blocks.
 
     The table may be a view.
@@ -49,7 +46,7 @@ def read_sqlite(
     """
     file, table = _split_file_and_table(path)
     with (
-        _errors_as_malformed_input(path, sqlite3.Error),
+        errors_as_malformed_input(path, "cannot be read", sqlite3.Error),
         closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database,
     ):
         # The file may not be trusted, so its views must not call functions with side effects.
@@ -60,9 +57,7 @@ def read_sqlite(
         yield from _read_cursor_in_blocks(path, cursor, roles, rows_per_block)
 
 
-def _read_cursor_in_blocks(
-    path: FileName, cursor: sqlite3.Cursor, roles: ColumnRoles, rows_per_block: int
-) -> Iterator[Block]:
+def _read_cursor_in_blocks(path: FileName, cursor: sqlite3.Cursor, roles: ColumnRoles, rows_per_block: int) -> Blocks:
     """Yield the rows of an SQLite query in blocks.
 
     path: path of the table, for error messages.
@@ -79,9 +74,7 @@ def _read_cursor_in_blocks(
 
     first = _convert_rows_to_batch(path, names, piece, {})
     roles = roles._replace(raw=must_read_as_table(first, features, roles))
-    types = dict.fromkeys((*(features or ()), *roles.numeric_target_and_weight_columns()), pa.float64())
-    if roles.raw:
-        types |= {name: choose_feature_type(first.column(name), dict(roles.kinds).get(name)) for name in features or ()}
+    types = choose_column_types(first, features or (), roles)
     types = {name: types.get(name, first.schema.field(name).type) for name in names}
 
     batches = (_convert_rows_to_batch(path, names, piece, types) for piece in chain([piece], pieces))
@@ -123,18 +116,13 @@ def _convert_rows_to_batch(
             inferred = pa.array(values)
             arrays.append(inferred.cast(type_by_column.get(name, inferred.type)))
         except pa.ArrowException as e:
-            raise MalformedInput(
-                f"{path}, column {name!r}: {e}; its first rows are {type_by_column.get(name, 'of several types')}. Say --as "
-                f"{name}=category (or number), or --drop {name}.",
-                file=str(path),
-                column=name,
-            ) from e
+            fault = f"{path}, column {name!r}: {e}; its first rows are {type_by_column.get(name, 'of several types')}"
+            message = f"{fault}. Say --as {name}=category (or number), or --drop {name}."
+            raise MalformedInput(message, file=str(path), column=name) from e
     return pa.record_batch(arrays, names=list(column_names))
 
 
-def read_duckdb(
-    path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS
-) -> Iterator[Block]:
+def read_duckdb(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS) -> Blocks:
     """Yield the rows of a DuckDB table in blocks.
 
     The table may be a view.
@@ -147,13 +135,12 @@ def read_duckdb(
     try:
         import duckdb
     except ImportError as e:
-        raise InvalidParameter(
-            f"{path} is read by duckdb, which is not installed: pip install 'stream-dr[duckdb]'."
-        ) from e
+        message = f"{path} is read by duckdb, which is not installed: pip install 'stream-dr[duckdb]'."
+        raise InvalidParameter(message) from e
 
     file, table = _split_file_and_table(path)
     with (
-        _errors_as_malformed_input(path, duckdb.Error),
+        errors_as_malformed_input(path, "cannot be read", duckdb.Error),
         duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
     ):
         listed = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
@@ -162,9 +149,8 @@ def read_duckdb(
         relation = database.sql(f"SELECT * FROM {_quote_identifier(schema)}.{_quote_identifier(name)}")
 
         features = feature_columns_unless_shard(relation.columns, roles)
-        yield from split_batches_into_blocks(
-            path, relation.to_arrow_reader(rows_per_block), features, roles, rows_per_block
-        )
+        batches = relation.to_arrow_reader(rows_per_block)
+        yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
 
 
 def _split_file_and_table(path: FileName) -> tuple[str, str]:
@@ -172,9 +158,8 @@ def _split_file_and_table(path: FileName) -> tuple[str, str]:
 
     TABLE is "" if the path has no "!". Raises SourceMissing if FILE does not exist.
     """
+    check_file_exists(path)
     file, _, table = str(path).partition("!")
-    if not Path(file).is_file():
-        raise SourceMissing(f"there is no file {file}; give the path of a file that is there.", file=file)
     return file, table
 
 
@@ -191,26 +176,10 @@ def _choose_table_to_read(path: FileName, requested_table: str, existing_tables:
     if not requested_table and len(existing_tables) == 1:
         return existing_tables[0]
     if requested_table not in existing_tables:
-        raise SourceMissing(
-            f"{path} names no table of the file; write {str(path).partition('!')[0]}!TABLE with one of "
-            f"{existing_tables[:10]}.",
-            file=str(path),
-        )
+        form = f"{str(path).partition('!')[0]}!TABLE with one of {existing_tables[:10]}"
+        raise SourceMissing(f"{path} names no table of the file; write {form}.", file=str(path))
     return requested_table
 
 
 def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-@contextmanager
-def _errors_as_malformed_input(path: FileName, database_error: type[Exception]) -> Iterator[None]:
-    """Replace database errors in the with-block by MalformedInput.
-
-    path: path of the file, for the error message.
-    database_error: base class of the database's errors.
-    """
-    try:
-        yield
-    except database_error as e:
-        raise MalformedInput(f"{path} cannot be read ({e}).", file=str(path)) from e

@@ -21,6 +21,7 @@ import pyarrow.json as pajson
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.arrow_stream import open_text_for_arrow
 from stream_dr.datasets.readers.columns import (
+    Blocks,
     ColumnRoles,
     RaiseLocated,
     choose_feature_type,
@@ -30,7 +31,7 @@ from stream_dr.datasets.readers.columns import (
 )
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_line_groups
 from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
-from stream_dr.rows.block import LARGEST, Block
+from stream_dr.rows.block import LARGEST
 
 PIECE = 1 << 20
 """Number of bytes that Arrow parses at a time."""
@@ -47,9 +48,7 @@ _JSON_TYPES = {int: "number", float: "number", str: "string", bool: "boolean", l
 _SECONDS_A_DAY = 86_400
 
 
-def read_jsonl(
-    path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS
-) -> Iterator[Block]:
+def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS) -> Blocks:
     """Yield the rows of a JSON lines file in blocks.
 
     rows_per_block: maximum number of rows in a block.
@@ -100,11 +99,8 @@ def _has_only_midnights(column: pa.Array) -> bool:
     The column then has days, which are dates without a time. Arrow reads days as timestamps at
     midnight.
     """
-    return (
-        pa.types.is_timestamp(column.type)
-        and len(column) > column.null_count
-        and not len(_row_indices_not_at_midnight(column))
-    )
+    has_times = pa.types.is_timestamp(column.type) and len(column) > column.null_count
+    return has_times and not len(_row_indices_not_at_midnight(column))
 
 
 def _row_indices_not_at_midnight(column: pa.Array) -> np.ndarray:
@@ -118,9 +114,7 @@ def _row_indices_not_at_midnight(column: pa.Array) -> np.ndarray:
     return np.flatnonzero(seconds % _SECONDS_A_DAY)
 
 
-def _convert_midnights_to_days(
-    batch: pa.RecordBatch, column_name: str, raise_with_line: RaiseLocated
-) -> pa.RecordBatch:
+def _convert_midnights_to_days(batch: pa.RecordBatch, name: str, raise_with_line: RaiseLocated) -> pa.RecordBatch:
     """Return a batch with a column's timestamps converted to days.
 
     Arrow reads days as timestamps at midnight.
@@ -129,18 +123,12 @@ def _convert_midnights_to_days(
     raise_with_line: function that raises an error with the line. Its arguments are the error and
         the index of the row in the batch. It is called if a timestamp is not at midnight.
     """
-    column = batch.column(column_name)
+    column = batch.column(name)
     if len(others := _row_indices_not_at_midnight(column)):
         row = int(others[0])
-        raise_with_line(
-            SchemaMismatch(
-                f"column {column_name!r} is {column[row]}, and the first rows have days without a time. "
-                f"Say --as {column_name}=time.",
-                column=column_name,
-            ),
-            row,
-        )
-    return batch.set_column(batch.schema.get_field_index(column_name), column_name, column.cast(pa.date32()))
+        fault = f"column {name!r} is {column[row]}, and the first rows have days without a time"
+        raise_with_line(SchemaMismatch(f"{fault}. Say --as {name}=time.", column=name), row)
+    return batch.set_column(batch.schema.get_field_index(name), name, column.cast(pa.date32()))
 
 
 def _raise_if_too_many_keys(path: FileName) -> None:
@@ -186,17 +174,11 @@ def _collect_keys_count_objects(value: object, key_prefix: str, keys: set[str]) 
     Returns the number of objects, nested objects included.
     """
     if isinstance(value, list):
-        return sum(
-            _collect_keys_count_objects(inner, key_prefix, keys) for inner in value if isinstance(inner, dict | list)
-        )
+        return sum(_collect_keys_count_objects(inner, key_prefix, keys) for inner in value)
     if not isinstance(value, dict):
         return 0
     keys.update(f"{key_prefix}.{name}" for name in value)
-    return 1 + sum(
-        _collect_keys_count_objects(v, f"{key_prefix}.{name}", keys)
-        for name, v in value.items()
-        if isinstance(v, dict | list)
-    )
+    return 1 + sum(_collect_keys_count_objects(v, f"{key_prefix}.{name}", keys) for name, v in value.items())
 
 
 def _replace_integer_by_float_type(inferred_type: pa.DataType) -> pa.DataType:
@@ -257,18 +239,13 @@ def _raise_if_any_bad_json_line(path: FileName, float64_columns: dict[str, pa.Da
             for name, value in parsed.items():
                 json_type = _JSON_TYPES.get(type(value), "null")
                 if json_type != "null" and json_types.setdefault(name, json_type) != json_type:
-                    was = json_types[name]
-                    lines.fail(
-                        i, f"{value!r} in column {name!r} is a {json_type}, and was a {was} in the lines before."
-                    )
+                    before = f"was a {json_types[name]} in the lines before"
+                    lines.fail(i, f"{value!r} in column {name!r} is a {json_type}, and {before}.")
 
             for name, arrow_type in float64_columns.items():
                 if arrow_type == pa.float64() and not _is_number_within_limit(parsed.get(name)):
-                    lines.fail(
-                        i,
-                        f"{parsed.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size); fill it, or "
-                        "leave the row or the column out.",
-                    )
+                    fault = f"{parsed.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size)"
+                    lines.fail(i, f"{fault}; fill it, or leave the row or the column out.")
 
 
 def _is_number_within_limit(value: object) -> bool:

@@ -44,14 +44,12 @@ class LabelParser:
         if self._kind is None:
             self._kind = _infer_target_kind(label_fields)
         if self._kind == "continuous":
-            return continuous_targets(
-                [self._parse_number(field, i, raise_for_row) for i, field in enumerate(label_fields)]
-            )
-        if self._kind == "multilabel":
-            return multilabel_targets(
-                [self._parse_comma_separated_labels(field, i, raise_for_row) for i, field in enumerate(label_fields)]
-            )
-        return class_targets([self._parse_label(field, i, raise_for_row) for i, field in enumerate(label_fields)])
+            numbers = [self._parse_number(field, i, raise_for_row) for i, field in enumerate(label_fields)]
+            return continuous_targets(numbers)
+        is_multilabel = self._kind == "multilabel"
+        parse = self._parse_comma_separated_labels if is_multilabel else self._parse_label
+        labels = [parse(field, i, raise_for_row) for i, field in enumerate(label_fields)]
+        return multilabel_targets(labels) if is_multilabel else class_targets(labels)
 
     def _parse_comma_separated_labels(self, field: str, row: int, raise_for_row: RaiseForRow) -> list[str | int]:
         return [self._parse_label(part, row, raise_for_row) for part in field.split(",") if part]
@@ -63,9 +61,8 @@ class LabelParser:
         decides this. `raise_for_row` is called if the field is not one label of this type.
         """
         if not field or "," in field:
-            raise_for_row(
-                row, f"label {field!r} where one label is needed; give target=multilabel for several labels a row."
-            )
+            advice = "give target=multilabel for several labels a row."
+            raise_for_row(row, f"label {field!r} where one label is needed; {advice}")
 
         number = _parse_whole_number_or_none(field)
         if self._numeric is None:
@@ -74,10 +71,8 @@ class LabelParser:
             return field
 
         if number is None:
-            raise_for_row(
-                row,
-                f"label {field!r} is not a whole number, as the first label was; give target=continuous for numbers.",
-            )
+            fault = f"label {field!r} is not a whole number, as the first label was"
+            raise_for_row(row, f"{fault}; give target=continuous for numbers.")
         return number
 
     @staticmethod

@@ -14,6 +14,7 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn, cast
@@ -21,7 +22,7 @@ from typing import IO, NamedTuple, NoReturn, cast
 import numpy as np
 
 from stream_dr.aliases import FileName
-from stream_dr.errors import MalformedInput, SourceMissing, did_you_mean
+from stream_dr.errors import MalformedInput, SourceMissing, StreamDRError, did_you_mean
 
 BLOCK_ROWS = 1_000
 """Default number of rows in a block."""
@@ -84,6 +85,32 @@ class Lines(NamedTuple):
         raise MalformedInput(f"{self.path}, line {number}: {message}", file=self.path, line=number)
 
 
+def check_file_exists(path: FileName) -> None:
+    """Raise SourceMissing if a file does not exist.
+
+    path: path of the file, archive.zip!member or FILE!TABLE. Only the part before "!" is looked up.
+    """
+    file = str(path).partition("!")[0]
+    if not Path(file).is_file():
+        raise SourceMissing(f"there is no file {file}; give the path of a file that is there.", file=file)
+
+
+@contextmanager
+def errors_as_malformed_input(path: FileName, fault: str, *error_types: type[Exception]) -> Iterator[None]:
+    """Replace errors of other packages by MalformedInput.
+
+    path: path of the file, for the error message.
+    fault: fault of the file, such as "cannot be read", for the error message.
+    error_types: types of the errors to replace. Our own errors are not replaced.
+    """
+    try:
+        yield
+    except StreamDRError:
+        raise
+    except error_types as e:
+        raise MalformedInput(f"{path} {fault} ({e}).", file=str(path)) from e
+
+
 def open_decompressed(path: FileName) -> IO[bytes]:
     """Open a file as a stream of decompressed bytes.
 
@@ -91,9 +118,8 @@ def open_decompressed(path: FileName) -> IO[bytes]:
 
     Raises SourceMissing if the file or the member does not exist.
     """
+    check_file_exists(path)
     archive, _, member = str(path).partition("!")
-    if not Path(archive).is_file():
-        raise SourceMissing(f"there is no file {archive}; give the path of a file that is there.", file=archive)
     if archive.lower().endswith(".zip") or (member and archive.lower().endswith(".npz")):
         return _open_zip_member(archive, member)
 
@@ -122,9 +148,8 @@ def _open_zip_member(archive: str, member: str) -> IO[bytes]:
         member = files[0]
     if member not in files:
         packed.close()
-        raise SourceMissing(
-            f"{archive} has no file {member!r}{did_you_mean(member, files)}; write {archive}!NAME with one of {files[:10]}."
-        )
+        meant = did_you_mean(member, files)
+        raise SourceMissing(f"{archive} has no file {member!r}{meant}; write {archive}!NAME with one of {files[:10]}.")
     return packed.open(member)
 
 
@@ -206,11 +231,8 @@ def _locate_lines_in_bytes(
     """
     if (nul := data.find(b"\0")) >= 0:
         line = data_line_number + data.count(b"\n", 0, nul)
-        raise MalformedInput(
-            f"{path}, line {line}: a NUL byte; this is no text, or text in UTF-16: write it as UTF-8.",
-            file=path,
-            line=line,
-        )
+        message = f"{path}, line {line}: a NUL byte; this is no text, or text in UTF-16: write it as UTF-8."
+        raise MalformedInput(message, file=path, line=line)
 
     # Find the start and the end of each line.
     array = np.frombuffer(data, np.uint8)

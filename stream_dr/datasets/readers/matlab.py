@@ -10,15 +10,14 @@ this format are small (20 Newsgroups has 4 MB).
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.lines import BLOCK_ROWS
-from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing, StreamDRError, did_you_mean
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, check_file_exists
+from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.targets.label_codes import check_float_labels_exact
 from stream_dr.targets.parsing import parse_targets
@@ -63,9 +62,8 @@ def read_matlab(
         check_finite(X)
         targets = None if labels is None else _parse_targets_variable(variables[labels], X.shape[0])
         if targets is not None and targets.rows != X.shape[0]:
-            raise InvalidTargets(
-                f"{labels!r} has {targets.rows} rows, {features!r} {X.shape[0]}; give one target a row."
-            )
+            rows = f"{labels!r} has {targets.rows} rows, {features!r} {X.shape[0]}"
+            raise InvalidTargets(f"{rows}; give one target a row.")
     except StreamDRError as e:
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
@@ -83,9 +81,7 @@ def _load_variables(path: FileName, variable_names: list[str]) -> dict[str, Rows
     Raises SourceMissing if the file does not exist, MalformedInput if the file cannot be read, and
     SchemaMismatch if a variable does not exist.
     """
-    if not Path(path).is_file():
-        raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
-
+    check_file_exists(path)
     try:
         listed = scipy.io.whosmat(path)
         variables: dict[str, Rows] = scipy.io.loadmat(path, variable_names=variable_names)
@@ -101,11 +97,8 @@ def _load_variables(path: FileName, variable_names: list[str]) -> dict[str, Rows
     missing = [name for name in variable_names if name not in variables]
     if missing:
         existing = [name for name, _, _ in listed]
-        meant = did_you_mean(missing[0], existing)
-        raise SchemaMismatch(
-            f"{path} has no variable {missing[0]!r}{meant}; it has {', '.join(existing)}. Name them with features, labels, "
-            "subset."
-        )
+        fault = f"{path} has no variable {missing[0]!r}{did_you_mean(missing[0], existing)}"
+        raise SchemaMismatch(f"{fault}; it has {', '.join(existing)}. Name them with features, labels, subset.")
     return variables
 
 

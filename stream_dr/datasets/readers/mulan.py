@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.labels import LabelParser
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, Lines, read_line_groups
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, Lines, errors_as_malformed_input, read_line_groups
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing, did_you_mean
 from stream_dr.rows.block import Block
 from stream_dr.targets.targets import Targets
@@ -62,18 +62,14 @@ def read_mulan_label_names(xml_path: FileName) -> list[str]:
     """
     if not Path(xml_path).is_file():
         raise SourceMissing(f"there is no file {xml_path}; give MULAN's XML of label names.")
-    try:
+    with errors_as_malformed_input(xml_path, "is not XML", ElementTree.ParseError):
         tree = ElementTree.parse(xml_path)
-    except ElementTree.ParseError as e:
-        raise MalformedInput(f"{xml_path} is not XML ({e}).", file=str(xml_path)) from e
 
     # ElementTree writes a tag with a namespace as {namespace}label.
     names = [e.get("name", "") for e in tree.iter() if e.tag.rpartition("}")[2] == "label"]
     if not names or "" in names:
-        raise MalformedInput(
-            f"{xml_path} names no label, or has one without a name; it needs <label name=…> elements.",
-            file=str(xml_path),
-        )
+        message = f"{xml_path} names no label, or has one without a name; it needs <label name=…> elements."
+        raise MalformedInput(message, file=str(xml_path))
     return names
 
 
@@ -220,10 +216,8 @@ class _ArffRowParser:
                 continue
             index, _, value = pair.strip().partition(" ")
             if not index.isdecimal() or not value or int(index) >= len(self._header.names) or int(index) in row:
-                n_attributes = len(self._header.names)
-                lines.fail(
-                    line_index, f"{pair.strip()!r} is not `index value` of one of {n_attributes} attributes, once."
-                )
+                expected = f"`index value` of one of {len(self._header.names)} attributes, once"
+                lines.fail(line_index, f"{pair.strip()!r} is not {expected}.")
             row[int(index)] = value.strip()
         return row
 

@@ -13,14 +13,14 @@ import math
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import IO
 
 import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_decompressed
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, errors_as_malformed_input, open_decompressed
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.targets.parsing import parse_targets
@@ -29,6 +29,8 @@ from stream_dr.targets.targets import KINDS, Targets
 PIECE = 64 << 20
 """Maximum number of bytes that are read at a time. At least one row is read."""
 
+_FAULT = "is no file of numpy's that can be read"
+_ERRORS = (ValueError, OSError, EOFError, NotImplementedError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 """Version of the .npy format → numpy's function that reads the header of a file."""
 
@@ -79,9 +81,8 @@ class _NpyArrayReader:
         if self.dtype.kind not in "biufU":
             raise SchemaMismatch(f"{self._path} holds {self.dtype}, no plain numbers or strings; save X.astype(…).")
         if len(self.shape) not in allowed_dimensions or 0 in self.shape[1:]:
-            raise SchemaMismatch(
-                f"{self._path} has the shape {self.shape}; rows are (n, d), targets (n,) or (n, k): reshape(n, -1)."
-            )
+            shape = f"{self._path} has the shape {self.shape}"
+            raise SchemaMismatch(f"{shape}; rows are (n, d), targets (n,) or (n, k): reshape(n, -1).")
 
     def limit_rows_to_piece_bytes(self, max_rows: int) -> int:
         """Return the number of rows to read at a time.
@@ -118,7 +119,7 @@ def read_npy(
 
     Raises SourceMissing, SchemaMismatch, InvalidTargets, MalformedInput.
     """
-    with ExitStack() as files, _errors_as_malformed_input(path):
+    with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _NpyArrayReader(files.enter_context(open_decompressed(path)), path)
         X.check_type_and_dimensions(2)
         Y = None if labels is None else _open_target_reader(files, labels)
@@ -154,7 +155,8 @@ def read_npz(
 
     Raises the errors of `read_npy`.
     """
-    with _errors_as_malformed_input(path), open_decompressed(path) as file, zipfile.ZipFile(file) as archive:
+    refuse_damaged = errors_as_malformed_input(path, _FAULT, *_ERRORS)
+    with refuse_damaged, open_decompressed(path) as file, zipfile.ZipFile(file) as archive:
         arrays = [name.removesuffix(".npy") for name in archive.namelist()]
 
     is_sparse = {"format", "shape", "data"} <= set(arrays)
@@ -162,16 +164,15 @@ def read_npz(
     needed = [] if is_sparse else [features]
     needed += [labels] if labels is not None and not labels.endswith(".npy") else []
     if missing := [name for name in needed if name not in arrays]:
-        raise SchemaMismatch(
-            f"{path} has no array {missing[0]!r}; it has {', '.join(arrays)}. Name them with --features and --labels."
-        )
+        existing = f"it has {', '.join(arrays)}"
+        raise SchemaMismatch(f"{path} has no array {missing[0]!r}; {existing}. Name them with --features and --labels.")
 
     targets_path = labels if labels is None or labels.endswith(".npy") else f"{path}!{labels}.npy"
     if not is_sparse:
         yield from read_npy(f"{path}!{features}.npy", labels=targets_path, target=target, rows_per_block=rows_per_block)
         return
 
-    with ExitStack() as files, _errors_as_malformed_input(path):
+    with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _load_sparse_npz(path)
         Y = None if targets_path is None else _open_target_reader(files, targets_path)
         rows_per_block = rows_per_block if Y is None else Y.limit_rows_to_piece_bytes(rows_per_block)
@@ -229,11 +230,8 @@ def _combine_into_blocks(
 
     kind = target_kind
     row = 0
-    for X, y in zip(
-        row_pieces,
-        itertools.repeat(None) if target_reader is None else target_reader.pieces(rows_per_piece),
-        strict=False,
-    ):
+    target_pieces = itertools.repeat(None) if target_reader is None else target_reader.pieces(rows_per_piece)
+    for X, y in zip(row_pieces, target_pieces, strict=False):
         try:
             X = X if sp.issparse(X) or X.dtype in (np.float32, np.float64) else _as_float64(X)
             check_finite(X)
@@ -265,17 +263,3 @@ def _parse_target_array(y: np.ndarray, target_kind: str) -> Targets:
     """
     is_whole = y.ndim == 1 and y.dtype.kind == "f" and target_kind == "auto" and bool(np.all(y == np.floor(y)))
     return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target_kind)
-
-
-@contextmanager
-def _errors_as_malformed_input(path: FileName) -> Iterator[None]:
-    """Replace errors of reading in the with-block by MalformedInput.
-
-    path: path of the file, for the error message.
-    """
-    try:
-        yield
-    except StreamDRError:
-        raise
-    except (ValueError, OSError, EOFError, NotImplementedError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:
-        raise MalformedInput(f"{path} is no file of numpy's that can be read ({e}).", file=str(path)) from e

@@ -174,11 +174,9 @@ def _raise_if_any_bad_pair(lines: Lines, pair_offsets_in_data: np.ndarray, index
     index_base: number of the first column in the file, 0 or 1.
     """
     for i in range(lines.rows):
-        text = (
-            lines.data[pair_offsets_in_data[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]
-        )
+        pairs = lines.data[pair_offsets_in_data[i] : lines.ends[i]].tobytes().decode("utf-8", "replace")
         columns = set()
-        for token in text.split():
+        for token in pairs.partition("#")[0].split():
             index, colon, value = token.partition(":")
             try:
                 column = int(index)

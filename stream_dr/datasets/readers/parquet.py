@@ -9,8 +9,6 @@ Page checksums of a Parquet file are verified if there are any.
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -19,15 +17,24 @@ import pyarrow.parquet as pq
 
 from stream_dr.aliases import FileName
 from stream_dr.arrow.messages import read_checked_messages, strip_file_header_footer
-from stream_dr.datasets.readers.columns import ColumnRoles, feature_columns_unless_shard, split_batches_into_blocks
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, PACKED, open_decompressed
-from stream_dr.errors import MalformedInput, SourceMissing
-from stream_dr.rows.block import Block
+from stream_dr.datasets.readers.columns import (
+    Blocks,
+    ColumnRoles,
+    feature_columns_unless_shard,
+    split_batches_into_blocks,
+)
+from stream_dr.datasets.readers.lines import (
+    BLOCK_ROWS,
+    PACKED,
+    check_file_exists,
+    errors_as_malformed_input,
+    open_decompressed,
+)
+
+_ERRORS = (pa.ArrowException, OSError)
 
 
-def read_parquet(
-    path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS
-) -> Iterator[Block]:
+def read_parquet(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS) -> Blocks:
     """Yield the rows of a Parquet file in blocks.
 
     The rows are a dense float64 matrix, or a table if `roles.raw` says so. If the file's columns
@@ -37,24 +44,20 @@ def read_parquet(
 
     Raises SourceMissing, SchemaMismatch, and MalformedInput, which names the file and the row.
     """
-    if not Path(path).is_file():
-        raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
-    with _errors_as_malformed_input(path, "a Parquet file"):
+    check_file_exists(path)
+    with errors_as_malformed_input(path, "is not a Parquet file", *_ERRORS):
         file = pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
 
     with file:
         names = file.schema_arrow.names
         columns = [name for name in names if name not in roles.drop]
-        with _errors_as_malformed_input(path, "to be read"):
+        features = feature_columns_unless_shard(names, roles)
+        with errors_as_malformed_input(path, "is not to be read", *_ERRORS):
             batches = file.iter_batches(rows_per_block, columns=columns)
-        yield from split_batches_into_blocks(
-            path, batches, feature_columns_unless_shard(names, roles), roles, rows_per_block
-        )
+        yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
 
 
-def read_arrow_ipc(
-    path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS
-) -> Iterator[Block]:
+def read_arrow_ipc(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS) -> Blocks:
     """Yield the rows of an Arrow IPC file in blocks.
 
     The file has the file format or the stream format of Arrow IPC.
@@ -65,11 +68,10 @@ def read_arrow_ipc(
     Raises the errors of `read_parquet`.
     """
     with open_decompressed(path) as packed:
-        with _errors_as_malformed_input(path, "an Arrow file"):
+        with errors_as_malformed_input(path, "is not an Arrow file", *_ERRORS):
             reader = _open_batch_stream(_open_checked_ipc_file(path, packed))
-        yield from split_batches_into_blocks(
-            path, reader, feature_columns_unless_shard(reader.schema.names, roles), roles, rows_per_block
-        )
+        features = feature_columns_unless_shard(reader.schema.names, roles)
+        yield from split_batches_into_blocks(path, reader, features, roles, rows_per_block)
 
 
 def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> pa.MemoryMappedFile:
@@ -106,16 +108,3 @@ def _open_batch_stream(file: IO[bytes]) -> pa.RecordBatchReader:
     else:
         file.seek(0)
     return pa.ipc.open_stream(file)
-
-
-@contextmanager
-def _errors_as_malformed_input(path: FileName, message_end: str) -> Iterator[None]:
-    """Replace Arrow's errors in the with-block by MalformedInput.
-
-    path: path of the file, for the error message.
-    message_end: end of the error message "PATH is not …".
-    """
-    try:
-        yield
-    except (pa.ArrowException, OSError) as e:
-        raise MalformedInput(f"{path} is not {message_end} ({e}).", file=str(path)) from e

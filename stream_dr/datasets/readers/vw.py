@@ -61,7 +61,7 @@ def read_vw(
 
         if is_weighted is None:
             is_weighted = weights[0] is not None
-        row_weights = _weights_with_default_one(weights) if is_weighted else None
+        row_weights = np.array([1.0 if weight is None else weight for weight in weights]) if is_weighted else None
         yield Block(X, parser.parse(fields, lines.fail), row_weights, width_stated=n_features is not None)
 
 
@@ -104,11 +104,3 @@ def _parse_weight_or_none(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _weights_with_default_one(weights: list[float | None]) -> np.ndarray:
-    """Return the weights of rows as a float64 array (rows,).
-
-    A row without a weight gets the weight 1, as in Vowpal Wabbit.
-    """
-    return np.array([1.0 if weight is None else weight for weight in weights])
