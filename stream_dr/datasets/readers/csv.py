@@ -385,8 +385,8 @@ class CsvFile:
                 self._raise_malformed(record_line, f"{pair} are both called {name!r}; rename one.", j)
             seen[name] = j
 
-        are_numbers = all(map(_is_number, first_record)) and not _are_consecutive_integers(first_record)
-        if self.form.header is None and are_numbers:
+        are_numbers = self.form.header is None and all(map(_is_number, first_record))
+        if are_numbers and not _are_consecutive_integers(first_record):
             names = f"the columns' names are numbers ({first_record[0]}, …), as of a row"
             self._raise_malformed(record_line, f"{names}; say --no-header or --header.")
         return [name or f"Unnamed: {j}" for j, name in enumerate(first_record)]
