@@ -168,7 +168,8 @@ def read(row: Row, medium: str) -> Iterator[tuple[Work, Work]]:
     import numpy as np
     import orjson
 
-    from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, block_from_json, read_arrow, write_arrow
+    from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, read_arrow, write_arrow
+    from stream_dr.arrow.json_rows import block_from_json
     from stream_dr.rows.block import Block
 
     X = np.random.default_rng(0).normal(size=(row.rows, 384))

@@ -41,7 +41,6 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.json_rows import block_from_json
 from stream_dr.arrow.messages import checked_footer_row_counts, read_checked_messages, strip_file_header_footer
 from stream_dr.arrow.rows import (
     EXTRA_COLUMNS,
@@ -62,16 +61,6 @@ from stream_dr.rows.block import Block, Ids, as_weights, check_finite
 from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
-
-__all__ = [
-    "arrow_from_block",
-    "block_from_arrow",
-    "block_from_json",
-    "checked_row_counts",
-    "id_array",
-    "read_arrow",
-    "write_arrow",
-]
 
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
@@ -112,9 +101,9 @@ def read_arrow(stream_or_file: BytesLike, max_unpacked_bytes: int | None = None)
     try:
         with pa.ipc.open_stream(pa.py_buffer(view), options=_READ_OPTIONS) as reader:
             refuse_unsupported_types(reader.schema)
-            batches = ValidatedBatches(reader) or ValidatedBatches(
-                [pa.RecordBatch.from_pylist([], schema=reader.schema)]
-            )
+            batches = ValidatedBatches(reader)
+            if not batches:
+                batches.append(pa.RecordBatch.from_pylist([], schema=reader.schema))
     except (pa.ArrowException, OSError, MemoryError, OverflowError, UnicodeDecodeError) as e:
         raise MalformedInput(f"the bytes are not a valid Arrow stream ({first_message_line(e)}); write it anew.") from e
 
@@ -210,10 +199,8 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
         names = X.names
 
     if declared_width is not None and X.shape[1] != declared_width:
-        raise WidthMismatch(
-            f"the batch has {X.shape[1]} features; {declared_width} are stated. Send {declared_width}.",
-            n_features=declared_width,
-        )
+        message = f"the batch has {X.shape[1]} features; {declared_width} are stated. Send {declared_width}."
+        raise WidthMismatch(message, n_features=declared_width)
     return FeatureRows(X, names, width_stated=True)
 
 
@@ -302,10 +289,8 @@ def _reconcile_n_features(schema: pa.Schema, known_n_features: int | None) -> in
     if not (len(text) <= 10 and text.isdigit() and 0 < int(text) <= MAX_WIDTH):
         raise SchemaMismatch(f"schema metadata n_features is {text[:40]!r}; it must be a positive integer.")
     if known_n_features is not None and int(text) != known_n_features:
-        raise WidthMismatch(
-            f"the batch states {int(text)} features; {known_n_features} are stated for the stream. Send {known_n_features}.",
-            n_features=known_n_features,
-        )
+        need = f"{known_n_features} are stated for the stream. Send {known_n_features}."
+        raise WidthMismatch(f"the batch states {int(text)} features; {need}", n_features=known_n_features)
     return int(text)
 
 

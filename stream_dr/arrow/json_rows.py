@@ -100,12 +100,10 @@ def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_no
     needed = (n_rows + COLUMN_OVERHEAD_IN_VALUES) * n_columns
     limit = 2 * n_present + MAX_MISSING_VALUES
     if needed > limit:
-        raise LimitExceeded(
-            f"{n_rows} rows of {n_columns} {column_noun} take the room of {needed} values, and {n_present} are given; "
-            f"room for {limit} is made of so many. Give every row the same ones, or send fewer rows a request.",
-            needed=needed,
-            limit=limit,
-        )
+        needed_room = f"{n_rows} rows of {n_columns} {column_noun} take the room of {needed} values"
+        room = f"{n_present} are given; room for {limit} is made of so many"
+        message = f"{needed_room}, and {room}. Give every row the same ones, or send fewer rows a request."
+        raise LimitExceeded(message, needed=needed, limit=limit)
 
 
 def block_from_json(parsed_or_text: ParsedJson) -> Block:
@@ -134,9 +132,8 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
 
     weights = as_weights(_checked_weights(parsed_or_text.get("weights")), len(rows))
     y = targets_from_json(parsed_or_text, len(rows))
-    return Block(
-        X, y, weights, _checked_ids_or_none(parsed_or_text.get("ids"), len(rows)), names, width_stated, checked=True
-    )
+    ids = _checked_ids_or_none(parsed_or_text.get("ids"), len(rows))
+    return Block(X, y, weights, ids, names, width_stated, checked=True)
 
 
 def json_from_block(block: Block) -> JsonObject:
@@ -186,9 +183,8 @@ def _checked_n_features(requested_n_features: ParsedJson) -> int | None:
     if requested_n_features is None:
         return None
     if type(requested_n_features) is not int or not 0 < requested_n_features <= MAX_WIDTH:
-        raise SchemaMismatch(
-            f"n_features is {requested_n_features!r}; it must be a positive integer.", column="n_features"
-        )
+        message = f"n_features is {requested_n_features!r}; it must be a positive integer."
+        raise SchemaMismatch(message, column="n_features")
     return requested_n_features
 
 
@@ -207,11 +203,9 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
     row_type = type(parsed_rows[0])
     odd = next((i for i, row in enumerate(parsed_rows) if type(row) is not row_type), None)
     if row_type not in (list, dict, str) or odd is not None:
-        i = odd if odd is not None else 0
-        raise InvalidRows(
-            f"row {i} is {json_type_name(parsed_rows[i])}; every row is a list, every row an object, or every row a text.",
-            row=i,
-        )
+        i = odd or 0
+        need = "every row is a list, every row an object, or every row a text"
+        raise InvalidRows(f"row {i} is {json_type_name(parsed_rows[i])}; {need}.", row=i)
 
     # Lists are dense rows, and texts are a table with one column.
     # JSON objects are sparse rows, rows of a table, or dense rows with feature names.
@@ -220,9 +214,8 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
     if row_type is str:
         return FeatureRows(raw_from_texts(parsed_rows), ("text",), width_stated=True)
     if _is_sparse_row(parsed_rows[0]):
-        return FeatureRows(
-            _csr_from_row_objects(parsed_rows, declared_width), None, width_stated=declared_width is not None
-        )
+        X = _csr_from_row_objects(parsed_rows, declared_width)
+        return FeatureRows(X, None, width_stated=declared_width is not None)
     if any(type(value) not in NUMBER_TYPES for row in parsed_rows for value in row.values()):
         table = raw_from_dicts(parsed_rows)
         return FeatureRows(table, table.names, width_stated=True)
@@ -275,9 +268,8 @@ def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | N
     for i, row in enumerate(row_objects):
         for index in row["indices"]:
             if not (type(index) is int and 0 <= index < max_width):
-                raise InvalidIndex(
-                    f"row {i} has index {index!r}; indices are integers from 0 to {max_width - 1}.", row=i
-                )
+                fault = f"row {i} has index {index!r}"
+                raise InvalidIndex(f"{fault}; indices are integers from 0 to {max_width - 1}.", row=i)
     _refuse_non_numbers([row["values"] for row in row_objects])
 
     # Join the rows to the three arrays of a CSR matrix.

@@ -123,11 +123,5 @@ def float64_array(numbers: list[ParsedJson]) -> np.ndarray:
 
 def json_type_name(value: ParsedJson) -> str:
     """Return the JSON type of a value in words."""
-    names: dict[type, str] = {
-        dict: "an object",
-        list: "a list",
-        str: "a string",
-        bool: "true or false",
-        type(None): "null",
-    }
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

@@ -151,9 +151,8 @@ class FlatbufferTable:
         at, count = self._vector_place(field_index)
         if at + 8 * words_per_struct * count > len(self._buffer):
             raise struct.error("a vector is longer than its buffer")
-        return np.frombuffer(self._buffer, "<i8", words_per_struct * count, at if count else 0).reshape(
-            count, words_per_struct
-        )
+        words = np.frombuffer(self._buffer, "<i8", words_per_struct * count, at if count else 0)
+        return words.reshape(count, words_per_struct)
 
     def _field(self, field_index: int) -> int:
         """Return the offset of a field's value in the buffer.
@@ -262,10 +261,8 @@ def read_checked_messages(stream: memoryview, max_unpacked_bytes: int | None = N
             checker.check_and_count_message(message)
             messages.append(message)
     except struct.error as e:
-        raise MalformedInput(
-            f"{len(stream)} bytes are not a whole Arrow stream: it ends before its end-of-stream marker. "
-            "Close the writer and send everything it wrote."
-        ) from e
+        fault = f"{len(stream)} bytes are not a whole Arrow stream: it ends before its end-of-stream marker"
+        raise MalformedInput(f"{fault}. Close the writer and send everything it wrote.") from e
 
     if not messages:
         raise MalformedInput("the Arrow stream holds no schema; write it anew.")
@@ -395,9 +392,8 @@ class _MessageChecker:
             if header.number_or_zero(2, "<B"):
                 name = self._column_of_dictionary.get(dictionary_id, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
-            self._dictionaries[dictionary_id] = size = (
-                0 if rows is None else self._count_unpacked_bytes(rows, message.body)
-            )
+            size = 0 if rows is None else self._count_unpacked_bytes(rows, message.body)
+            self._dictionaries[dictionary_id] = size
         else:
             size = self._count_unpacked_bytes(header, message.body)
             # pyarrow copies all dictionaries again for each record batch after the first.
@@ -479,11 +475,8 @@ class _MessageChecker:
         if the metadata has fewer bytes than these columns and entries need.
         """
         self._parts += n_parts
-        self._enforce_limit(
-            self._parts,
-            MAX_COLUMNS_AND_ENTRIES,
-            "columns, counted in each record batch, and entries of metadata; send fewer",
-        )
+        parts = "columns, counted in each record batch, and entries of metadata; send fewer"
+        self._enforce_limit(self._parts, MAX_COLUMNS_AND_ENTRIES, parts)
         # Add up the least sizes of columns and pairs of key and value: 16 bytes plus their texts.
         # If the sum exceeds the metadata, the metadata refers to one part several times.
         self._text_bytes += 16 * n_parts + n_text_bytes
@@ -554,8 +547,6 @@ def unsupported_type_error(column_name: str, type_description: object) -> Schema
 
     type_description: the type, in words or as Arrow prints it.
     """
-    return SchemaMismatch(
-        f"column {column_name} is {type_description}, which is not taken; "
-        "send numbers, strings, bools, dates, timestamps, lists of these, or dictionaries of labels.",
-        column=column_name,
-    )
+    supported = "numbers, strings, bools, dates, timestamps, lists of these, or dictionaries of labels"
+    message = f"column {column_name} is {type_description}, which is not taken; send {supported}."
+    return SchemaMismatch(message, column=column_name)

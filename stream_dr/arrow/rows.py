@@ -92,10 +92,8 @@ def check_columns_fit_layout(column_names: list[str], has_features: bool, has_in
         known = (*EXTRA_COLUMNS, *(("features",) if has_features else ("indices", "values")))
         extra = next((name for name in column_names if name not in known), None)
         if extra is not None:
-            raise SchemaMismatch(
-                f"column {extra} has no place beside {'features' if has_features else 'indices and values'}; leave it out.",
-                column=extra,
-            )
+            others = "features" if has_features else "indices and values"
+            raise SchemaMismatch(f"column {extra} has no place beside {others}; leave it out.", column=extra)
 
     if has_indices_or_values and not ("indices" in column_names and "values" in column_names):
         missing = "values" if "indices" in column_names else "indices"
@@ -216,27 +214,22 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
 
 
 def _refuse_reserved_names(feature_names: Iterable[str]) -> None:
-    reserved = next((name for name in feature_names if name in RESERVED_NAMES), None)
-    if reserved is not None:
-        raise SchemaMismatch(
-            f"a feature is called {reserved}, a name the layout uses itself; rename it.", column=reserved
-        )
+    name = next((name for name in feature_names if name in RESERVED_NAMES), None)
+    if name is not None:
+        raise SchemaMismatch(f"a feature is called {name}, a name the layout uses itself; rename it.", column=name)
 
 
-def refuse_nulls(column: pa.Array, column_name: str) -> None:
+def refuse_nulls(column: pa.Array, name: str) -> None:
     """Raise InvalidRows if a column has a null.
 
     The error names the first row with a null.
 
-    column_name: name of the column, for the error message.
+    name: name of the column, for the error message.
     """
     if column.null_count:
         row = first_null_index(column)
-        raise InvalidRows(
-            f"column {column_name} is null in row {row}; send a value or leave the row out.",
-            row=row,
-            column=column_name,
-        )
+        message = f"column {name} is null in row {row}; send a value or leave the row out."
+        raise InvalidRows(message, row=row, column=name)
 
 
 class _FlatLists(NamedTuple):
@@ -251,18 +244,16 @@ class _FlatLists(NamedTuple):
     indptr: np.ndarray
 
 
-def _flatten_list_column(list_column: pa.Array, column_name: str) -> _FlatLists:
+def _flatten_list_column(list_column: pa.Array, name: str) -> _FlatLists:
     """Return a list column's values and boundaries of lists.
 
-    column_name: name of the column, for error messages.
+    name: name of the column, for error messages.
 
     Raises SchemaMismatch for a column of another type, and InvalidRows for a null.
     """
     if not is_list(list_column.type):
-        raise SchemaMismatch(
-            f"column {column_name} is {list_column.type}; it must be a list a row.", column=column_name
-        )
-    refuse_nulls(list_column, column_name)
+        raise SchemaMismatch(f"column {name} is {list_column.type}; it must be a list a row.", column=name)
+    refuse_nulls(list_column, name)
 
     # Cut the values to those of the column.
     # If the column is a slice of a longer array, its first offset may be larger than 0.
@@ -275,32 +266,30 @@ def _flatten_list_column(list_column: pa.Array, column_name: str) -> _FlatLists:
 
     if flat.null_count:
         row = int(np.searchsorted(indptr, first_null_index(flat), side="right")) - 1
-        raise InvalidRows(f"row {row} has a null in column {column_name}; leave the entry out.", row=row)
+        raise InvalidRows(f"row {row} has a null in column {name}; leave the entry out.", row=row)
     return _FlatLists(flat, indptr)
 
 
-def _check_numeric_column(column_name: str, column: pa.Array) -> None:
+def _check_numeric_column(name: str, column: pa.Array) -> None:
     """Raise an error unless a column is numeric without nulls.
 
     Raises SchemaMismatch for another type or an index that pandas has written, and InvalidRows for
     a null.
     """
-    if column_name.startswith("__index_level_"):
-        raise SchemaMismatch(
-            f"column {column_name} is a pandas index; convert with preserve_index=False.", column=column_name
-        )
+    if name.startswith("__index_level_"):
+        raise SchemaMismatch(f"column {name} is a pandas index; convert with preserve_index=False.", column=name)
     if not is_number_or_boolean_type(column.type):
-        raise SchemaMismatch(f"column {column_name} is {column.type}; features are numbers.", column=column_name)
-    refuse_nulls(column, column_name)
+        raise SchemaMismatch(f"column {name} is {column.type}; features are numbers.", column=name)
+    refuse_nulls(column, name)
 
 
-def _float_array(numbers: pa.Array, column_name: str) -> np.ndarray:
+def _float_array(numbers: pa.Array, name: str) -> np.ndarray:
     """Return an array of numbers as float32 or float64.
 
     Integers and float16 are cast to float64.
 
     numbers: array without nulls.
-    column_name: name of the column, for the error message.
+    name: name of the column, for the error message.
     """
     if pa.types.is_float32(numbers.type) or pa.types.is_float64(numbers.type):
         return view_of_numbers(numbers)
@@ -308,9 +297,7 @@ def _float_array(numbers: pa.Array, column_name: str) -> np.ndarray:
         # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
         with np.errstate(invalid="ignore"):
             return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
-    raise SchemaMismatch(
-        f"column {column_name} holds {numbers.type}; it must hold float or double.", column=column_name
-    )
+    raise SchemaMismatch(f"column {name} holds {numbers.type}; it must hold float or double.", column=name)
 
 
 def _check_equal_lengths(index_indptr: np.ndarray, value_indptr: np.ndarray) -> None:
@@ -340,9 +327,8 @@ def _check_index_range(indices: np.ndarray, indptr: np.ndarray, n_columns: int) 
         return
     at = int(np.flatnonzero((indices < 0) | (indices >= n_columns))[0])
     row = int(np.searchsorted(indptr, at, side="right")) - 1
-    raise InvalidIndex(
-        f"row {row} has index {indices[at]}; indices run from 0 to {n_columns - 1}.", row=row, column=int(indices[at])
-    )
+    index = int(indices[at])
+    raise InvalidIndex(f"row {row} has index {index}; indices run from 0 to {n_columns - 1}.", row=row, column=index)
 
 
 def csr_without_check(
@@ -358,7 +344,7 @@ def csr_without_check(
     indptr: offsets (rows + 1,) of the rows in `data` and `indices`.
     shape: number of rows and number of columns.
     """
-    matrix = _new_csr_matrix(data, indices, indptr.astype(np.int32, copy=False), shape)
+    matrix = _new_csr(data, indices, indptr.astype(np.int32, copy=False), shape)
     matrix.has_canonical_format = True
     return matrix
 
@@ -381,15 +367,15 @@ def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarr
         Number of columns of the matrix.
     """
     shape = (len(indptr) - 1, n_columns)
-    matrix = _new_csr_matrix(data, indices, indptr.astype(np.int32, copy=False), shape)
+    matrix = _new_csr(data, indices, indptr.astype(np.int32, copy=False), shape)
     if matrix.has_canonical_format:
         return matrix
 
     # Sort copies, because `sort_indices` changes the caller's `data` and `indices` in place.
-    matrix = _new_csr_matrix(data.copy(), indices.copy(), matrix.indptr, shape)
+    matrix = _new_csr(data.copy(), indices.copy(), matrix.indptr, shape)
     matrix.sort_indices()
     # Sorted rows have the canonical format unless an index is repeated in a row.
-    if not _new_csr_matrix(matrix.data, matrix.indices, matrix.indptr, shape).has_canonical_format:
+    if not _new_csr(matrix.data, matrix.indices, matrix.indptr, shape).has_canonical_format:
         # Find the first repeated index, for the error message.
         rows = np.repeat(np.arange(shape[0]), np.diff(matrix.indptr))
         at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
@@ -400,9 +386,7 @@ def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarr
     return matrix
 
 
-def _new_csr_matrix(
-    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
-) -> "sp.csr_matrix":
+def _new_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
     # scipy is imported here, so that a client that sends dense rows need not load scipy.
     from scipy.sparse import csr_matrix
 

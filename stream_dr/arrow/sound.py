@@ -86,9 +86,8 @@ def refuse_invalid_batches(batches: Sequence[pa.RecordBatch], max_view_bytes: in
                 _check_array_offsets(array, name)
             batch.validate(full=True)
     except (pa.ArrowException, MemoryError) as e:
-        raise MalformedInput(
-            f"the record batches are not valid Arrow ({first_message_line(e)}); write them anew."
-        ) from e
+        message = f"the record batches are not valid Arrow ({first_message_line(e)}); write them anew."
+        raise MalformedInput(message) from e
 
 
 def first_message_line(error: BaseException) -> str:
@@ -136,10 +135,8 @@ def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: 
                 lengths = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]
                 total += int(np.maximum(lengths, 0).sum(dtype=np.int64))
                 if total > max_view_bytes:
-                    raise LimitExceeded(
-                        f"the strings of column {name} have more than {max_view_bytes} bytes; send fewer rows a request.",
-                        limit=max_view_bytes,
-                    )
+                    fault = f"the strings of column {name} have more than {max_view_bytes} bytes"
+                    raise LimitExceeded(f"{fault}; send fewer rows a request.", limit=max_view_bytes)
 
 
 def _check_array_offsets(array: pa.Array, column_name: str) -> None:
@@ -150,11 +147,11 @@ def _check_array_offsets(array: pa.Array, column_name: str) -> None:
     column_name: name of the column, for the error message.
     """
     kind = array.type.id
-    buffers = array.buffers()
     if kind not in _STRING_OFFSETS and kind not in _LIST_OFFSETS:
         return
 
     # Arrow allows an array without rows to have an empty buffer of offsets.
+    buffers = array.buffers()
     buffer = buffers[1]
     if not len(array) and (buffer is None or not buffer.size):
         return

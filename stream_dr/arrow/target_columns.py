@@ -67,14 +67,11 @@ def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
     if not target_names:
         return None
     if len(target_names) > 1:
-        raise SchemaMismatch(
-            f"the batch has the columns {' and '.join(target_names)}; send one of them.", column=target_names[1]
-        )
+        joined = " and ".join(target_names)
+        raise SchemaMismatch(f"the batch has the columns {joined}; send one of them.", column=target_names[1])
 
-    column = batch.column(target_names[0])
-    return {"label": _targets_of_single_labels, "labels": _targets_of_label_lists, "target": _targets_of_numbers}[
-        target_names[0]
-    ](column)
+    parse = {"label": _targets_of_single_labels, "labels": _targets_of_label_lists, "target": _targets_of_numbers}
+    return parse[target_names[0]](batch.column(target_names[0]))
 
 
 def arrow_from_targets(targets: Targets) -> TargetColumn:
@@ -85,12 +82,12 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
     """
     # Numbers become a column of numbers, or a column of lists of k numbers.
     absent = None if targets.present is None else ~targets.present
+    mask = None if absent is None else pa.array(absent)
     if targets.values is not None:
         k = targets.values.shape[1]
         flat = pa.array(np.ascontiguousarray(targets.values).ravel())
         if k == 1:
             return TargetColumn("target", pa.array(targets.values[:, 0], mask=absent))
-        mask = None if absent is None else pa.array(absent)
         return TargetColumn("target", pa.FixedSizeListArray.from_arrays(flat, k, mask=mask))
 
     # Targets of one label per row become a column of labels.
@@ -101,7 +98,6 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
 
     # Several labels for each row become a column of lists.
     offsets = pa.array(targets.indptr.astype(np.int32))
-    mask = None if absent is None else pa.array(absent)
     lists = pa.ListArray.from_arrays(offsets, label_values.take(pa.array(targets.codes)), mask=mask)
     return TargetColumn("labels", lists)
 
@@ -135,10 +131,8 @@ def list_offsets(list_column: pa.Array) -> np.ndarray:
 def _targets_of_single_labels(label_column: pa.Array) -> Targets:
     """Return the Targets of a column of single labels."""
     if is_list(label_column.type):
-        raise SchemaMismatch(
-            f"column label is {label_column.type}; it holds one label a row. Call a column of lists labels.",
-            column="label",
-        )
+        message = f"column label is {label_column.type}; it holds one label a row. Call a column of lists labels."
+        raise SchemaMismatch(message, column="label")
     labels, codes = _encode_labels(label_column, "label")
     if not label_column.null_count and not pa.types.is_dictionary(label_column.type):
         return Targets("class", labels, codes)
@@ -149,10 +143,8 @@ def _targets_of_single_labels(label_column: pa.Array) -> Targets:
 def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
     """Return the Targets of a column with lists of labels."""
     if not is_list(labels_column.type):
-        raise SchemaMismatch(
-            f"column labels is {labels_column.type}; it holds a list of labels a row. Call a column of single labels label.",
-            column="labels",
-        )
+        fault = f"column labels is {labels_column.type}; it holds a list of labels a row"
+        raise SchemaMismatch(f"{fault}. Call a column of single labels label.", column="labels")
 
     indptr = _offsets_in_flattened_values(labels_column)
     # flatten() skips the values of null rows.
@@ -186,18 +178,14 @@ def _targets_of_numbers(target_column: pa.Array) -> Targets:
 
     Each row has one number, or each row has a list of k numbers. A null is a row without a target.
     """
-    k = target_column.type.list_size if pa.types.is_fixed_size_list(target_column.type) else 1
-    flat = (
-        target_column.values.slice(target_column.offset * k, len(target_column) * k)
-        if k != 1 or _is_fixed_size_list(target_column)
-        else target_column
-    )
+    has_lists = pa.types.is_fixed_size_list(target_column.type)
+    k = target_column.type.list_size if has_lists else 1
+    flat = target_column
+    if has_lists:
+        flat = target_column.values.slice(target_column.offset * k, len(target_column) * k)
     if k == 0 or not (pa.types.is_floating(flat.type) or pa.types.is_integer(flat.type)):
-        raise SchemaMismatch(
-            f"column target is {target_column.type}; it must be double or fixed_size_list<double>. "
-            "Call a column of labels label or labels.",
-            column="target",
-        )
+        fault = f"column target is {target_column.type}; it must be double or fixed_size_list<double>"
+        raise SchemaMismatch(f"{fault}. Call a column of labels label or labels.", column="target")
 
     # Convert the targets to floats (rows, k), with NaN for a row without a target.
     # Then replace the NaN by zeros, because NaN is refused below.
@@ -214,10 +202,6 @@ def _targets_of_numbers(target_column: pa.Array) -> Targets:
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=values, present=present)
 
 
-def _is_fixed_size_list(column: pa.Array) -> bool:
-    return bool(pa.types.is_fixed_size_list(column.type))
-
-
 def _encode_labels(label_column: pa.Array, column_name: str) -> _EncodedLabels:
     """Return a column's distinct labels and one code per value.
 
@@ -230,11 +214,8 @@ def _encode_labels(label_column: pa.Array, column_name: str) -> _EncodedLabels:
     if pa.types.is_null(label_column.type):
         label_column = label_column.cast(pa.string())
     if not _is_label_type(label_column.type):
-        raise SchemaMismatch(
-            f"column {column_name} holds {label_column.type}; labels are string, integer or bool. "
-            "Call a column of numbers to regress on target.",
-            column=column_name,
-        )
+        fault = f"column {column_name} holds {label_column.type}; labels are string, integer or bool"
+        raise SchemaMismatch(f"{fault}. Call a column of numbers to regress on target.", column=column_name)
 
     # Arrow numbers the labels in order of first appearance.
     encoded = label_column.dictionary_encode()
@@ -299,7 +280,6 @@ def _arrow_from_labels(labels: tuple[Label, ...]) -> pa.Array:
         return pa.array(labels)
 
     if least < 0:
-        raise InvalidTargets(
-            f"the labels {least} and {largest} are in one batch, and no Arrow type holds both; pass labels as strings."
-        )
+        fault = f"the labels {least} and {largest} are in one batch, and no Arrow type holds both"
+        raise InvalidTargets(f"{fault}; pass labels as strings.")
     return pa.array(labels, pa.uint64())

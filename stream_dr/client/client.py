@@ -185,10 +185,7 @@ class Client:
         content = {"positions": as_list("positions", positions), "ids": as_list("ids", ids)}
         headers = {"Idempotency-Key": checked_header("key", key or uuid.uuid4().hex)}
         query = {"wait": "applied"} if wait else {}
-        return cast(
-            Acknowledgement,
-            self._service.send("POST", "/unlearn", params=query, **_json_request_arguments(content, headers)).json(),
-        )
+        return cast(Acknowledgement, self._send_json("POST", "/unlearn", content, params=query, headers=headers))
 
     def transform(self, X: Any, model: str | None = None) -> ServedArray:
         """Project rows X (rows, features).
@@ -296,16 +293,12 @@ class Client:
         """
         spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
         if isinstance(estimator, str):
-            return cast(
-                ModelStatus, self._service.send("PUT", _model_path(name), **_json_request_arguments(spec)).json()
-            )
+            return cast(ModelStatus, self._send_json("PUT", _model_path(name), spec))
         if params or start != "start" or publish is not None or refine is not None:
             raise errors.InvalidParameter("a saved estimator has parameters, and goes on from now; give nothing else.")
         headers = {"Content-Type": "application/octet-stream"}
-        response = self._service.send(
-            "PUT", _model_path(name), content=_saved_estimator_bytes(estimator), headers=headers
-        )
-        return cast(ModelStatus, response.json())
+        body = _saved_estimator_bytes(estimator)
+        return cast(ModelStatus, self._service.send("PUT", _model_path(name), content=body, headers=headers).json())
 
     def delete_model(self, name: str) -> None:
         """Delete a model.
@@ -376,9 +369,7 @@ class Client:
             function is called only if `wait` is true.
         """
         parameters = {"tol": tol, "max_passes": max_passes}
-        job: JobStatus = self._service.send(
-            "POST", f"{_model_path(name)}/refine", **_json_request_arguments(parameters)
-        ).json()
+        job = cast(JobStatus, self._send_json("POST", f"{_model_path(name)}/refine", parameters))
         return self.wait_job(job["id"], progress=progress) if wait else job
 
     def snapshot(self, name: str, wait: bool = False) -> JobStatus:
@@ -478,6 +469,23 @@ class Client:
     def _get_json(self, path: str) -> JsonDict:
         return dict(self._service.send("GET", path).json())
 
+    def _send_json(self, method: str, path: str, content: object, **request: Any) -> JsonDict:
+        """Send a JSON body, and return the JSON object of the response.
+
+        content: value to send. numpy arrays and scalars are allowed.
+        request: further arguments for httpx.
+
+        Raises InvalidParameter if the value cannot be expressed in JSON.
+        """
+        try:
+            body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+        except TypeError as e:
+            raise errors.InvalidParameter(
+                f"{content} cannot be said in JSON ({e}); give numbers, strings, lists."
+            ) from e
+        headers = {"Content-Type": "application/json", **request.pop("headers", {})}
+        return dict(self._service.send(method, path, content=body, headers=headers, **request).json())
+
     def _encode_batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target_kind: str) -> bytes:
         """Return rows, targets and ids as a request body.
 
@@ -488,9 +496,8 @@ class Client:
         rows, names = sendable_rows_and_names(block.X)
         weights = as_weights(block.weights, rows.shape[0])
         targets = None if block.y is None else self._parse_targets(block.y, rows.shape[0], target_kind)
-        return arrow_stream_bytes(
-            Block(rows, targets, weights, None if ids is None else checked_ids(ids, rows.shape[0]), names)
-        )
+        row_ids = None if ids is None else checked_ids(ids, rows.shape[0])
+        return arrow_stream_bytes(Block(rows, targets, weights, row_ids, names))
 
     def _request_predictions(self, X: Any, model: str | None) -> JsonDict:
         return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
@@ -549,21 +556,6 @@ def _saved_estimator_bytes(estimator: "os.PathLike[str] | Estimator") -> bytes:
     from stream_dr.models.saved import saved_file_bytes
 
     return saved_file_bytes(estimator)
-
-
-def _json_request_arguments(content: object, headers: dict[str, str] | None = None) -> JsonDict:
-    """Return httpx's arguments for a request whose body is JSON.
-
-    content: content of the body, of JSON types, numpy numbers and numpy arrays.
-    headers: further headers.
-
-    Raises InvalidParameter if `content` has other types.
-    """
-    try:
-        body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
-    except TypeError as e:
-        raise errors.InvalidParameter(f"{content} cannot be said in JSON ({e}); give numbers, strings, lists.") from e
-    return {"content": body, "headers": {"Content-Type": "application/json", **(headers or {})}}
 
 
 def _model_path(name: str) -> str:

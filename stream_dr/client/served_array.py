@@ -64,8 +64,4 @@ class ServedArray(np.ndarray):
     def __array_finalize__(self, source: Any) -> None:
         """Copy the attributes of `source`, from which numpy made this array."""
         if isinstance(source, ServedArray):
-            self.model = source.model
-            self.solution = source.solution
-            self.version = source.version
-            self.position = source.position
-            self.unseen = source.unseen
+            vars(self).update(vars(source))

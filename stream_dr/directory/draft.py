@@ -20,8 +20,8 @@ import orjson
 import scipy.sparse as sp
 
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
-from stream_dr.arrow.json_rows import refuse_too_many_missing
+from stream_dr.arrow.codec import block_from_arrow, read_arrow
+from stream_dr.arrow.json_rows import block_from_json, refuse_too_many_missing
 from stream_dr.arrow.rows import MAX_WIDTH
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.log.event import Body, EventKind, xxh64_digest

@@ -35,7 +35,8 @@ import httpx
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
+from stream_dr.arrow.codec import block_from_arrow, read_arrow
+from stream_dr.arrow.json_rows import block_from_json
 from stream_dr.errors import StreamDRError
 from stream_dr.rows.block import check_finite
 from tests.support import bounded, mutating, record

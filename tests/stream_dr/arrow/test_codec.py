@@ -17,11 +17,10 @@ from stream_dr import errors
 from stream_dr.arrow.codec import (
     arrow_from_block,
     block_from_arrow,
-    block_from_json,
     read_arrow,
     write_arrow,
 )
-from stream_dr.arrow.json_rows import json_from_block
+from stream_dr.arrow.json_rows import block_from_json, json_from_block
 from stream_dr.rows.block import Block, check_numeric_rows
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
