@@ -127,10 +127,9 @@ class RiverTransformer(base.MiniBatchTransformer):
 
     def __init__(self, estimator: Estimator, prefix: str | None = None) -> None:
         if bool(estimator.target_kinds) != self.supervised:
-            raise InvalidParameter(
-                f"{type(estimator).__name__} {'takes no' if self.supervised else 'needs'} targets; make its river "
-                "transformer with to_river(estimator), which picks the right class."
-            )
+            fault = f"{type(estimator).__name__} {'takes no' if self.supervised else 'needs'} targets"
+            advice = "make its river transformer with to_river(estimator), which picks the right class"
+            raise InvalidParameter(f"{fault}; {advice}.")
 
         # river clones a transformer by the attributes `estimator` and `prefix`.
         self.estimator = estimator
@@ -249,11 +248,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         """
         # Most rows have the same names as the row before, so the last layout is reused.
         last = self._last_layout
-        if (
-            last.names != names
-            or last.width != len(self._columns)
-            or (add_new_names and len(last.columns) < len(names))
-        ):
+        has_new_names = add_new_names and len(last.columns) < len(names)
+        if last.names != names or last.width != len(self._columns) or has_new_names:
             if add_new_names:
                 # Sort new names, because random feature maps depend on the order of columns.
                 # The order of names in the dict then has no effect on the result.
@@ -286,9 +282,8 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
 
         The keys of the dict are names of features.
         """
-        self.learner.partial_fit(
-            self._convert_dict(x, add_new_names=True), one_row_targets_for_partial_fit(y, self.learner.target_kinds)
-        )
+        targets = one_row_targets_for_partial_fit(y, self.learner.target_kinds)
+        self.learner.partial_fit(self._convert_dict(x, add_new_names=True), targets)
         self._store_column_names()
 
     def learn_many(self, X: Any, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
@@ -323,28 +318,24 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
     ['classmeans0']
     """
     if not isinstance(estimator, Estimator):
-        raise InvalidParameter(
-            f"an object of type {type(estimator).__name__} was given; give an estimator of stream_dr with a transform, say "
-            "stream_dr.LDA()."
-        )
+        fault = f"an object of type {type(estimator).__name__} was given"
+        raise InvalidParameter(f"{fault}; give an estimator of stream_dr with a transform, say stream_dr.LDA().")
     return (RiverSupervisedTransformer if estimator.target_kinds else RiverTransformer)(estimator, prefix)
 
 
-def one_row_targets_for_partial_fit(
-    river_target: RiverTarget, target_kinds: tuple[str, ...]
-) -> Targets | list[RowTarget]:
+def one_row_targets_for_partial_fit(y: RiverTarget, target_kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
     """Convert river's target of one row to targets for `partial_fit`.
 
     If the estimator learns only labels and the target is a plain label, the result is a Targets
     (parsed labels). Otherwise the result is a list with one target, which `partial_fit` parses.
 
-    river_target: target as river passes it.
+    y: target as river passes it.
     target_kinds: kinds of targets that the estimator takes.
     """
     # Skip the parsing of a plain label. Parsing would take half of the time of learning a row.
-    if isinstance(river_target, str | int) and type(river_target) in (str, int, bool) and target_kinds == ("class",):
-        return Targets("class", (river_target,), FIRST_CODE)
-    return [river_target_as_label_or_list(river_target)]
+    if isinstance(y, str | int) and type(y) in (str, int, bool) and target_kinds == ("class",):
+        return Targets("class", (y,), FIRST_CODE)
+    return [river_target_as_label_or_list(y)]
 
 
 def river_target_as_label_or_list(river_target: RiverTarget) -> RowTarget:

@@ -10,6 +10,7 @@ from scipy.special import stdtrit
 from stream_dr.errors import InvalidParameter
 from stream_dr.plotting.figure import (
     COLOURS,
+    LEGEND_ABOVE,
     FigureDict,
     Trace,
     component_spread_or_none,
@@ -19,6 +20,7 @@ from stream_dr.plotting.figure import (
     loadings_or_eigenvalues,
     plotly_escaped_text,
     projection_without_feature_map,
+    title_of_model,
     whole_number_axis,
 )
 from stream_dr.projection import Columns, Mapped
@@ -53,11 +55,8 @@ def loadings(
     >>> list(stream_dr.plotting.loadings(pca, names=["age", "fare"]).data[0].y)
     ['age', 'fare']
     """
-    return go.Figure(
-        loadings_figure_dict(
-            model, component, most, names, title or f"Loadings of {plotly_escaped_text(type(model).__name__)}"
-        )
-    )
+    title = title or title_of_model("Loadings", model)
+    return go.Figure(loadings_figure_dict(model, component, most, names, title))
 
 
 def loadings_figure_dict(
@@ -89,9 +88,8 @@ def loadings_figure_dict(
     else:
         matrix = loadings_or_eigenvalues(model, "loadings")
         if matrix is None or not matrix.shape[1]:
-            return empty_figure(
-                title, "no component yet" if matrix is not None else "no loadings: it projects by similar rows"
-            )
+            reason = "no component yet" if matrix is not None else "no loadings: it projects by similar rows"
+            return empty_figure(title, reason)
         if not 0 <= component < matrix.shape[1]:
             raise InvalidParameter(f"component={component}; there are 0 … {matrix.shape[1] - 1}.")
 
@@ -109,9 +107,7 @@ def loadings_figure_dict(
     largest = np.argsort(-np.abs(values), kind="stable")[:max_features][::-1]
     colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
-    bars |= {
-        "y": _distinct_feature_labels([int(i) for i in features[largest]], _given_or_stored_names(model, feature_names))
-    }
+    bars["y"] = _distinct_feature_labels(features[largest].tolist(), _given_or_stored_names(model, feature_names))
     if half_widths is not None:
         bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
     axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
@@ -172,9 +168,8 @@ def _distinct_feature_labels(feature_indices: list[int], all_names: Sequence[obj
     all_names: names of all features.
     """
     labels = [plotly_escaped_text(all_names[i]) if i < len(all_names) else f"feature {i}" for i in feature_indices]
-    return [
-        f"{name} ({i})" if labels.count(name) > 1 else name for i, name in zip(feature_indices, labels, strict=True)
-    ]
+    pairs = zip(feature_indices, labels, strict=True)
+    return [f"{name} ({i})" if labels.count(name) > 1 else name for i, name in pairs]
 
 
 def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
@@ -194,7 +189,7 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
     >>> stream_dr.plotting.spectrum(pca).layout.title.text
     'Spectrum of PCA'
     """
-    return go.Figure(spectrum_figure_dict(model, title or f"Spectrum of {plotly_escaped_text(type(model).__name__)}"))
+    return go.Figure(spectrum_figure_dict(model, title or title_of_model("Spectrum", model)))
 
 
 def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray | None = None) -> FigureDict:
@@ -220,23 +215,19 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
     bars = {"type": "bar", "x": number, "y": values, "name": "eigenvalue", "marker": {"color": COLOURS[0]}}
     line = line_trace(f"captured share of {of}", number[: len(shares)], shares, color=COLOURS[2])
 
+    traces = [bars, line | {"yaxis": "y2"}]
     spread = component_spread_or_none(model)
+    if spread is not None:
+        traces.append(_eigenvalue_interval_trace(number, spread))
+
+    ticks = {"tickformat": ".0%", "dtick": 0.25, "tickmode": "linear"}
     return figure_dict(
-        [bars, line | {"yaxis": "y2"}, *([] if spread is None else [_eigenvalue_interval_trace(number, spread)])],
+        traces,
         title,
         xaxis=whole_number_axis("component", len(values)),
         yaxis={"title": {"text": "eigenvalue"}},
-        yaxis2={
-            "overlaying": "y",
-            "side": "right",
-            "automargin": True,
-            "range": [0, 1.05],
-            "tickformat": ".0%",
-            "showgrid": False,
-            "dtick": 0.25,
-            "tickmode": "linear",
-        },
-        legend={"orientation": "h", "y": 1.08, "x": 0},
+        yaxis2={"overlaying": "y", "side": "right", "automargin": True, "range": [0, 1.05], "showgrid": False} | ticks,
+        legend=LEGEND_ABOVE,
     )
 
 
@@ -248,12 +239,6 @@ def _eigenvalue_interval_trace(component_numbers: np.ndarray, spread: ComponentS
     component_numbers: (components,) number of each component, from 1.
     spread: uncertainty of the components.
     """
-    marks = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": component_numbers,
-        "y": spread.eigenvalues,
-        "marker": {"color": COLOURS[1]},
-    }
+    marks = {"type": "scatter", "mode": "markers", "x": component_numbers, "y": spread.eigenvalues}
     error_bars = {"type": "data", "array": _confidence_half_widths(spread.eigenvalues_std, spread), "thickness": 1.5}
-    return marks | {"name": "95 % interval", "error_y": error_bars}
+    return marks | {"name": "95 % interval", "error_y": error_bars, "marker": {"color": COLOURS[1]}}

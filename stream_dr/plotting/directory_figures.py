@@ -162,11 +162,8 @@ def _projection_figure(
     # `linear` is None for other projections, without components, and without rows.
     title = f"{name}: version {published.version}"
     rows = newest if newest is not None else newest_rows(directory, options.rows)
-    linear = (
-        projection
-        if projection_without_feature_map(projection).kind == "linear" and projection.n_components and rows.blocks
-        else None
-    )
+    is_linear = projection_without_feature_map(projection).kind == "linear"
+    linear = projection if is_linear and projection.n_components and rows.blocks else None
 
     if kind == "spectrum":
         captured = None if linear is None else rows.cumulative_variance_shares(linear)
@@ -178,9 +175,8 @@ def _projection_figure(
         names = directory.schema.names if projection.kind != "mapped" else None
         deviations = None if linear is None else rows.input_column_deviations(linear)
         return loadings_figure_dict(projection, component, 20, names, f"{name}: loadings", deviations)
-    return projected_rows_figure(
-        rows.project(projection), rows.targets, options.dimensions, max(1, options.rows), 0, title
-    )
+    projected = rows.project(projection)
+    return projected_rows_figure(projected, rows.targets, options.dimensions, max(1, options.rows), 0, title)
 
 
 def is_figure_on_page(kind: str, model: Model | None) -> bool:
@@ -284,14 +280,11 @@ class LiveFigures:
                 self._status_json = orjson.dumps(self._status())
             status = self._status_json
             best = best_models(self._records.read(), self._directory.models.keys())
-            newest, counts = (
-                self._newest_rows_and_label_counts(options.rows) if model is not None else (NewestRows(-1), [])
-            )
-            drawn_figures = {
-                kind: self._cached_or_new_figure(kind, model, options, newest)
-                for kind in LIVE_KINDS
-                if is_figure_on_page(kind, model)
-            }
+            newest, counts = NewestRows(-1), Counts()
+            if model is not None:
+                newest, counts = self._newest_rows_and_label_counts(options.rows)
+            kinds = [kind for kind in LIVE_KINDS if is_figure_on_page(kind, model)]
+            drawn_figures = {kind: self._cached_or_new_figure(kind, model, options, newest) for kind in kinds}
 
         # Leave out figures that the browser already has.
         figures: dict[str, JsonDict] = {}
@@ -328,10 +321,8 @@ class LiveFigures:
                 newest = NewestRows(self._directory.position)
             counts = _count_rows_by_label(newest)
 
-            self._newest = {
-                max_rows: (time.monotonic(), newest, counts),
-                **{k: v for k, v in self._newest.items() if k != max_rows},
-            }
+            others = {k: v for k, v in self._newest.items() if k != max_rows}
+            self._newest = {max_rows: (time.monotonic(), newest, counts), **others}
             while len(self._newest) > 2:
                 self._newest.popitem()
         return newest, counts

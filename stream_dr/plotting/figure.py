@@ -38,12 +38,18 @@ MAX_TEXT = 60
 PICTURES = (".png", ".svg", ".pdf", ".webp", ".jpg")
 """Suffixes of the picture files that `write_figure` can write."""
 
+Numbers = Sequence[Any] | np.ndarray
+
 Trace = JsonDict
 """A trace as a dict. A trace is a line, bars or points with one legend entry in plotly."""
 
 # Making a plotly Figure takes ten times as long as making a dict. So the dashboard uses dicts.
 FigureDict = JsonDict
 """A figure as a dict {"data": traces, "layout": layout}, from which plotly makes a Figure."""
+
+
+LEGEND_ABOVE = {"orientation": "h", "y": 1.08, "x": 0}
+"""Position of a legend above the plot."""
 
 
 def plotly_escaped_text(value: object) -> str:
@@ -58,9 +64,12 @@ def plotly_escaped_text(value: object) -> str:
     return html.escape(line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…", quote=False)
 
 
-def line_trace(
-    legend_text: str, x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.ndarray, **line_style: str
-) -> Trace:
+def title_of_model(figure_name: str, model: object) -> str:
+    """Return a figure's default title, such as "Spectrum of LDA"."""
+    return f"{figure_name} of {plotly_escaped_text(type(model).__name__)}"
+
+
+def line_trace(legend_text: str, x: Numbers, y: Numbers, **line_style: str) -> Trace:
     """Return a plotly trace of a line with markers.
 
     legend_text: text in the legend, which may have plotly's markup. The caller escapes text that
@@ -97,14 +106,8 @@ def empty_figure(title: str, reason: str) -> FigureDict:
 
     reason: the reason, which is shown as text in the middle of the figure.
     """
-    note = {
-        "text": plotly_escaped_text(reason),
-        "showarrow": False,
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0.5,
-        "y": 0.5,
-    }
+    place = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+    note = {"text": plotly_escaped_text(reason), "showarrow": False} | place
     hidden = {"visible": False}
     return figure_dict([], title, annotations=[note], xaxis=hidden, yaxis=hidden)
 
@@ -197,7 +200,5 @@ def write_figure(figure: go.Figure, path: Path, width: int = 900, height: int = 
     try:
         figure.write_image(path, width=width, height=height)
     except (ChromeNotFoundError, RuntimeError) as e:
-        raise InvalidParameter(
-            f"{path.suffix} is drawn by Chromium or Chrome, which could not be started ({type(e).__name__}): install one of "
-            "them, or name a file in .html."
-        ) from e
+        fault = f"{path.suffix} is drawn by Chromium or Chrome, which could not be started ({type(e).__name__})"
+        raise InvalidParameter(f"{fault}: install one of them, or name a file in .html.") from e

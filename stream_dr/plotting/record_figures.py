@@ -7,7 +7,7 @@ model is tested, published or refined, or fails.
 import math
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import pairwise, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,14 +122,10 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
 
     # Place the panels one above the other, with a common time axis.
     height = 1 / len(PANELS)
-    axes: JsonDict = {
-        "yaxis" + axis[1:]: {
-            "title": {"text": label},
-            "domain": [i * height + 0.03, (i + 1) * height - 0.03],
-            "anchor": "x",
-        }
-        for i, (_, label, axis) in enumerate(reversed(PANELS))
-    }
+    axes: JsonDict = {}
+    for i, (_, label, axis) in enumerate(reversed(PANELS)):
+        domain = [i * height + 0.03, (i + 1) * height - 0.03]
+        axes["yaxis" + axis[1:]] = {"title": {"text": label}, "domain": domain, "anchor": "x"}
     axes["yaxis3"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     axes["yaxis2"] |= {"rangemode": "tozero", "tickformat": "~s"}
     largest_lag = max((m["lag"] for tick in ticks for m in tick["models"].values()), default=0)
@@ -201,19 +197,16 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     model_name: name of the model.
     """
     own_ticks = [tick for tick in progress_records if model_name in tick["models"]]
+    times = list(map(record_time_for_plotly, own_ticks))
+    name = plotly_escaped_text(model_name)
+    mode = "lines+markers" if len(own_ticks) <= FEW else "lines"
     for field, _, axis in PANELS:
         values = [_panel_value(tick["models"][model_name], field) for tick in own_ticks]
         if all(value is None for value in values):
             continue
 
-        yield line_trace(
-            plotly_escaped_text(model_name), [record_time_for_plotly(t) for t in own_ticks], values, color=colour
-        ) | {
-            "mode": "lines+markers" if len(own_ticks) <= FEW else "lines",
-            "legendgroup": plotly_escaped_text(model_name),
-            "showlegend": field == "rate",
-            "yaxis": axis,
-        }
+        legend = {"legendgroup": name, "showlegend": field == "rate"}
+        yield line_trace(name, times, values, color=colour) | legend | {"mode": mode, "yaxis": axis}
 
 
 def _panel_value(model_scores: JsonDict, panel_key: str) -> float | None:
@@ -238,14 +231,11 @@ def _baseline_trace_if_any(progress_records: list[JsonDict]) -> Iterator[Trace]:
 
     progress_records: records of the kind "progress", oldest first.
     """
-    values = [
-        next((m["baseline"] for m in t["models"].values() if m.get("baseline") is not None), None)
-        for t in progress_records
-    ]
+    baselines = [[m.get("baseline") for m in t["models"].values()] for t in progress_records]
+    values = [next((value for value in of_models if value is not None), None) for of_models in baselines]
     if any(value is not None for value in values):
-        line = line_trace(
-            "always the last label", [record_time_for_plotly(t) for t in progress_records], values, **BASELINE
-        )
+        times = list(map(record_time_for_plotly, progress_records))
+        line = line_trace("always the last label", times, values, **BASELINE)
         yield line | {"mode": "lines", "yaxis": "y3"}
 
 
@@ -272,26 +262,17 @@ def _version_and_failure_marks(
     }
 
     # Make a trace of the marks of each type.
+    name = plotly_escaped_text(model_name)
     for mark, marked in records_of_mark.items():
         if not marked:
             continue
         symbol, size = MARKS[mark]
-        legend = {
-            "name": f"{plotly_escaped_text(model_name)}: {mark}",
-            "legendgroup": plotly_escaped_text(model_name),
-            "showlegend": mark != "version",
-            "yaxis": "y",
-        }
-        texts = [
-            f"version {r['version']}" if "version" in r else f"failed: {plotly_escaped_text(r['code'])}" for r in marked
-        ]
-        marker = {"symbol": symbol, "size": size, "color": "#c00" if mark == "failed" else colour}
-        points = {
-            "x": [record_time_for_plotly(r) for r in marked],
-            "y": [0] * len(marked),
-            "text": texts,
-            "hoverinfo": "x+text+name",
-        }
+        legend = {"name": f"{name}: {mark}", "legendgroup": name, "showlegend": mark != "version"}
+        failed = mark == "failed"
+        texts = [f"failed: {plotly_escaped_text(r['code'])}" if failed else f"version {r['version']}" for r in marked]
+        marker = {"symbol": symbol, "size": size, "color": "#c00" if failed else colour}
+        times = list(map(record_time_for_plotly, marked))
+        points = {"x": times, "y": [0] * len(marked), "yaxis": "y", "text": texts, "hoverinfo": "x+text+name"}
         yield legend | points | {"type": "scatter", "mode": "markers", "marker": marker, "cliponaxis": False}
 
 
@@ -343,9 +324,7 @@ def confusion_figure_dict(records: list[JsonDict], model_id: int, title: str) ->
     records: records of the directory, oldest first.
     model_id: id of the model.
     """
-    tested = [
-        r["confusion"] for r in select_records(records, "tested") if r["id"] == model_id and r["confusion"] is not None
-    ]
+    tested = [r["confusion"] for r in select_records(records, "tested") if r["id"] == model_id and r["confusion"]]
     if not tested:
         return empty_figure(title, "not tested yet: rows with one label each are, before they are learned")
 
@@ -392,11 +371,10 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
     >>> stream_dr.plotting.convergence(lda.refine_report_).layout.title.text
     'Convergence of refine'
     """
-    runs = (
-        {"": [p._asdict() for p in source.passes]}
-        if isinstance(source, RefineReport)
-        else last_refine_passes(load_records(source), model)
-    )
+    if isinstance(source, RefineReport):
+        runs = {"": [p._asdict() for p in source.passes]}
+    else:
+        runs = last_refine_passes(load_records(source), model)
     return go.Figure(convergence_figure_dict(runs, title))
 
 
@@ -410,15 +388,11 @@ def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: s
     """
     if not passes_by_model:
         return empty_figure(title, "no refine has been recorded")
-    traces = [
-        t
-        for i, (name, passes) in enumerate(passes_by_model.items())
-        for t in _convergence_traces(name, passes, _DASHES[i % len(_DASHES)])
-    ]
-    axis = {"type": "log", "exponentformat": "power"}
-    return figure_dict(
-        traces, title, xaxis=whole_number_axis("pass", max(map(len, passes_by_model.values()))), yaxis=axis
-    )
+    traces = []
+    for i, (name, passes) in enumerate(passes_by_model.items()):
+        traces += _convergence_traces(name, passes, _DASHES[i % len(_DASHES)])
+    numbers = whole_number_axis("pass", max(map(len, passes_by_model.values())))
+    return figure_dict(traces, title, xaxis=numbers, yaxis={"type": "log", "exponentformat": "power"})
 
 
 def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[str, list[JsonDict]]:
@@ -484,13 +458,9 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
         return go.Figure(drift_figure_dict(load_records(source), model, title))
     if isinstance(source, str | Path | Directory) or any(isinstance(record, dict) for record in source):
         raise InvalidParameter("model=None; it must be the name of the model whose records are drawn.")
-    each = [
-        principal_angles(projection_without_feature_map(a), projection_without_feature_map(b))
-        for a, b in pairwise(source)
-    ]
-    return go.Figure(
-        _drift_figure([(i + 2, angles.tolist()) for i, angles in enumerate(each) if angles is not None], title)
-    )
+    each = enumerate(starmap(principal_angles, pairwise(map(projection_without_feature_map, source))), 2)
+    angles_by_version = [(version, angles.tolist()) for version, angles in each if angles is not None]
+    return go.Figure(_drift_figure(angles_by_version, title))
 
 
 def drift_figure_dict(records: list[JsonDict], model_name: str, title: str) -> FigureDict:

@@ -8,12 +8,13 @@ import plotly.graph_objects as go
 from stream_dr.aliases import JsonDict
 from stream_dr.plotting.figure import (
     COLOURS,
+    LEGEND_ABOVE,
     FigureDict,
     empty_figure,
     figure_dict,
     line_trace,
-    plotly_escaped_text,
     projection_without_feature_map,
+    title_of_model,
     whole_number_axis,
 )
 from stream_dr.projection import Linear
@@ -36,9 +37,7 @@ def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
     >>> [trace.name for trace in stream_dr.plotting.regularisation(opls).data][0]
     'error, with its standard error'
     """
-    return go.Figure(
-        regularisation_figure_dict(model, title or f"Regularisation of {plotly_escaped_text(type(model).__name__)}")
-    )
+    return go.Figure(regularisation_figure_dict(model, title or title_of_model("Regularisation", model)))
 
 
 def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
@@ -57,22 +56,12 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
     texts = [f"{choice.parameter} = {number_text(value)}" for value in choice.values]
     at = [choice.chosen]
     line = line_trace("error, with its standard error", x, choice.mean, color=COLOURS[0])
-    line |= {
-        "error_y": {"type": "data", "array": choice.std_error, "thickness": 1},
-        "text": texts,
-        "hoverinfo": "text+y",
-    }
-    mark = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": f"chosen: {texts[choice.chosen]}",
-        "x": x[at],
-        "y": choice.mean[at],
-    }
-    mark |= {"marker": {"color": COLOURS[2], "size": 12, "symbol": "diamond"}, "hoverinfo": "name+y"}
-
-    legend = {"orientation": "h", "y": 1.08, "x": 0}
-    return figure_dict([line, mark], title, xaxis=axis, yaxis={"title": {"text": "error"}}, legend=legend)
+    error_bars = {"type": "data", "array": choice.std_error, "thickness": 1}
+    line |= {"error_y": error_bars, "text": texts, "hoverinfo": "text+y"}
+    mark = {"type": "scatter", "mode": "markers", "x": x[at], "y": choice.mean[at], "hoverinfo": "name+y"}
+    mark["name"] = f"chosen: {texts[choice.chosen]}"
+    mark["marker"] = {"color": COLOURS[2], "size": 12, "symbol": "diamond"}
+    return figure_dict([line, mark], title, xaxis=axis, yaxis={"title": {"text": "error"}}, legend=LEGEND_ABOVE)
 
 
 def _ridge_positions_and_axis(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict]:

@@ -110,9 +110,8 @@ def _report_html_parts(directory: Directory, max_rows: int, on_progress: Callabl
         yield from _model_section(directory, model)
         for kind in KINDS:
             if kind not in OF_ALL and is_figure_on_page(kind, model):
-                yield from _figure_section(
-                    kind, draw_directory_figure(directory, kind, model, options, newest, records)
-                )
+                figure = draw_directory_figure(directory, kind, model, options, newest, records)
+                yield from _figure_section(kind, figure)
     yield f"<script>{_DARK}</script></body></html>\n"
 
 
@@ -131,37 +130,22 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
         scores = tested.get(directory.models[best.models[0]].id, {})
         names = " and ".join(f"<b>{escape(name)}</b>" for name in best.models)
         verb = "is best" if len(best.models) == 1 else "are best, within two standard errors"
-        yield (
-            f"<p>{names} {verb}, since {_utc_text(best.since)}: {_score_text(scores)} on "
-            f"{scores.get('tested', 0):,} rows before they were learned. "
-            f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
-        )
+        score = f"{_score_text(scores)} on {scores.get('tested', 0):,} rows before they were learned"
+        yield f"<p>{names} {verb}, since {_utc_text(best.since)}: {score}. "
+        yield f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
 
     # A table of all models.
-    heads = (
-        "model",
-        "accuracy",
-        "previous label",
-        "most frequent label",
-        "rows tested",
-        "tested at",
-        "method",
-        "rows",
-        "components",
-    )
-    yield "<table><tr>" + "".join(f"<th scope=col>{head}" for head in (*heads, "solution", "state"))
+    scores_heads = ("accuracy", "previous label", "most frequent label", "rows tested", "tested at")
+    heads = ("model", *scores_heads, "method", "rows", "components", "solution", "state")
+    yield "<table><tr>" + "".join(f"<th scope=col>{head}" for head in heads)
     for model in _models_by_score(directory):
         described = model.describe(directory.position)
         scores = tested.get(model.id, {})
         baselines = [_baseline_score_text(scores.get(name), scores) for name in ("baseline", "most_frequent")]
         when = (f"{scores['tested']:,}", _utc_text(scores["tested_at"])) if scores else ("–", "–")
-        solution = (
-            f"{described['rows']:,}",
-            described["components"],
-            described["solution"] or "–",
-            described["state"].replace("_", " "),
-        )
-        cells = (model.name, _score_text(scores), *baselines, *when, described["estimator"], *solution)
+        rows = f"{described['rows']:,}"
+        solution = (described["components"], described["solution"] or "–", described["state"].replace("_", " "))
+        cells = (model.name, _score_text(scores), *baselines, *when, described["estimator"], rows, *solution)
         yield "<tr>" + "".join(f"<td>{escape(str(cell))}" for cell in cells)
     yield "</table>"
 
@@ -236,10 +220,8 @@ def _model_section(directory: Directory, model: Model) -> Iterator[str]:
         ("not in it", f"{described['stale_rows']:,} rows"),
         ("state's size", f"{described['bytes']:,} bytes"),
     ]
-    if model.failure is not None:
-        table_rows.append(
-            ("failed", f"at position {model.failure.position} ({model.failure.code}): {model.failure.message}")
-        )
+    if (failure := model.failure) is not None:
+        table_rows.append(("failed", f"at position {failure.position} ({failure.code}): {failure.message}"))
     yield f"<h2>{escape(model.name)}</h2>" + _html_key_value_table(*table_rows)
     if sentences := model_uncertainty_sentences(model):
         yield f"<p>{' '.join(sentences)}</p>"

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
 from stream_dr.plotting.figure import (
     COLOURS,
@@ -134,6 +135,10 @@ def projected_rows_figure(
     return figure_dict(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
 
 
+ClassMeans = dict[int, np.ndarray]
+"""Mean of the projected rows of each class, by the code of its label."""
+
+
 class _ColourGroup(NamedTuple):
     """Rows that are drawn with one colour and symbol.
 
@@ -165,7 +170,7 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
     return np.asarray(codes if targets.present is None else np.where(targets.present, codes, -1))
 
 
-def _means_by_first_label_code(projected_rows: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray]:
+def _means_by_first_label_code(projected_rows: np.ndarray, targets: Targets | None) -> ClassMeans:
     """Return the mean of each label's rows, by code.
 
     A mean is (components,). For a row with several labels, only the first label counts. The result
@@ -179,9 +184,7 @@ def _means_by_first_label_code(projected_rows: np.ndarray, targets: Targets | No
     return {int(code): projected_rows[codes == code].mean(axis=0) for code in np.unique(codes) if code >= 0}
 
 
-def _group_rows_by_colour(
-    targets: Targets | None, n_rows: int, class_means: dict[int, np.ndarray]
-) -> list[_ColourGroup]:
+def _group_rows_by_colour(targets: Targets | None, n_rows: int, class_means: ClassMeans) -> list[_ColourGroup]:
     """Return the rows in groups of one colour and symbol.
 
     Each of the MAX_CLASSES largest classes is a group. These groups come first, in order of their
@@ -199,13 +202,12 @@ def _group_rows_by_colour(
     sizes = np.bincount(codes[codes >= 0], minlength=len(targets.labels))
     largest = np.argsort(-sizes, kind="stable")[:MAX_CLASSES]
     coloured = sorted((int(c) for c in largest if sizes[c]), key=lambda c: targets.labels[c])
-    groups = [
-        _ColourGroup(
-            plotly_escaped_text(targets.labels[code]), np.flatnonzero(codes == code), COLOURS[i % len(COLOURS)],
-            SYMBOLS[i // len(COLOURS) % len(SYMBOLS)], class_means.get(code),
-        )
-        for i, code in enumerate(coloured)
-    ]  # fmt: skip
+    groups = []
+    for i, code in enumerate(coloured):
+        name = plotly_escaped_text(targets.labels[code])
+        colour = COLOURS[i % len(COLOURS)]
+        symbol = SYMBOLS[i // len(COLOURS) % len(SYMBOLS)]
+        groups.append(_ColourGroup(name, np.flatnonzero(codes == code), colour, symbol, class_means.get(code)))
 
     # One group for the other classes, and one for rows without a label.
     others = np.flatnonzero((codes >= 0) & ~np.isin(codes, coloured))
@@ -216,7 +218,7 @@ def _group_rows_by_colour(
 
 
 def _class_traces(
-    projected_rows: np.ndarray, targets: Targets | None, axes: str, class_means: dict[int, np.ndarray]
+    projected_rows: np.ndarray, targets: Targets | None, axes: str, class_means: ClassMeans
 ) -> list[Trace]:
     """Return the plotly traces of rows that have labels.
 
@@ -227,20 +229,13 @@ def _class_traces(
     class_means: mean of each class, by the label's code.
     """
     groups = _group_rows_by_colour(targets, len(projected_rows), class_means)
-    traces = [
-        _marker_trace_type(axes, len(projected_rows))
-        | _coordinates_by_axis(projected_rows[g.rows], axes)
-        | {
-            "name": g.name,
-            "marker": {
-                "color": g.colour,
-                "size": _marker_size(axes, len(projected_rows)),
-                "opacity": 0.7,
-                "symbol": _marker_symbol(g, axes),
-            },
-        }
-        for g in groups
-    ]
+    kind = _marker_trace_type(axes, len(projected_rows))
+    size = _marker_size(axes, len(projected_rows))
+    traces = []
+    for g in groups:
+        marker: JsonDict = {"color": g.colour, "size": size, "opacity": 0.7, "symbol": _marker_symbol(g, axes)}
+        points = _coordinates_by_axis(projected_rows[g.rows], axes)
+        traces.append(kind | points | {"name": g.name, "marker": marker})
 
     # Add the trace of the class means.
     centred = [g for g in groups if g.mean is not None]
@@ -251,7 +246,7 @@ def _class_traces(
         points = _coordinates_by_axis(np.array([g.mean for g in centred]), axes)
         named = {"text": [g.name for g in centred], "hoverinfo": "text", "name": "class means"}
         # Draw the means like the rows: plotly puts WebGL above SVG, which would hide SVG means.
-        traces.append(_marker_trace_type(axes, len(projected_rows)) | points | named | {"marker": marker})
+        traces.append(kind | points | named | {"marker": marker})
     return traces
 
 
@@ -264,22 +259,14 @@ def _continuous_traces(projected_rows: np.ndarray, targets: Targets, axes: str) 
     axes: axes to draw: "xy" or "xyz".
     """
     assert targets.values is not None
-    values = (
-        targets.values[:, 0] if targets.present is None else np.where(targets.present, targets.values[:, 0], np.nan)
-    )
-    marker = {
-        "color": values,
-        "colorscale": "Viridis",
-        "showscale": True,
-        "size": _marker_size(axes, len(projected_rows)),
-        "opacity": 0.8,
-        "colorbar": {"title": {"text": "target"}},
-    }
-    return [
-        _marker_trace_type(axes, len(projected_rows))
-        | _coordinates_by_axis(projected_rows, axes)
-        | {"name": "rows", "marker": marker}
-    ]
+    values = targets.values[:, 0]
+    if targets.present is not None:
+        values = np.where(targets.present, values, np.nan)
+
+    scale = {"colorscale": "Viridis", "showscale": True, "colorbar": {"title": {"text": "target"}}}
+    marker = {"color": values, "size": _marker_size(axes, len(projected_rows)), "opacity": 0.8} | scale
+    points = _coordinates_by_axis(projected_rows, axes)
+    return [_marker_trace_type(axes, len(projected_rows)) | points | {"name": "rows", "marker": marker}]
 
 
 def _histogram_figure(projected_rows: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
@@ -289,16 +276,9 @@ def _histogram_figure(projected_rows: np.ndarray, targets: Targets | None, title
 
     projected_rows: (rows,), values of the component.
     """
-    traces = [
-        {
-            "type": "histogram",
-            "x": projected_rows[g.rows],
-            "name": g.name,
-            "marker": {"color": g.colour},
-            "opacity": 0.6,
-        }
-        for g in _group_rows_by_colour(targets, len(projected_rows), {})
-    ]
+    bars = {"type": "histogram", "opacity": 0.6}
+    groups = _group_rows_by_colour(targets, len(projected_rows), {})
+    traces = [bars | {"x": projected_rows[g.rows], "name": g.name, "marker": {"color": g.colour}} for g in groups]
     axis = {"title": {"text": "component 1"}}
     return figure_dict(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
 
