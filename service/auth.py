@@ -12,7 +12,6 @@ proxy can do that (docs/deploy).
 
 import hmac
 import ipaddress
-from functools import lru_cache
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -134,7 +133,6 @@ def _refuse_foreign_request(headers: Headers, allowed_origins: tuple[str, ...]) 
         raise ServiceError("forbidden", f"Without a token the service answers to local names only, not to {host!r}.")
 
 
-@lru_cache(1_000)
 def _is_local_host(host_header: str) -> bool:
     """Return True if a Host header names this machine.
 
