@@ -15,7 +15,7 @@ Arrow's errors do not name a line. After an error, the file is read once more to
 import csv
 import io
 import itertools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from typing import IO, NamedTuple, NoReturn
@@ -29,6 +29,7 @@ from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.arrow_stream import open_text_for_arrow, read_first_bytes_as_utf8
 from stream_dr.datasets.readers.columns import (
     ColumnRoles,
+    RaiseLocated,
     choose_column_types,
     must_read_as_table,
     replace_empty_strings_by_null,
@@ -139,8 +140,7 @@ def read_csv(
     with closing(file.batches(types, columns, head_only)) as batches:
         for batch in batches:
             if roles.id is not None and ids_are_integers is not False:
-                fail_at_line = partial(file.raise_malformed_with_line, type_by_column=types, approximate_line=line)
-                batch, ids_are_integers = _ids_to_integers_if_possible(batch, roles.id, ids_are_integers, fail_at_line)
+                batch, ids_are_integers = _ids_to_integers_if_possible(batch, roles.id, ids_are_integers, fail)
             batch = _replace_empty_strings_by_null(batch, text_columns)
             yield from split_batch_into_blocks(batch, features, roles, rows_per_block, fail)
             line += batch.num_rows
@@ -176,10 +176,7 @@ class _BatchWithIds(NamedTuple):
 
 
 def _ids_to_integers_if_possible(
-    batch: pa.RecordBatch,
-    id_column: str,
-    were_integers_before: bool | None,
-    raise_with_line: Callable[[StreamDRError], NoReturn],
+    batch: pa.RecordBatch, id_column: str, were_integers_before: bool | None, raise_with_line: RaiseLocated
 ) -> _BatchWithIds:
     """Convert a batch's ids from strings to integers if possible.
 
@@ -188,8 +185,8 @@ def _ids_to_integers_if_possible(
     id_column: name of the column of ids.
     were_integers_before: True if the ids of earlier batches are integers. None for the first
         batch.
-    raise_with_line: function that raises its argument, an error, with the line added. It is called
-        if the ids of earlier batches are integers and an id of this batch is no integer.
+    raise_with_line: function that raises an error with the file and the line. It is called if the
+        ids of earlier batches are integers and an id of this batch is no integer.
     """
     texts = batch.column(id_column)
     try:
@@ -200,7 +197,7 @@ def _ids_to_integers_if_possible(
     if integers is None or not integers.cast(pa.string()).equals(texts):
         if were_integers_before:
             message = f"ids of column {id_column!r} are no longer whole numbers, as the first ones are."
-            raise_with_line(SchemaMismatch(message, column=id_column))
+            raise_with_line(SchemaMismatch(message, column=id_column), 0)
         return _BatchWithIds(batch, False)
     return _BatchWithIds(batch.set_column(batch.schema.get_field_index(id_column), id_column, integers), True)
 
