@@ -158,9 +158,8 @@ def digits() -> TrainTestRows:
 def _stack_rows_and_labels(blocks: Iterator[Block]) -> tuple[Rows, np.ndarray]:
     """Return the CSR rows and the labels of all blocks."""
     parts = list(blocks)
-    return sp.csr_matrix(sp.vstack([part.X for part in parts])), np.concatenate(
-        [part.y.targets_by_row() for part in parts]
-    )
+    y = np.concatenate([part.y.targets_by_row() for part in parts])
+    return sp.csr_matrix(sp.vstack([part.X for part in parts])), y
 
 
 def ensure_training_shards(folder: Path, data: TrainTestRows) -> list[Path]:
@@ -240,30 +239,24 @@ def score_served_models(address: str, data: TrainTestRows, rows_per_second: dict
     with Client(address) as client:
         for name in MODELS:
             rows = client.model(name)["rows"]
-            z = np.concatenate([client.transform(part, model=name) for part in _split_for_requests(data.X)])
+            z = _project_in_requests(client, name, data.X)
 
             start = time.perf_counter()
-            z_held_out = np.concatenate(
-                [client.transform(part, model=name) for part in _split_for_requests(data.X_held_out)]
-            )
+            z_held_out = _project_in_requests(client, name, data.X_held_out)
             projecting = time.perf_counter() - start
 
             accuracy, searching = score_nearest_neighbour(z, data.y, z_held_out, data.y_held_out)
             seconds = (projecting + searching) / HELD_OUT
-            lines.append(
-                TableLine(name, z.shape[1], rows, accuracy, z.nbytes / len(z), seconds, rows_per_second.get(name))
-            )
+            rate = rows_per_second.get(name)
+            lines.append(TableLine(name, z.shape[1], rows, accuracy, z.nbytes / len(z), seconds, rate))
 
     # The last line is for rows that are not projected.
     # The size of a row is the row's share of the CSR arrays.
     accuracy, searching = score_nearest_neighbour(*data)
-    entries = data.X.data.nbytes + data.X.indices.nbytes + data.X.indptr.nbytes
-    lines.append(
-        TableLine(
-            UNPROJECTED_LINE_NAME, WIDTH, len(data.y), accuracy, entries / len(data.y), searching / HELD_OUT, None
-        )
-    )
-    return lines
+    rows = len(data.y)
+    row_bytes = (data.X.data.nbytes + data.X.indices.nbytes + data.X.indptr.nbytes) / rows
+    unprojected = TableLine(UNPROJECTED_LINE_NAME, WIDTH, rows, accuracy, row_bytes, searching / HELD_OUT, None)
+    return [*lines, unprojected]
 
 
 def learn_and_score_digits(directory_path: Path) -> list[TableLine]:
@@ -275,12 +268,8 @@ def learn_and_score_digits(directory_path: Path) -> list[TableLine]:
     """
     data = digits()
     lines = []
-    rates = replay_shards(
-        directory_path,
-        ensure_training_shards(directory_path / "shards", data),
-        DIGIT_MODELS,
-        print_message=lambda message: None,
-    )
+    shards = ensure_training_shards(directory_path / "shards", data)
+    rates = replay_shards(directory_path, shards, DIGIT_MODELS, print_message=lambda message: None)
     with Directory(directory_path, writable=False) as directory:
         for name, model in directory.models.items():
             z = transform(model, Block(data.X), directory.schema).z
@@ -292,18 +281,14 @@ def learn_and_score_digits(directory_path: Path) -> list[TableLine]:
 
             accuracy, classifying = score_nearest_class_mean(z, data.y, z_held_out, data.y_held_out)
             seconds = (projecting + classifying) / len(z_held_out)
-            lines.append(
-                TableLine(
-                    f"digits by {name}", z.shape[1], model.rows, accuracy, z.nbytes / len(z), seconds, rates.get(name)
-                )
-            )
+            row_bytes = z.nbytes / len(z)
+            label = f"digits by {name}"
+            lines.append(TableLine(label, z.shape[1], model.rows, accuracy, row_bytes, seconds, rates.get(name)))
 
     accuracy, classifying = score_nearest_class_mean(*data)
     seconds = classifying / len(data.y_held_out)
-    return [
-        *lines,
-        TableLine("digits as they are", 64, len(data.y), accuracy, data.X.nbytes / len(data.y), seconds, None),
-    ]
+    rows = len(data.y)
+    return [*lines, TableLine("digits as they are", 64, rows, accuracy, data.X.nbytes / rows, seconds, None)]
 
 
 def report(address: str, directory_path: Path) -> Path:
@@ -357,9 +342,10 @@ def example_curl_commands(address: str, row: Rows) -> list[str]:
     ]
 
 
-def _split_for_requests(X: Rows) -> list[Rows]:
-    """Return parts of the rows, each small enough for one request."""
-    return [X[start : start + 4_000] for start in range(0, X.shape[0], 4_000)]
+def _project_in_requests(client: Client, model_name: str, X: Rows) -> np.ndarray:
+    """Project rows by a served model, 4,000 rows in each request."""
+    parts = [X[start : start + 4_000] for start in range(0, X.shape[0], 4_000)]
+    return np.concatenate([client.transform(part, model=model_name) for part in parts])
 
 
 def _sparse_row_as_json(row: Rows) -> dict[str, list[float]]:

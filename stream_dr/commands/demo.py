@@ -39,19 +39,15 @@ def demo(
 
     data = steps.documents()
     shards = steps.ensure_training_shards(dir / "shards", data)
-    say(
-        f"{len(data.y):,} made-up documents of {data.X.shape[1]:,} words in {len(shards)} shards; "
-        f"{len(data.y_held_out):,} others are asked for"
-    )
+    documents = f"{len(data.y):,} made-up documents of {data.X.shape[1]:,} words in {len(shards)} shards"
+    say(f"{documents}; {len(data.y_held_out):,} others are asked for")
 
     with ProgressBar("replay", len(data.y)) as bar:
-        rates = steps.replay_shards(
-            dir,
-            shards[: steps.REPLAYED],
-            steps.MODELS,
-            lambda p: bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards"),
-            say,
-        )
+
+        def show_replay(p: Any) -> None:
+            bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards")
+
+        rates = steps.replay_shards(dir, shards[: steps.REPLAYED], steps.MODELS, show_replay, say)
 
     # The service needs the main thread, so the client of the service runs in another thread.
     errors: list[Exception] = []
@@ -92,21 +88,16 @@ def _post_shards_and_print_tables(
     say(f"posted {len(answers)} batches to {address}, {len(new)} of them new; last position {answers[-1]['position']}")
     first = data.X_held_out[:1]
     projected = steps.project_row_with_lda(address, first)
-    say(
-        f"GET /transform: version {projected['version']}, position {projected['position']}, "
-        f"solution {projected['solution']}"
-    )
+    names = ("version", "position", "solution")
+    say(f"GET /transform: {', '.join(f'{name} {projected[name]}' for name in names)}")
 
     dense_gb = 8e-9 * len(data.y) * data.X.shape[1]
-    _print_score_table(
-        "The topic of a document: that of the nearest one learned",
-        steps.score_served_models(address, data, replay_rates),
-        f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB",
-    )
+    caption = f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB"
+    documents = steps.score_served_models(address, data, replay_rates)
+    _print_score_table("The topic of a document: that of the nearest one learned", documents, caption)
     digits = steps.learn_and_score_digits(dir / "digits")
-    _print_score_table(
-        "A handwritten digit: that of the nearest class mean", digits, "of 359 others, of 64 numbers each"
-    )
+    caption = "of 359 others, of 64 numbers each"
+    _print_score_table("A handwritten digit: that of the nearest class mean", digits, caption)
 
     print_result(f"\nEverything there is to see is in {steps.report(address, dir)}")
     if not exit_at_end:

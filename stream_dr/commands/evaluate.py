@@ -194,18 +194,15 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
     for s in scores:
         f = s.figures
         auc = f"{f['auc']:7.4f}" if "auc" in f else f"{'-':>7}"
-        print_result(
-            f"{s.model:<16} {s.probe:<10} {s.components:>10} {f['accuracy']:9.4f} {f['micro_f1']:9.4f} {f['macro_f1']:9.4f} "
-            f"{auc} {int(f['rows']):>9}"
-        )
+        shares = " ".join(f"{f[name]:9.4f}" for name in ("accuracy", "micro_f1", "macro_f1"))
+        print_result(f"{s.model:<16} {s.probe:<10} {s.components:>10} {shares} {auc} {int(f['rows']):>9}")
 
 
 def _warn_if_untested(scores: list["Score"], n_rows_before_first_test: int) -> None:
     if not any(s.figures["rows"] for s in scores):
-        say(
-            f"warning (nothing_tested): all rows came in batches that --first={n_rows_before_first_test} learns before the "
-            "first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
-        )
+        fault = f"all rows came in batches that --first={n_rows_before_first_test} learns before the first test"
+        advice = "give a smaller --first, or smaller batches (convert --rows-per-batch)"
+        say(f"warning (nothing_tested): {fault}; {advice}.")
 
 
 def _warn_if_labels_sorted(baseline_scores: dict[str, float], shuffled: bool) -> None:
@@ -218,16 +215,14 @@ def _warn_if_labels_sorted(baseline_scores: dict[str, float], shuffled: bool) ->
         row.
     shuffled: True if the rows were used in random order. Then no warning is printed.
     """
-    if (
-        not shuffled
-        and "unchanged" in baseline_scores
-        and 1 - baseline_scores["unchanged"] < 0.1 * (1 - baseline_scores["by_chance"])
-    ):
-        say(
-            f"warning (labels_sorted): {baseline_scores['unchanged']:.1%} of rows have the label of the row before, and "
-            f"{baseline_scores['by_chance']:.1%} would in random order. Figures are of rows unlike those learned; "
-            "--shuffle tests them in random order."
-        )
+    if shuffled or "unchanged" not in baseline_scores:
+        return
+
+    unchanged, by_chance = baseline_scores["unchanged"], baseline_scores["by_chance"]
+    if 1 - unchanged < 0.1 * (1 - by_chance):
+        shares = f"{unchanged:.1%} of rows have the label of the row before, and {by_chance:.1%} would in random order"
+        advice = "Figures are of rows unlike those learned; --shuffle tests them in random order."
+        say(f"warning (labels_sorted): {shares}. {advice}")
 
 
 @contextmanager

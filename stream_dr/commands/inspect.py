@@ -29,9 +29,8 @@ def inspect(
     schema = description["schema"]
     kind = schema["target_kind"] or "no"
     layout = schema["layout"] or "no"
-    print_result(
-        f"position {description['position']}, {description['rows']} rows, {layout} rows of {schema['features']} features"
-    )
+    log = f"position {description['position']}, {description['rows']} rows"
+    print_result(f"{log}, {layout} rows of {schema['features']} features")
     print_result(f"{kind} targets, {len(schema['labels'])} labels, weights: {schema['weighted']}")
     for name, model in description["models"].items():
         _print_model(name, model)
@@ -40,11 +39,10 @@ def inspect(
 def _print_model(name: str, model: JsonDict) -> None:
     stale = f", {model['stale_rows']} stale rows" if model["stale_rows"] else ""
     params = ", ".join(f"{k}={v}" for k, v in model["params"].items())
-    print_result(
-        f"{name}: {model['estimator']}({params}), {model['state']}, {model['rows']} rows, position {model['position']}, "
-        f"version {model['version']}, {model['components']} components, {model['solution']}{stale}, "
-        f"sha256 {model['state_sha256'][:16]}"
-    )
+    learned = f"{model['state']}, {model['rows']} rows, position {model['position']}"
+    version = f"version {model['version']}, {model['components']} components, {model['solution']}{stale}"
+    digest = f"sha256 {model['state_sha256'][:16]}"
+    print_result(f"{name}: {model['estimator']}({params}), {learned}, {version}, {digest}")
     failure = model["failure"]
     if failure:
         print_result(f"  failed at position {failure['position']} ({failure['code']}): {failure['message']}")

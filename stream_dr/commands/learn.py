@@ -146,9 +146,8 @@ def _fractional_label_as_target(read_as: ReadOptions, sources: list[Path]) -> Re
 
 def _print_id_column_hint(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
     if (column := read_as.likely_id_column(files)) is not None:
-        say(
-            f"note: {column} looks like an id. With --id {shlex.quote(column)} its rows can be unlearned by it; else not."
-        )
+        option = f"--id {shlex.quote(column)}"
+        say(f"note: {column} looks like an id. With {option} its rows can be unlearned by it; else not.")
 
 
 def _choose_default_model(
@@ -220,9 +219,8 @@ def store_and_learn_files(
     from stream_dr.shards.dataset import open_dataset
 
     if (first := first_table_block(files)) is not None:
-        specs = add_missing_maps_and_lda_ridge(
-            specs, first, read_as.default_feature_map_spec(files), read_as.table_map_spec()
-        )
+        feature_map = read_as.default_feature_map_spec(files)
+        specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
     check_model_specs(specs)
     with _create_folder_or_undo(dir):
         shards = _store_as_shards_unless_stored(dir, files, name)
@@ -252,13 +250,11 @@ def _print_columns_of_file(path: Path, source: "FileSource", feature_map_spec: J
 
     if source.raw:
         report = describe(first.X, feature_map_spec)
-        lines = {
-            c.name: " ".join(map(_to_command_option, c.options)) for c in report.columns if with_hints and c.options
-        }
-        columns = tuple(c._replace(options=(lines[c.name],) if c.name in lines else ()) for c in report.columns)
-        say(
-            f"{path} ({source.format}), by its first {first.rows} rows:\n{report._replace(columns=columns, problems=())}"
-        )
+        hints = [map(_to_command_option, c.options) if with_hints else () for c in report.columns]
+        options = [(line,) if (line := " ".join(words)) else () for words in hints]
+        columns = tuple(c._replace(options=o) for c, o in zip(report.columns, options, strict=True))
+        shown = report._replace(columns=columns, problems=())
+        say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
         if report.problems:
             raise SchemaMismatch(f"{path}: {'; '.join(report.problems)}.")
         return

@@ -167,9 +167,8 @@ class ReadOptions(NamedTuple):
         files = self.open_all_but_shards(sources)
         if not files:
             return self.open_shards_as_one(sources, skip_damaged)
-        return _ChainedSources(
-            [files[path] if path in files else self.open_shards_as_one([path], skip_damaged) for path in sources]
-        )
+        opened = [files.get(path) or self.open_shards_as_one([path], skip_damaged) for path in sources]
+        return _ChainedSources(opened)
 
     def open_shards_or_files(self, sources: Sequence[Path]) -> "Dataset | FileSource":
         """Open shards or files as one source.
@@ -186,10 +185,8 @@ class ReadOptions(NamedTuple):
         Folders of shards are allowed, too.
         """
         if files := [str(path) for path in sources if not self.reads_as_shards(path)]:
-            raise typer.BadParameter(
-                f"workers read shards alone, and {', '.join(files)} hold none; make some with convert.",
-                param_hint="SRC",
-            )
+            message = f"workers read shards alone, and {', '.join(files)} hold none; make some with convert."
+            raise typer.BadParameter(message, param_hint="SRC")
 
     def open_shards_as_one(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset":
         """Open shards as one data set.
@@ -228,11 +225,9 @@ def refuse_ids_as_labels(files: dict[Path, "FileSource"], command_words: list[st
         if isinstance(first.y.labels[0], str):
             id_options = f"--id {column} --label COLUMN …"
             other = f"ids, and another column holds the classes: stream-dr {command_words[0]} {path} {id_options}"
-        raise typer.BadParameter(
-            f"{column} has {len(first.y.labels)} values in the first {first.rows} rows of {path}. Are they\n  {other}\n"
-            f"  classes: stream-dr {shlex.join([*command_words, '--as-classes'])}",
-            param_hint="--label",
-        )
+        classes = f"classes: stream-dr {shlex.join([*command_words, '--as-classes'])}"
+        values = f"{column} has {len(first.y.labels)} values in the first {first.rows} rows of {path}"
+        raise typer.BadParameter(f"{values}. Are they\n  {other}\n  {classes}", param_hint="--label")
 
 
 def first_table_block(files: dict[Path, "FileSource"]) -> "Block | None":

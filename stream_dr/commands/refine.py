@@ -74,10 +74,8 @@ def refine_and_print(
                 return
             bar.show(progress["rows"], progress["total_rows"], f"pass {progress['pass']}")
             if "residual" in progress:
-                say(
-                    f"pass {progress['pass']}: residual {progress['residual']:.3g}, angle {progress['angle']:.3g} rad, "
-                    f"{progress['seconds']:.1f} s"
-                )
+                reached = f"residual {progress['residual']:.3g}, angle {progress['angle']:.3g} rad"
+                say(f"pass {progress['pass']}: {reached}, {progress['seconds']:.1f} s")
 
         if scheduler is None:
             published = refine_model(directory, model, tol, max_passes, show_pass, workers)
@@ -89,7 +87,5 @@ def refine_and_print(
     if last.get("exact"):
         print_result(f"{model.name}: exact already, from one pass; nothing was changed")
         return
-    print_result(
-        f"{model.name}: refined at position {published.position}, residual {published.residual:.3g}, version "
-        f"{published.version}, {published.projection.n_components} components"
-    )
+    result = f"version {published.version}, {published.projection.n_components} components"
+    print_result(f"{model.name}: refined at position {published.position}, residual {published.residual:.3g}, {result}")

@@ -74,12 +74,8 @@ def replay_and_report(
         with ProgressBar("replay", dataset.rows) as bar:
 
             def show_replay(p: Progress) -> None:
-                bar.show(
-                    p.rows,
-                    p.total_rows,
-                    f"{p.shards} of {p.total_shards} shards{_learning_rates_text(directory)}",
-                    p.phase,
-                )
+                note = f"{p.shards} of {p.total_shards} shards{_learning_rates_text(directory)}"
+                bar.show(p.rows, p.total_rows, note, p.phase)
 
             run_replay = run if plan_runner is None else partial(replay_in_parallel_tasks, plan_runner)
             report = run_replay(directory, dataset, settings, show_replay)
@@ -108,10 +104,9 @@ def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None
     if report.columns_missing:
         say(f"note: columns that some rows do not have are taken as missing: {', '.join(report.columns_missing)}")
 
-    print_result(
-        f"{report.rows} rows of {report.events} batches appended and learned, {report.caught_up} caught up, in "
-        f"{report.seconds:.2f} s ({report.rows / max(report.seconds, 1e-9):,.0f} rows/s); position {directory.position}"
-    )
+    rows = f"{report.rows} rows of {report.events} batches appended and learned, {report.caught_up} caught up"
+    rate = f"{report.rows / max(report.seconds, 1e-9):,.0f} rows/s"
+    print_result(f"{rows}, in {report.seconds:.2f} s ({rate}); position {directory.position}")
     for name, model in directory.models.items():
         print_result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
         if model.rows and model.published and not model.published.projection.n_components:
@@ -182,21 +177,16 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
     before, after = held_out_scores(directory, model, **_REFINE_OPTIONS)
     helps = after > before
-    say(
-        f"{model.name}: every tenth row, held out, is predicted with a score of {before:.3f} from the diagonal, of "
-        f"{after:.3f} refined. The model {'is refined' if helps else 'stays as it is'}."
-    )
+    scores = f"{before:.3f} from the diagonal, of {after:.3f} refined"
+    outcome = "is refined" if helps else "stays as it is"
+    say(f"{model.name}: every tenth row, held out, is predicted with a score of {scores}. The model {outcome}.")
     return helps
 
 
 def _learning_rates_text(directory: "Directory") -> str:
     """Return each model's rows per second, for the progress bar."""
-    rates = [
-        (m.name, m.learning_time.rows / m.learning_time.seconds)
-        for m in directory.models.values()
-        if m.learning_time.rows
-    ]
-    return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)
+    times = {name: model.learning_time for name, model in directory.models.items()}
+    return "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
 
 
 def _allowed_labels_from_environment() -> list[Any] | None:

@@ -128,8 +128,7 @@ def parse_param_value(text: str) -> Value:
     """
     if text.startswith(("{", "[")):
         try:
-            value: JsonDict | list[Any] = json.loads(text)
-            return value
+            return cast(Value, json.loads(text))
         except ValueError as e:
             raise typer.BadParameter(f"{text!r} is not JSON ({e}).") from e
 
@@ -182,9 +181,8 @@ def check_model_specs(specs: ModelSpecs) -> None:
     for name, key, params in specs:
         check_model_name(name)
         if names.count(name) > 1:
-            raise typer.BadParameter(
-                f"two models are called {name!r}; give each a name of its own.", param_hint="--model"
-            )
+            message = f"two models are called {name!r}; give each a name of its own."
+            raise typer.BadParameter(message, param_hint="--model")
         load(key, max_bytes=None) if key.endswith(SAVED_SUFFIX) else make(key, params)
 
 
@@ -214,11 +212,8 @@ def add_missing_maps_and_lda_ridge(
         if not key.endswith(SAVED_SUFFIX):
             feature_map = params.get("feature_map", default_map)
             feature_map = table_map_from_options if feature_map == {"map": "table"} else feature_map
-            mapped_params = {
-                **params,
-                "feature_map": feature_map,
-                **_ridge_params(name, key, params, feature_map, first_block),
-            }
+            ridge = _ridge_params(name, key, params, feature_map, first_block)
+            mapped_params = {**params, "feature_map": feature_map, **ridge}
         mapped.append(NamedSpec(name, key, mapped_params))
     return mapped
 

@@ -60,9 +60,8 @@ def transform(
     with Directory(directory, writable=False) as opened, ProgressBar("transform", None) as bar:
         projected_by = opened.model(model)
         if scheduler is not None:
-            rows = project_rows_on_cluster(
-                scheduler, opened, projected_by, read_as.open_shards_as_one([source]), str(out)
-            )
+            shards = read_as.open_shards_as_one([source])
+            rows = project_rows_on_cluster(scheduler, opened, projected_by, shards, str(out))
             print_result(f"{rows} rows written to {out}")
             return
 
