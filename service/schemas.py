@@ -464,9 +464,8 @@ def binary_body_schema(description: str) -> JsonDict:
 
 
 _ARROW_BODY = binary_body_schema(f"an Arrow IPC stream (also accepted as {ARROW_STREAM})")
-ROWS_BODY = {
-    "requestBody": {"required": False, "content": {JSON: {"schema": _schema_ref(Rows)}, OCTET_STREAM: _ARROW_BODY}}
-}
+_ROWS_CONTENT = {JSON: {"schema": _schema_ref(Rows)}, OCTET_STREAM: _ARROW_BODY}
+ROWS_BODY = {"requestBody": {"required": False, "content": _ROWS_CONTENT}}
 """OpenAPI description of a body of rows.
 
 An Arrow stream is declared as bytes, because client generators do not know the media type of
@@ -531,9 +530,7 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
 
         _any_of_const_to_enum(components["schemas"])
         if needs_token:
-            meaning = (
-                "Requests that read need the read token or the write token. Requests that write need the write token."
-            )
+            meaning = "Requests that read need the read or the write token. Requests that write need the write token."
             token = {"type": "http", "scheme": "bearer", "description": meaning}
             components["securitySchemes"] = {"token": token}
 

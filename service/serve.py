@@ -278,10 +278,10 @@ def _run_application(
 
     host, port = listening.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    report = on_ready or (lambda address: print(f"serving {address}", file=sys.stderr, flush=True))
+    announce = on_ready or (lambda address: print(f"serving {address}", file=sys.stderr, flush=True))
     warn_of_ignored_settings(settings, directory)
 
-    serving = ServiceServer(app, settings, lambda: report(address))
+    serving = ServiceServer(app, settings, lambda: announce(address))
     serving.run(listening)
     if not serving.started:
         return 3

@@ -250,9 +250,9 @@ def _print_columns_of_file(path: Path, source: "FileSource", feature_map_spec: J
 
     if source.raw:
         report = describe(first.X, feature_map_spec)
-        hints = [map(_to_command_option, c.options) if with_hints else () for c in report.columns]
-        options = [(line,) if (line := " ".join(words)) else () for words in hints]
-        columns = tuple(c._replace(options=o) for c, o in zip(report.columns, options, strict=True))
+        lines = [" ".join(map(_to_command_option, c.options)) if with_hints else "" for c in report.columns]
+        hinted = zip(report.columns, lines, strict=True)
+        columns = tuple(c._replace(options=(line,) if line else ()) for c, line in hinted)
         shown = report._replace(columns=columns, problems=())
         say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
         if report.problems:

@@ -164,14 +164,14 @@ def split_batch_into_blocks(
 def split_batches_into_blocks(
     path: FileName,
     batches: Iterable[pa.RecordBatch],
-    feature_names: list[str] | None,
+    features: list[str] | None,
     roles: ColumnRoles,
     rows_per_block: int,
 ) -> Blocks:
     """Yield the rows of a file's Arrow batches in blocks.
 
     path: path of the file, for error messages.
-    feature_names: names of the feature columns. None if the batches have the columns of a shard.
+    features: names of the feature columns. None if the batches have the columns of a shard.
     rows_per_block: maximum number of rows in a block.
 
     Raises LimitExceeded. Raises MalformedInput, which names the file and the row.
@@ -185,8 +185,8 @@ def split_batches_into_blocks(
     try:
         for batch in batches:
             batch.validate(full=True)
-            roles = roles._replace(raw=must_read_as_table(batch, feature_names, roles))
-            yield from split_batch_into_blocks(batch, feature_names, roles, rows_per_block, fail)
+            roles = roles._replace(raw=must_read_as_table(batch, features, roles))
+            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, fail)
             row += batch.num_rows
     except (pa.ArrowException, OSError, EOFError) as e:
         raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e
