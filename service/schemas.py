@@ -418,16 +418,38 @@ class Health(BaseModel):
 
 
 _PROJECTION_EXAMPLE = {"model": "lda", "version": 3, "position": 812, "solution": "exact"}
-_OVERVIEW_EXAMPLE: JsonDict = {"estimator": "lda", "state": "live", "rows": 9000, "lag": 0, "stale_rows": 0}
-_OVERVIEW_EXAMPLE |= {"version": 3, "components": 1, "solution": "exact"}
-_MODEL_EXAMPLE = (
-    _OVERVIEW_EXAMPLE
-    | {"name": "lda", "params": {"gamma": 1.0}, "position": 812, "rows_skipped": 0, "bytes": 4096}
-    | {"versions": [2, 3], "published_position": 812, "publish": {"rows": None, "seconds": 1.0, "idle": True}}
-    | {"classes": ["a", "b"], "class_rows": [4400, 4600], "classes_waiting": [], "eigenvalues": [0.7]}
-    | dict.fromkeys(("chosen", "refined_at", "residual", "refine", "failure", "publish_failure"))
-)
-_ARRAYS_EXAMPLE = {"mean": [0.2, 0.3], "components": [[0.7, 0.7]], "eigenvalues": [0.7]}
+_MODEL_EXAMPLE = {
+    "name": "lda",
+    "estimator": "lda",
+    "params": {"gamma": 1.0},
+    "state": "live",
+    "position": 812,
+    "rows": 9000,
+    "rows_skipped": 0,
+    "lag": 0,
+    "version": 3,
+    "versions": [2, 3],
+    "published_position": 812,
+    "components": 1,
+    "classes": ["a", "b"],
+    "class_rows": [4400, 4600],
+    "classes_waiting": [],
+    "eigenvalues": [0.7],
+    "chosen": None,
+    "solution": "exact",
+    "refined_at": None,
+    "residual": None,
+    "bytes": 4096,
+    "stale_rows": 0,
+    "publish": {"rows": None, "seconds": 1.0, "idle": True},
+    "refine": None,
+    "failure": None,
+    "publish_failure": None,
+}
+
+_OVERVIEW_EXAMPLE = {
+    name: _MODEL_EXAMPLE[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version")
+}
 
 EXAMPLES: dict[str, JsonDict] = {
     "Rows": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
@@ -438,16 +460,51 @@ EXAMPLES: dict[str, JsonDict] = {
     "Predicted": {**_PROJECTION_EXAMPLE, "predicted": ["b"], "classes": ["a", "b"], "probabilities": [[0.2, 0.8]]},
     "ModelState": _MODEL_EXAMPLE,
     "Models": {"models": {"lda": _MODEL_EXAMPLE}},
-    "Exported": {**_PROJECTION_EXAMPLE, "newest": 3, "rows": 9000, "kind": "linear", **_ARRAYS_EXAMPLE},
-    "JobState": {"id": "5f2c9a", "kind": "refine", "model": "lda", "state": "running", "error": None}
-    | {"progress": {"pass": 2, "rows": 4000, "total_rows": 9000}},
-    "StreamState": {"position": 812, "rows": 9000, "models": ["lda"], "weighted": False}
-    | {"layout": "dense", "features": 2, "names": None, "kinds": None, "stated": 0}
-    | {"target_kind": "class", "labels": ["a", "b"], "outputs": 0, "allowed_labels": []},
-    "Overview": {"position": 812, "rows": 9000, "models": {"lda": _OVERVIEW_EXAMPLE}},
+    "Exported": {
+        **_PROJECTION_EXAMPLE,
+        "newest": 3,
+        "rows": 9000,
+        "kind": "linear",
+        "mean": [0.2, 0.3],
+        "components": [[0.7, 0.7]],
+        "eigenvalues": [0.7],
+    },
+    "JobState": {
+        "id": "5f2c9a",
+        "kind": "refine",
+        "model": "lda",
+        "state": "running",
+        "progress": {"pass": 2, "rows": 4000, "total_rows": 9000},
+        "error": None,
+    },
+    "StreamState": {
+        "position": 812,
+        "rows": 9000,
+        "models": ["lda"],
+        "layout": "dense",
+        "features": 2,
+        "names": None,
+        "kinds": None,
+        "stated": 0,
+        "target_kind": "class",
+        "labels": ["a", "b"],
+        "outputs": 0,
+        "weighted": False,
+        "allowed_labels": [],
+    },
+    "Overview": {
+        "position": 812,
+        "rows": 9000,
+        "models": {"lda": {**_OVERVIEW_EXAMPLE, "components": 1, "solution": "exact"}},
+    },
     "Health": {"status": "ready"},
-    "Problem": {"type": "about:blank", "title": "unknown model", "status": 404, "code": "unknown_model"}
-    | {"detail": "no model is called 'pca' here; there are: lda."},
+    "Problem": {
+        "type": "about:blank",
+        "title": "unknown model",
+        "status": 404,
+        "code": "unknown_model",
+        "detail": "no model is called 'pca' here; there are: lda.",
+    },
 }
 """Example of each schema, by the name of the schema's class."""
 
