@@ -167,10 +167,9 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
     """
     fields = reference._asdict()
     fields["pass"] = fields.pop("pass_number")
-    digest = xxh64_digest(reference.key.encode())
-    return Draft(
-        "reference", _canonical_json(fields), digest, reference.key, block, reference.rows, _block_id_hashes(block)
-    )
+    key = reference.key
+    digest = xxh64_digest(key.encode())
+    return Draft("reference", _canonical_json(fields), digest, key, block, reference.rows, _block_id_hashes(block))
 
 
 def parse_reference(body: Body) -> Reference:
@@ -190,9 +189,8 @@ def unlearn_draft(rows_to_unlearn: Removal, key: str | None = None, request: byt
     request: bytes of the client's request. A second request with the same key must have the same
         bytes. None compares the payloads of the events instead.
     """
-    body = _canonical_json(
-        {"rows": {str(p): None if r is None else list(r) for p, r in sorted(rows_to_unlearn.items())}}
-    )
+    rows = {str(p): None if r is None else list(r) for p, r in sorted(rows_to_unlearn.items())}
+    body = _canonical_json({"rows": rows})
     return Draft("unlearn", body, xxh64_digest(request or body), key)
 
 
@@ -271,9 +269,8 @@ def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Bl
     repeated = np.flatnonzero(columns[1:] == columns[:-1])
     if len(repeated):
         raise InvalidIndex(f"index {columns[repeated[0]]} is repeated in row 0; give each index once.", row=0)
-    X = sp.csr_matrix(
-        (data, columns, np.array([0, len(data)], dtype=np.int32)), shape=(1, int(columns.max(initial=-1)) + 1)
-    )
+    row_starts = np.array([0, len(data)], dtype=np.int32)
+    X = sp.csr_matrix((data, columns, row_starts), shape=(1, int(columns.max(initial=-1)) + 1))
     X.has_canonical_format = True
     return Block(X, width_stated=False)
 

@@ -125,9 +125,7 @@ def remaining_row_numbers(remaining_rows: Block, erased_numbers: Sequence[int]) 
     remaining_rows: the remaining rows.
     erased_numbers: original numbers of the rows that were erased from the payload.
     """
-    return np.setdiff1d(
-        np.arange(remaining_rows.rows + len(erased_numbers)), np.asarray(erased_numbers, dtype=np.int64)
-    )
+    return np.setdiff1d(np.arange(remaining_rows.rows + len(erased_numbers)), erased_numbers)
 
 
 class History:
@@ -145,11 +143,7 @@ class History:
     """
 
     def __init__(
-        self,
-        log: Log,
-        path: Path,
-        current_schema: Callable[[], Schema],
-        active_models: Callable[[], Sequence[Model]],
+        self, log: Log, path: Path, current_schema: Callable[[], Schema], active_models: Callable[[], Sequence[Model]]
     ) -> None:
         self._log = log
         self._path = path
@@ -331,9 +325,8 @@ class History:
                     self._removals_read_to = event.position
                 self._removals_read_to = before_position - 1
 
-            removed = [
-                rows for unlearned_at, rows in self._removals.get(position, ()) if unlearned_at < before_position
-            ]
+            removals = self._removals.get(position, ())
+            removed = [rows for unlearned_at, rows in removals if unlearned_at < before_position]
         return None if None in removed else list(chain.from_iterable(rows for rows in removed if rows is not None))
 
     def _read_events(self, after: int, until: int) -> Iterator[Event]:

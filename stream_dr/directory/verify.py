@@ -74,7 +74,14 @@ def verify_shards(path: Path) -> Iterator[Finding]:
 
 def _check_referenced_shards(path: Path, log: Log) -> Iterator[Finding]:
     """Yield a Finding for each shard that the log refers to."""
-    for uri, sha256 in _referenced_shards(log):
+    shards: dict[tuple[str, str], None] = {}
+    for event in log.read_undamaged("reference"):
+        # Skip an event whose payload is damaged. `Log.verify` reports it.
+        with suppress(ValueError, KeyError):
+            fields = json.loads(bytes(event.body))
+            shards[fields["uri"], fields["sha256"]] = None
+
+    for uri, sha256 in shards:
         yield _run_check(f"shard {uri}", partial(_read_whole_shard, path, uri, sha256))
 
 
@@ -105,17 +112,3 @@ def _read_whole_shard(path: Path, uri: str, sha256: str) -> None:
     shard.verify()
     for batch in range(len(shard.batch_rows)):
         shard.read(batch)
-
-
-def _referenced_shards(log: Log) -> list[tuple[str, str]]:
-    """Return (uri, sha256) of each shard that events refer to.
-
-    The shards are in the order of the events.
-    """
-    shards: dict[tuple[str, str], None] = {}
-    for event in log.read_undamaged("reference"):
-        # Skip an event whose payload is damaged. `Log.verify` reports it.
-        with suppress(ValueError, KeyError):
-            fields = json.loads(bytes(event.body))
-            shards[(fields["uri"], fields["sha256"])] = None
-    return list(shards)
