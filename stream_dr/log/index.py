@@ -90,6 +90,9 @@ _WITHOUT_SCHEMA = """
 SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT schemas.position FROM schemas) LIMIT 1
 """
 
+CreateTables = Callable[[sqlite3.Connection], object]
+"""Function that creates more tables in a new index."""
+
 Row = tuple[Any, ...]
 """Row of a SQL table."""
 
@@ -151,9 +154,7 @@ def open_index_database(folder: Path, writable: bool) -> Database:
     return Database(folder / INDEX_NAME, writable, APPLICATION, LOG_FORMAT)
 
 
-def create_index(
-    folder: Path, create_more_tables: Callable[[sqlite3.Connection], object] = lambda connection: None
-) -> None:
+def create_index(folder: Path, create_more_tables: CreateTables) -> None:
     """Create the log's index (a SQLite file) in a folder.
 
     A temporary file is filled and then moved to its final name.
@@ -197,25 +198,14 @@ def append_bodies_to_file(
     return places, current_file._replace(end=starts[-1] + len(bodies[-1]))
 
 
-def event_table_row(event: Event, total_rows_so_far: int, place: Place) -> Row:
+def event_table_row(event: Event, total_rows: int, place: Place) -> Row:
     """Return the table row of an event.
 
-    total_rows_so_far: number of rows of all events up to this event.
+    total_rows: number of rows of all events up to this event.
     place: place where the event's body is stored.
     """
     e = event
-    header = (
-        e.position,
-        e.kind,
-        e.key,
-        e.fingerprint,
-        e.rows,
-        e.schema,
-        e.checksum,
-        total_rows_so_far,
-        *place,
-        len(e.body),
-    )
+    header = (e.position, e.kind, e.key, e.fingerprint, e.rows, e.schema, e.checksum, total_rows, *place, len(e.body))
     return (*header, row_digest(*header), e.body if place.file is None else None)
 
 
@@ -238,12 +228,9 @@ def add_events_to_index(
     id_hashes_by_position: hashes of the rows' ids.
     """
     insert_events(connection, event_rows)
-    insert_newest_keys(
-        connection,
-        ((e.key, KnownEvent(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None),
-        max_keys,
-    )
-    insert_schema_changes(connection, ((e.position, e.schema) for e in events if e.schema is not None))
+    insert_newest_keys(connection, events, max_keys)
+    changes = [_with_digest(e.position, e.schema) for e in events if e.schema is not None]
+    connection.executemany("INSERT OR IGNORE INTO schemas VALUES (?,?,?)", changes)
     if id_hashes_by_position:
         ids.insert_id_hashes(connection, folder / INDEX_NAME, id_hashes_by_position)
     if written_file is not None:
@@ -256,9 +243,7 @@ def insert_events(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
     connection.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
 
 
-def insert_newest_keys(
-    connection: sqlite3.Connection, new_keys: Iterable[tuple[str, KnownEvent]], max_keys: int
-) -> None:
+def insert_newest_keys(connection: sqlite3.Connection, events: Iterable[Event], max_keys: int) -> None:
     """Add idempotency keys, and remove the oldest beyond `max_keys`.
 
     A key that is in the index already does not change. Keys of references are not counted and not
@@ -266,22 +251,14 @@ def insert_newest_keys(
     """
     last = connection.execute(_LAST_NUMBER).fetchone()[0] or 0
     number = last
-    for key, known in new_keys:
-        lasting = key.startswith(LASTING)
-        row = _with_digest(key, *known, None if lasting else number + 1)
+    for e in events:
+        if e.key is None:
+            continue
+        lasting = e.key.startswith(LASTING)
+        row = _with_digest(e.key, e.position, e.fingerprint, e.rows, None if lasting else number + 1)
         number += connection.execute("INSERT OR IGNORE INTO keys VALUES (?,?,?,?,?,?)", row).rowcount and not lasting
     if number > max(last, max_keys):
         connection.execute("DELETE FROM keys WHERE number <= ?", (number - max_keys,))
-
-
-def insert_schema_changes(connection: sqlite3.Connection, changes: Iterable[tuple[int, str]]) -> None:
-    """Add changes of the stream's schema to the index.
-
-    changes: pairs (position of the event, change as JSON).
-    """
-    connection.executemany(
-        "INSERT OR IGNORE INTO schemas VALUES (?,?,?)", [_with_digest(*change) for change in changes]
-    )
 
 
 def store_file_end(connection: sqlite3.Connection, current: BodyFileEntry) -> None:
@@ -406,15 +383,13 @@ class Index:
         query = f"{_EVENT}, body FROM events WHERE {condition}"
         with closing(self._connection.execute(query, values)) as cursor:
             for *row, body in cursor:
-                position, kind, key, fingerprint, rows, schema, checksum, _, file, start, size = (
-                    self._fields_with_valid_digest(row)
-                )
+                fields = self._fields_with_valid_digest(row)
+                position, kind, key, fingerprint, rows, schema, checksum, _, file, start, size = fields
                 if file is not None:
                     body = read_body(file, start, size)
                 elif type(body) is not bytes or len(body) != size:
-                    raise damaged_file_error(
-                        self._path, f"the body of event {position} is not the {size} bytes that were written"
-                    )
+                    what = f"the body of event {position}"
+                    raise damaged_file_error(self._path, f"{what} is not the {size} bytes that were written")
                 yield Event(position, kind, key, fingerprint, rows, body, schema, checksum)
 
     def find_key(self, key: str) -> KnownEvent | None:
