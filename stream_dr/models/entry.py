@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, InsufficientStorage, SourceMissing, StreamDRError
 
-RETRIED_ERRORS: tuple[type[StreamDRError], ...] = (
-    SourceMissing,
-    DamagedShard,
-    DamagedFile,
-    ForeignFile,
-    InsufficientStorage,
-)
+RETRIED_ERRORS = (SourceMissing, DamagedShard, DamagedFile, ForeignFile, InsufficientStorage)
 """Errors that files or the disk cause, and not an event.
 
 If a model failed with one of these errors, a restart tries the model again.
@@ -43,6 +37,11 @@ class ModelFailure(NamedTuple):
         """
         code = error.code if isinstance(error, StreamDRError) else "internal"
         return cls(position, code, f"{type(error).__name__}: {error}")
+
+    @property
+    def described(self) -> str:
+        """Position, code and public message of the failure, for messages."""
+        return f"at position {self.position} ({self.code}): {self.public_message}"
 
     @property
     def public_message(self) -> str:
