@@ -19,7 +19,6 @@ import numpy as np
 import orjson
 import scipy.sparse as sp
 
-from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.arrow.json_rows import refuse_too_many_missing
 from stream_dr.arrow.rows import MAX_WIDTH
@@ -28,6 +27,7 @@ from stream_dr.log.event import Body, EventKind, xxh64_digest
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.index import LASTING
 from stream_dr.models.schema import Limits
+from stream_dr.models.snapshot_file import canonical_json
 from stream_dr.rows.block import Block
 
 REFERENCE = LASTING
@@ -167,9 +167,9 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
     """
     fields = reference._asdict()
     fields["pass"] = fields.pop("pass_number")
+    body = canonical_json(fields).encode()
     key = reference.key
-    digest = xxh64_digest(key.encode())
-    return Draft("reference", _canonical_json(fields), digest, key, block, reference.rows, _block_id_hashes(block))
+    return Draft("reference", body, xxh64_digest(key.encode()), key, block, reference.rows, _block_id_hashes(block))
 
 
 def parse_reference(body: Body) -> Reference:
@@ -190,7 +190,7 @@ def unlearn_draft(rows_to_unlearn: Removal, key: str | None = None, request: byt
         bytes. None compares the payloads of the events instead.
     """
     rows = {str(p): None if r is None else list(r) for p, r in sorted(rows_to_unlearn.items())}
-    body = _canonical_json({"rows": rows})
+    body = canonical_json({"rows": rows}).encode()
     return Draft("unlearn", body, xxh64_digest(request or body), key)
 
 
@@ -335,8 +335,3 @@ class RecentDrafts:
 def _block_id_hashes(block: Block) -> np.ndarray | None:
     """Return hashes (rows,) of the rows' ids. None without ids."""
     return None if block.ids is None else id_hashes(block.ids)
-
-
-def _canonical_json(fields: JsonDict) -> bytes:
-    """Return a dict as JSON with sorted keys and no spaces."""
-    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

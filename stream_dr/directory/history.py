@@ -39,6 +39,12 @@ GONE = b"stream_dr.gone"
 The value is a JSON list of the original numbers of the erased rows.
 """
 
+NumberedRows = tuple[Block, np.ndarray]
+"""Rows of an event, and their numbers (rows,).
+
+The number of a row is its index among the event's rows when the event was appended.
+"""
+
 
 class Decoder:
     """Decoder that turns events into Blocks, and caches opened shards.
@@ -69,7 +75,7 @@ class Decoder:
             return parse_removal(event.body)
         return reorder_columns(self._block(event), schema) if event.body else None
 
-    def decode_with_row_numbers(self, event: Event, schema: Schema) -> tuple[Block, np.ndarray] | None:
+    def decode_with_row_numbers(self, event: Event, schema: Schema) -> NumberedRows | None:
         """Return an event's rows, and their original numbers (rows,).
 
         The original number of a row is its index among the event's rows when the event was
@@ -156,18 +162,14 @@ class History:
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
         self._removals_read_to = -1
 
-    def decoder(self) -> Decoder:
-        """Return a new Decoder of this log's events."""
-        return Decoder(self._path)
-
-    def stored_rows_of_event(self, event: Event) -> tuple[Block, np.ndarray] | None:
+    def stored_rows_of_event(self, event: Event) -> NumberedRows | None:
         """Return the rows that an event's payload still holds.
 
         Rows that were unlearned and not erased yet are among them.
 
         Returns (Block, original numbers (rows,) of the rows), or None if there are no rows.
         """
-        return self.decoder().decode_with_row_numbers(event, self._schema())
+        return Decoder(self._path).decode_with_row_numbers(event, self._schema())
 
     def events(
         self,
@@ -187,7 +189,7 @@ class History:
         """
         last = self._log.last if until is None else until
         horizon = last if unlearn_horizon is None else unlearn_horizon
-        decoder = self.decoder()
+        decoder = Decoder(self._path)
 
         for event in self._read_events(after, last):
             if wanted_positions is None or event.position in wanted_positions:
@@ -197,7 +199,7 @@ class History:
 
     def without_unlearned_rows(
         self, position: int, block: Block, row_numbers: np.ndarray, unlearn_horizon: int
-    ) -> tuple[Block, np.ndarray] | None:
+    ) -> NumberedRows | None:
         """Return an event's rows without unlearned rows, and their numbers.
 
         position: position of the event.
@@ -235,7 +237,7 @@ class History:
         after: only rows of events after this position are returned.
         until: position of the unlearn event.
         """
-        decoder = self.decoder()
+        decoder = Decoder(self._path)
         for position in sorted(p for p in removal if after < p < until):
             for event in self._read_events(position - 1, position):
                 removed_before = self._unlearned_row_numbers(position, until)
@@ -291,9 +293,7 @@ class History:
         if removal and min(removal) < first:
             raise HistoryGone(f"events before position {first} were dropped, {min(removal)} among them.", first=first)
 
-    def _remaining_rows_of_event(
-        self, event: Event, decoder: Decoder, unlearn_horizon: int
-    ) -> tuple[Block, np.ndarray] | None:
+    def _remaining_rows_of_event(self, event: Event, decoder: Decoder, unlearn_horizon: int) -> NumberedRows | None:
         """Return an event's rows that were not unlearned, and their numbers.
 
         The numbers (rows,) are the indices of the rows when the event was appended.
@@ -355,7 +355,7 @@ class History:
         Raises InvalidParameter if no learned row has one of the ids.
         """
         found_ids = set[str]()
-        decoder = self.decoder()
+        decoder = Decoder(self._path)
         last = self._log.last
 
         # The index has hashes of ids, so read the events to find the ids themselves.

@@ -198,8 +198,9 @@ class ModelTable:
         rows = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {condition}", values).fetchall()
         for *fields, digest in rows:
             if _crc32_of_fields(*fields) != digest:
-                what = f"the entry {fields[0]!r} of its table {table}"
-                raise damaged_file_error(self.path, f"{what} is not what was written")
+                raise damaged_file_error(
+                    self.path, f"the entry {fields[0]!r} of its table {table} is not what was written"
+                )
         return [row[:-1] for row in rows]
 
     @contextmanager

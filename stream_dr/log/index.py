@@ -388,8 +388,9 @@ class Index:
                 if file is not None:
                     body = read_body(file, start, size)
                 elif type(body) is not bytes or len(body) != size:
-                    what = f"the body of event {position}"
-                    raise damaged_file_error(self._path, f"{what} is not the {size} bytes that were written")
+                    raise damaged_file_error(
+                        self._path, f"the body of event {position} is not the {size} bytes that were written"
+                    )
                 yield Event(position, kind, key, fingerprint, rows, body, schema, checksum)
 
     def find_key(self, key: str) -> KnownEvent | None:

@@ -328,8 +328,9 @@ def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamD
     if code == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open_error(path)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        why = f"is locked by another program ({error}); try again when that has ended."
-        return Overloaded(f"{path} {why}", retry_after=5)
+        return Overloaded(
+            f"{path} is locked by another program ({error}); try again when that has ended.", retry_after=5
+        )
     if extended in _NOT_WRITTEN or code == sqlite3.SQLITE_READONLY:
         return cannot_write_error(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
     if code in _DAMAGE or any(words in str(error) for words in _BROKEN):

@@ -472,14 +472,9 @@ class Model:
           is refined again.
         * The model has no rows.
         """
-        return self.position >= position and (not self.needs_publishing or self.published_includes(position))
-
-    def published_includes(self, position: int) -> bool:
-        """Return True if the published projection includes an event.
-
-        position: position of the event in the log.
-        """
-        return self.published is not None and self.published.position >= position
+        published = self.published
+        is_published = published is not None and published.position >= position
+        return self.position >= position and (is_published or not self.needs_publishing)
 
     def blocking_reason(self, position: int) -> str | None:
         """Return why the event at `position` cannot be published.
@@ -690,8 +685,9 @@ class Model:
                 f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
                 f"POST /models/{self.name}/publish."
             )
-        solver = "a service or a replay that runs"
-        return errors.CatchingUp, f"is not solved yet for its {self.rows} rows; {solver} does so in a moment."
+        return errors.CatchingUp, (
+            f"is not solved yet for its {self.rows} rows; a service or a replay that runs does so in a moment."
+        )
 
     def version(self, number: int) -> Published:
         """Return the stored projection with a version number. Raises UnknownVersion."""

@@ -131,8 +131,9 @@ def spec_to_json(spec: Spec) -> JsonDict:
     plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.params.items()}
     for name, value in plain.items():
         if not isinstance(value, str | int | float | bool | dict | list | None):
-            plain_types = "str, int, float, bool, None"
-            raise InvalidParameter(f"{name}={value!r} cannot be stored; use a plain value ({plain_types}).")
+            raise InvalidParameter(
+                f"{name}={value!r} cannot be stored; use a plain value (str, int, float, bool, None)."
+            )
 
     fields = {"estimator": spec.estimator, "params": plain, "defaults": dict(spec.defaults)}
     return fields | ({"saved": spec.saved} if spec.saved else {})

@@ -180,7 +180,7 @@ def arrays_digest(arrays: Arrays, text: str = "") -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         total.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-        total.update(array)
+        total.update(array.data)
     return total.hexdigest()
 
 
