@@ -34,9 +34,8 @@ def check_output_path(output_path: Path) -> None:
     does not exist.
     """
     if output_path.suffix not in SUFFIXES:
-        raise InvalidParameter(
-            f"{output_path} ends in {output_path.suffix!r}; name a .parquet, .arrow, .csv or .npz file."
-        )
+        suffix = output_path.suffix
+        raise InvalidParameter(f"{output_path} ends in {suffix!r}; name a .parquet, .arrow, .csv or .npz file.")
     check_parent_folder_exists(output_path)
 
 

@@ -909,7 +909,7 @@ def test_a_model_whose_catching_up_breaks_off_is_said_to_have_failed(
     with running(tmp_path) as run:
         for i in range(30):
             run.submit(draft(dense(i))).result(WAIT)
-        monkeypatch.setattr(driver_module, "backfill", broken)
+        monkeypatch.setattr(driver_module.advance, "backfill", broken)
         monkeypatch.setattr(model_thread, "PAGE", 5)
         model, _ = run.add_model("m", "lda", {})
         eventually(lambda: model.status == "failed")
