@@ -129,12 +129,10 @@ class _ClusterSums:
         self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
 
         # Create tasks for the workers. Each task has some of the batches that shards contain.
-        sized = [
-            _locate_and_estimate_bytes(directory, reference) for _, reference in references if reference is not None
-        ]
+        sized = [_locate_and_estimate_bytes(directory, r) for _, r in references if r is not None]
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)
-        self._tasks = divide_into_tasks([r for r, _ in sized], [size for _, size in sized], state_bytes)
+        self._tasks = divide_into_tasks(sized, state_bytes)
         self._sent_context = client.scatter(self._context, broadcast=True)
 
     def __call__(
@@ -148,9 +146,8 @@ class _ClusterSums:
         """
         client = self._client
         sent_columns = client.scatter(columns_to_multiply, broadcast=True)
-        parts = [
-            submit(client, _sums_of_task, task, self._sent_context, sent_columns, is_first_pass) for task in self._tasks
-        ]
+        sent = (self._sent_context, sent_columns, is_first_pass)
+        parts = [submit(client, _sums_of_task, task, *sent) for task in self._tasks]
 
         # Merge the sums of neighbouring tasks on the workers until one sum remains.
         while len(parts) > 1:
@@ -158,37 +155,27 @@ class _ClusterSums:
             parts = pairs + parts[2 * len(pairs) :]
 
         # Add up the rows that the log itself holds. The workers have added up the rows in shards.
-        here = (
-            [_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass)]
-            if self._logged.positions
-            else []
-        )
-        total: Sums = reduce(Sums.merge, [*gather_results(client, parts), *here])
+        sums: list[Sums] = gather_results(client, parts)
+        if self._logged.positions:
+            sums.append(_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass))
+        total = reduce(Sums.merge, sums)
         if on_rows is not None:
             on_rows(total.rows)
         return total
 
 
-class _SizedReference(NamedTuple):
-    """Reference to a batch of a shard, with its size.
+def _locate_and_estimate_bytes(directory: Directory, reference: Reference) -> tuple[Reference, float]:
+    """Return a reference with its shard's current place, and bytes.
 
-    n_bytes: estimated size in bytes, which is the size of the shard's file times the part of the
-        shard's rows that are in the batch.
-    """
-
-    reference: Reference
-    n_bytes: float
-
-
-def _locate_and_estimate_bytes(directory: Directory, reference: Reference) -> _SizedReference:
-    """Find the shard and the size of a batch.
+    The number of bytes is estimated: the size of the shard's file times the part of the shard's
+    rows that are in the batch.
 
     The URI of the returned reference is the current place of the shard.
 
     reference: reference to the batch, as the log has it.
     """
     shard = find_shard(directory.path, reference.uri, reference.sha256)
-    return _SizedReference(reference._replace(uri=shard_file_uri(shard)), shard.bytes / shard.rows * reference.rows)
+    return reference._replace(uri=shard_file_uri(shard)), shard.bytes / shard.rows * reference.rows
 
 
 class _RowsAtPositions:
@@ -216,9 +203,8 @@ class _RowsAtPositions:
         """
         first = min(self.positions) - 1
         last = self._frozen.position
-        for position, block in self._directory.history.events(
-            first, last, self.positions, self._frozen.unlearn_horizon
-        ):
+        history, horizon = self._directory.history, self._frozen.unlearn_horizon
+        for position, block in history.events(first, last, self.positions, horizon):
             yield position, drop_unneeded_targets_and_add_hashes(self._estimator, block)
 
 

@@ -60,19 +60,17 @@ def project_rows_on_cluster(
     # Divide the data set into tasks of about equal size.
     projection = published_or_raise(model).projection
     schema = directory.schema
-    sized = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
-    tasks = divide_into_tasks([r for r, _ in sized], [size * r.rows for r, size in sized], total_state_bytes=0)
+    sized = [(r, shard.bytes / shard.rows * r.rows) for shard in dataset.shards for r in references(shard, 1)]
+    tasks = divide_into_tasks(sized, total_state_bytes=0)
 
     # Let the workers write the files. UNFINISHED marks the folder until the manifest is written.
     write_file_atomically(output_folder, UNFINISHED, b"")
     with connect_to_scheduler(scheduler_address) as client:
         check_workers(client)
-        context = client.scatter(
-            _TaskContext(projection, schema, id_and_target_types(dataset), output_folder), broadcast=True
-        )
-        entries = gather_results(
-            client, [submit(client, _write_projected_file, t, n, context) for n, t in enumerate(tasks)]
-        )
+        context = _TaskContext(projection, schema, id_and_target_types(dataset), output_folder)
+        sent = client.scatter(context, broadcast=True)
+        files = [submit(client, _write_projected_file, t, n, sent) for n, t in enumerate(tasks)]
+        entries = gather_results(client, files)
 
     rows: int = sum(entry.rows for entry in entries)
     manifest = Manifest(rows, projection.n_components, schema.target_kind, schema.labels, tuple(entries))
