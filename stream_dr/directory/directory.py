@@ -216,7 +216,7 @@ class Directory(AbstractContextManager["Directory"]):
         They are snapshots of removed models, and of models whose addition was interrupted.
         """
         known = {f"{entry.name}.{entry.id}" for entry in self.table.entries()}
-        for folder in snapshot.all_snapshot_folders(self.path):
+        for folder in sorted((self.path / "snapshots").glob("*")):
             if folder.name not in known:
                 shutil.rmtree(folder, ignore_errors=True)
 

@@ -268,7 +268,10 @@ class History:
             raise InvalidParameter("nothing to unlearn was named; give positions or ids.")
         self.check_removable({})
         for position in positions:
-            self._check_event_has_rows(position)
+            if not 0 <= position <= self._log.last:
+                raise InvalidParameter(f"position {position} is not in the log; it ends at {self._log.last}.")
+            if self._log.read(position - 1, position)[0].kind == "unlearn":
+                raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
         removal: Removal = dict.fromkeys(positions)
         return self._add_rows_by_id(set(map(str, ids)), removal) if ids else removal
 
@@ -337,14 +340,6 @@ class History:
                 return
             yield from page
             after = page[-1].position
-
-    def _check_event_has_rows(self, position: int) -> None:
-        """Raise InvalidParameter unless the event at `position` has rows."""
-        if not 0 <= position <= self._log.last:
-            raise InvalidParameter(f"position {position} is not in the log; it ends at {self._log.last}.")
-        event = self._log.read(position - 1, position)[0]
-        if event.kind == "unlearn":
-            raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
 
     def _add_rows_by_id(self, ids: set[str], removal: Removal) -> Removal:
         """Add rows with certain ids to the rows to unlearn.

@@ -47,8 +47,8 @@ def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
     try:
         with Log(path / "log", writable=False) as log:
             yield _run_check(f"log of {log.last + 1} events", log.verify)
-            if include_shards:
-                yield from _check_referenced_shards(path, log)
+        if include_shards:
+            yield from verify_shards(path)
     except DirectoryMissing:
         raise
     except StreamDRError as e:
@@ -69,13 +69,9 @@ def verify_shards(path: Path) -> Iterator[Finding]:
     Yields a Finding for each shard.
     """
     with Log(path / "log", writable=False) as log:
-        yield from _check_referenced_shards(path, log)
-
-
-def _check_referenced_shards(path: Path, log: Log) -> Iterator[Finding]:
-    """Yield a Finding for each shard that the log refers to."""
+        events = log.read_undamaged("reference")
     shards: dict[tuple[str, str], None] = {}
-    for event in log.read_undamaged("reference"):
+    for event in events:
         # Skip an event whose payload is damaged. `Log.verify` reports it.
         with suppress(ValueError, KeyError):
             fields = json.loads(bytes(event.body))

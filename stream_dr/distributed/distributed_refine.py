@@ -23,6 +23,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import find_shard, shard_file_uri
 from stream_dr.distributed.cluster import STATES_IN_MEMORY, check_workers, connect_to_scheduler, gather_results, submit
+from stream_dr.distributed.parts import read_batch
 from stream_dr.distributed.task_plan import Task, divide_into_tasks
 from stream_dr.errors import CannotMerge, CannotRefine
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -35,7 +36,6 @@ from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
 from stream_dr.running.refine import PassCallback, refine_model
-from stream_dr.shards.dataset import open_shard
 from stream_dr.statistics.protocol import State
 
 if TYPE_CHECKING:
@@ -222,9 +222,9 @@ class _ShardRows:
         the Source protocol and are ignored.
         """
         estimator = estimator_from_spec(self._context.spec)
-        for number, r in enumerate(self._task.references):
-            block: Block = open_shard(r.uri, r.sha256).read(r.batch)
-            yield number, drop_unneeded_targets_and_add_hashes(estimator, reorder_columns(block, self._context.schema))
+        for number, reference in enumerate(self._task.references):
+            block = reorder_columns(read_batch(reference), self._context.schema)
+            yield number, drop_unneeded_targets_and_add_hashes(estimator, block)
 
 
 def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:

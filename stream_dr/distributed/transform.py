@@ -15,17 +15,16 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from stream_dr.directory.directory import Directory
-from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import references
 from stream_dr.distributed.cluster import check_workers, connect_to_scheduler, gather_results, submit
+from stream_dr.distributed.parts import read_batch
 from stream_dr.distributed.task_plan import Task, divide_into_tasks
 from stream_dr.errors import InvalidParameter, OutputExists
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.projection import Projection
-from stream_dr.rows.block import Block
 from stream_dr.running.query import batch_of_projected_rows, id_and_target_types, published_or_raise
-from stream_dr.shards.dataset import Dataset, open_shard
+from stream_dr.shards.dataset import Dataset
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, encode_manifest
 from stream_dr.shards.uri import open_filesystem_and_path, write_file_atomically
 
@@ -105,7 +104,7 @@ def _write_projected_file(task: Task, file_number: int, context: _TaskContext) -
     name = f"part-{file_number:05d}.parquet"
     sink = pa.BufferOutputStream()
     batches = (
-        batch_of_projected_rows(_read_referenced_batch(r), context.projection, context.schema, context.fields)
+        batch_of_projected_rows(read_batch(r), context.projection, context.schema, context.fields)
         for r in task.references
     )
 
@@ -119,7 +118,3 @@ def _write_projected_file(task: Task, file_number: int, context: _TaskContext) -
     write_file_atomically(context.out, name, content)
     rows = tuple(r.rows for r in task.references)
     return ShardEntry(name, sum(rows), rows, len(content), hashlib.sha256(content).hexdigest())
-
-
-def _read_referenced_batch(reference: Reference) -> Block:
-    return open_shard(reference.uri, reference.sha256).read(reference.batch)

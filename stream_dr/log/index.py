@@ -267,17 +267,6 @@ def store_file_end(connection: sqlite3.Connection, current: BodyFileEntry) -> No
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
 
 
-def insert_pending_erasure(connection: sqlite3.Connection, file_number: int, start: int, size: int) -> None:
-    """Store that bytes of a payload file must be overwritten.
-
-    file_number: number of the file.
-    start: offset of the range.
-    size: number of bytes.
-    """
-    id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
-    connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file_number, start, size))
-
-
 def replace_event_in_index(
     connection: sqlite3.Connection, folder: Path, event: Event, new_place: Place, written_file: BodyFileEntry | None
 ) -> None:
@@ -290,7 +279,8 @@ def replace_event_in_index(
     """
     *_, total, file, start, size = Index(folder, connection).header(event.position)
     if file is not None:
-        insert_pending_erasure(connection, file, start, size)
+        id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
+        connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file, start, size))
     connection.execute("DELETE FROM events WHERE position=?", (event.position,))
     insert_events(connection, [event_table_row(event, total, new_place)])
     if written_file is not None:

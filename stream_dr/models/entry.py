@@ -40,13 +40,12 @@ class ModelFailure(NamedTuple):
 
     @property
     def described(self) -> str:
-        """Position, code and public message of the failure, for messages."""
-        return f"at position {self.position} ({self.code}): {self.public_message}"
+        """Position, code and message, for a client.
 
-    @property
-    def public_message(self) -> str:
-        """Message for clients. The message of an unexpected error stays in the process's log."""
-        return "the log has the details" if self.code == "internal" else self.message
+        The message of an unexpected error may contain private data, so clients do not get it.
+        """
+        message = "the log has the details" if self.code == "internal" else self.message
+        return f"at position {self.position} ({self.code}): {message}"
 
     @property
     def is_retried_on_restart(self) -> bool:

@@ -331,11 +331,6 @@ def remove_snapshots(directory_path: Path, model: Model) -> None:
         shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
 
 
-def all_snapshot_folders(directory_path: Path) -> list[Path]:
-    """Return the paths of the snapshot folders of all models."""
-    return sorted((directory_path / "snapshots").glob("*"))
-
-
 def state_sha256(state: State) -> str:
     """Return the sha256 (hex) of a State's arrays.
 
