@@ -140,8 +140,12 @@ class Records:
     def copy_to(self, path: Path) -> None:
         """Copy the records to a new file, if they are readable."""
         if self.path.exists():
-            with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as connection:
-                connection.execute("VACUUM INTO ?", (str(path),))
+            with (
+                suppress(sqlite3.Error),
+                closing(sqlite3.connect(self.path)) as own,
+                closing(sqlite3.connect(path)) as copy,
+            ):
+                own.backup(copy)
 
     def _select_ids_and_json_texts(self, condition: str, *values: int) -> list[tuple[int, str]]:
         """Return (id, JSON text) of records that meet a condition.
