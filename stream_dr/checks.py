@@ -150,6 +150,12 @@ def check_within(record: object, low: int, exclusive_high: int, *field_names: st
             )
 
 
+def check_ascending(record: object, field_name: str) -> None:
+    """Raise DamagedFile unless each number is larger than the number before it."""
+    if (np.diff(getattr(record, field_name)) <= 0).any():
+        raise field_error(record, field_name, "not ascending", "ascending")
+
+
 def check_one_of(record: object, field_name: str, choices: tuple[object, ...]) -> None:
     """Raise DamagedFile unless the field `field_name` is one of `choices`."""
     value = getattr(record, field_name)

@@ -56,6 +56,63 @@ def as_csr(X: Any) -> "sp.csr_matrix":
     return matrix
 
 
+def csr_or_dense_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return the fields `values`, `indices` and `indptr` of rows.
+
+    If the rows are dense, the values are the rows themselves, and indices and indptr are None.
+    `rows_from_fields` returns the rows again.
+
+    rows: (rows, columns), dense or CSR.
+    """
+    if not is_sparse(rows):
+        return np.ascontiguousarray(rows), None, None
+    return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+
+
+def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.ndarray | None, n_columns: int) -> Any:
+    """Return the rows in the fields of a State, dense or CSR.
+
+    values, indices, indptr: fields as `csr_or_dense_fields` returns them.
+    n_columns: number of columns of CSR rows. Dense rows are returned as they are.
+    """
+    if indices is None or indptr is None:
+        return values
+    import scipy.sparse as sp
+
+    return sp.csr_matrix((values, indices, indptr), shape=(len(indptr) - 1, n_columns))
+
+
+def pad_with_zero_columns(X: Any, n_columns: int) -> Any:
+    """Return rows X with columns of zeros added.
+
+    X: dense or CSR.
+    n_columns: number of columns of the returned rows.
+    """
+    if X.shape[1] == n_columns:
+        return X
+    if not is_sparse(X):
+        return np.pad(X, ((0, 0), (0, n_columns - X.shape[1])))
+    import scipy.sparse as sp
+
+    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], n_columns))
+
+
+def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
+    """Return the rows of `upper`, then those of `lower`, as float64.
+
+    The result is CSR if `upper` is CSR.
+
+    n_columns: number of columns of the result. The columns that rows lack are zeros.
+    """
+    import scipy.sparse as sp
+
+    if not is_sparse(upper):
+        lower = lower.toarray() if is_sparse(lower) else lower
+        return np.vstack([pad_with_zero_columns(X, n_columns) for X in (upper, lower)], dtype=np.float64)
+    parts = [pad_with_zero_columns(sp.csr_matrix(X), n_columns) for X in (upper, lower)]
+    return sp.vstack(parts, format="csr", dtype=np.float64)
+
+
 def raise_if_complex(X: Numeric) -> None:
     """Raise InvalidRows if an array, dense or sparse, has complex numbers."""
     if X.dtype.kind == "c":
