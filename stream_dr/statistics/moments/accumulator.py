@@ -18,26 +18,15 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block, Rows
+from stream_dr.statistics.moments import clock
 from stream_dr.statistics.moments.batch_plan import BatchPlan, plan_batch
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, rows_per_chunk
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
-from stream_dr.statistics.moments.clock import (
-    advance_scale_and_rescale,
-    decayed_weights,
-    max_rows_per_step,
-    scale_and_clock_after_removal,
-    weights_for_stored_sums,
-)
 from stream_dr.statistics.moments.encoding import Encoding, check_encoding, slice_encoded_rows
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
-from stream_dr.statistics.moments.state import (
-    MomentState,
-    centred_features,
-    check_same_parameters,
-    empty_state,
-)
+from stream_dr.statistics.moments.state import MomentState, centred_features, check_same_parameters, empty_state
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
 from stream_dr.statistics.moments.unlearn import subtract_state
 from stream_dr.statistics.protocol import Absent, AccumulatorBase
@@ -103,7 +92,7 @@ class MomentAccumulator(AccumulatorBase):
         rows = batch.rows
         if rows:
             self.make_room_for_batch(batch)
-            step = max_rows_per_step(self.decay)
+            step = clock.max_rows_per_step(self.decay)
             for start in range(0, rows, step):
                 self.learn(batch, start, min(start + step, rows))
         self.rows_skipped += batch.skipped
@@ -128,41 +117,29 @@ class MomentAccumulator(AccumulatorBase):
         """
         # Compute the sums of this batch alone. Under decay, its rows now weigh less than at first.
         batch = self.check_and_plan_batch(block)
-        weights = decayed_weights(batch.weights, self.decay, age)
+        weights = clock.decayed_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
         part._learn_checked_batch(batch._replace(weights=weights))
 
         # Subtract the sums of the batch from all sums. If this raises an error, nothing changes.
         state = subtract_state(self.freeze(), part.freeze())
-        scale, clock = scale_and_clock_after_removal(self._scale, self._clock, self.decay, state.rows, part.rows, age)
-        self._load_state(state._replace(scale=scale, clock=clock))
+        before = (self._scale, self._clock, self.decay)
+        after = clock.scale_and_clock_after_removal(*before, state.rows, part.rows, age)
+        self._load_state(state._replace(**after._asdict()))
 
     def freeze(self) -> MomentState:
         """Return the sums so far as a MomentState.
 
         The arrays are copied.
         """
-        return MomentState(
-            self.encoding,
-            self.scatter,
-            self.decay,
-            self.rows,
-            self.rows_skipped,
-            self._clock,
-            self.n_features,
-            self.dense,
-            self.target_kind,
-            self.target_width,
-            self.labels,
-            self._scale,
-            self._weight,
-            Absent() if self._features is None else self._features.freeze(),
-            self._targets.freeze(),
-            Absent() if self._classes is None else self._classes.freeze(),
-            Absent() if self._sets is None else self._sets.freeze(),
-            self._largest,
-        )
+        settings_and_counts = (self.encoding, self.scatter, self.decay, self.rows, self.rows_skipped, self._clock)
+        width_and_targets = (self.n_features, self.dense, self.target_kind, self.target_width, self.labels)
+        features = Absent() if self._features is None else self._features.freeze()
+        classes = Absent() if self._classes is None else self._classes.freeze()
+        sets = Absent() if self._sets is None else self._sets.freeze()
+        sums = (features, self._targets.freeze(), classes, sets)
+        return MomentState(*settings_and_counts, *width_and_targets, self._scale, self._weight, *sums, self._largest)
 
     @property
     def n_target_columns(self) -> int:
@@ -289,8 +266,8 @@ class MomentAccumulator(AccumulatorBase):
         `max_rows_per_step(decay)` rows (clock.py).
         """
         # Under decay all rows lose weight: make the factor from stored sums to true sums smaller.
-        self._scale = advance_scale_and_rescale(self._scale, self.decay, stop - start, self.rescale)
-        weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
+        self._scale = clock.advance_scale_and_rescale(self._scale, self.decay, stop - start, self.rescale)
+        weights = clock.weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
 
         # Rows are learned in chunks if they must be centred, which needs temporary memory.
         size = stop - start if isinstance(self._features, SparseSums) else rows_per_chunk(self.n_features)

@@ -156,9 +156,8 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
         k = len(labels) if encoded.values is None else encoded.values.shape[1]
 
     dense = accumulator.dense or not sparse
-    return BatchPlan(
-        block.X, weights, encoded, skipped, scatter, width, k, dense, kind, target_width, labels, block.hashes
-    )
+    sizes, hashes = (width, k, dense), block.hashes
+    return BatchPlan(block.X, weights, encoded, skipped, scatter, *sizes, kind, target_width, labels, hashes)
 
 
 class ExtendedLabels(NamedTuple):
@@ -185,15 +184,10 @@ def extended_labels(
     earlier_labels: labels before the batch.
     targets: targets of the batch.
     """
-    new = [label for label in targets.labels if label not in label_codes]
-    column = np.empty(len(targets.labels), dtype=np.int32)
-    fresh = len(earlier_labels)
-    for i, label in enumerate(targets.labels):
-        code = label_codes.get(label)
-        if code is None:
-            code, fresh = fresh, fresh + 1
-        column[i] = code
-    return ExtendedLabels(earlier_labels + tuple(new) if new else earlier_labels, column)
+    unknown = (label for label in targets.labels if label not in label_codes)
+    new = {label: code for code, label in enumerate(unknown, len(earlier_labels))}
+    column = [label_codes[label] if label in label_codes else new[label] for label in targets.labels]
+    return ExtendedLabels(earlier_labels + tuple(new), np.array(column, dtype=np.int32))
 
 
 def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, sparse: bool) -> None:
@@ -210,11 +204,8 @@ def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, 
         )
 
     if accumulator.scatter == "exact" and n_features > MAX_EXACT_WIDTH:
-        advice = (
-            "Use MMC, which has a diagonal form"
-            if accumulator.one_label_per_row
-            else 'Start a model with scatter="diagonal"'
-        )
+        diagonal = 'Start a model with scatter="diagonal"'
+        advice = "Use MMC, which has a diagonal form" if accumulator.one_label_per_row else diagonal
         raise TooManyFeatures(
             f"batch has {n_features} features; exact scatter is stored for up to {MAX_EXACT_WIDTH}. {advice}."
         )
