@@ -90,16 +90,14 @@ class TableState(NamedTuple):
         check_within(self, 0, ROW_COUNT_LIMIT, "rows")
         check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
         if len(set(self.names)) != len(self.names) or (isinstance(table_map, Text) and len(self.names) != 1):
-            raise field_error(
-                self, "columns", f"{len(self.names)} columns", "of distinct names, and one of a map of texts"
-            )
+            actual = f"{len(self.names)} columns"
+            raise field_error(self, "columns", actual, "of distinct names, and one of a map of texts")
 
         encoding = table_map.encoding()
         for column in self.columns:
             column.check(encoding, (None if isinstance(table_map, Table) else ("", "text")))
-        places = np.concatenate(
-            [np.zeros(0, dtype=np.int64), *(column.mapped_column_indices(encoding) for column in self.columns)]
-        )
+        indices = (column.mapped_column_indices(encoding) for column in self.columns)
+        places = np.concatenate([np.zeros(0, dtype=np.int64), *indices])
         if len(places) != self.width or not np.array_equal(np.sort(places), np.arange(self.width)):
             raise field_error(self, "width", f"{self.width}", f"the {len(places)} columns that are made, each once")
 
@@ -178,9 +176,8 @@ class Table(FeatureMap):
 
         kinds = self.as_ or {}
         if not isinstance(kinds, dict) or not all(kind in AS for kind in kinds.values()):
-            raise InvalidParameter(
-                f"as_={kinds!r} of table; it must be a dict of columns' names to one of {', '.join(AS)}."
-            )
+            needed = f"a dict of columns' names to one of {', '.join(AS)}"
+            raise InvalidParameter(f"as_={kinds!r} of table; it must be {needed}.")
         if self.impute != "mean" and not is_finite_number(self.impute):
             raise InvalidParameter(f"impute={self.impute!r} of table; it must be 'mean' or a finite number.")
 
@@ -252,9 +249,8 @@ class Text(FeatureMap):
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
         if not isinstance(self.ngram_range, list | tuple):
-            raise InvalidParameter(
-                f"ngram_range={self.ngram_range!r} of text; it must be two integers, 1 ≤ least ≤ most."
-            )
+            needed = "two integers, 1 ≤ least ≤ most"
+            raise InvalidParameter(f"ngram_range={self.ngram_range!r} of text; it must be {needed}.")
         self.encoding().words.check()
         if self.column is not None and not isinstance(self.column, str):
             raise InvalidParameter(f"column={self.column!r} of text; it must be a column's name, or None.")
@@ -275,9 +271,8 @@ class Text(FeatureMap):
         texts = [name for name, kind in rows.kinds.items() if kind == "text"]
         name = self.column or ("text" if "text" in texts else texts[0] if len(texts) == 1 else None)
         if name not in rows.names:
-            raise InvalidRows(
-                f"the rows have no one column of texts ({', '.join(rows.names[:5])} …); name it: text(column=…)."
-            )
+            names = ", ".join(rows.names[:5])
+            raise InvalidRows(f"the rows have no one column of texts ({names} …); name it: text(column=…).")
         return TableState(columns=(TableColumn(str(name)),))
 
     def column_overrides(self) -> ColumnOverrides:
@@ -362,11 +357,10 @@ def mapped_columns_by_kind(state: TableState, encoding: EncodingSpec) -> MappedC
     """
     none = np.zeros(0, dtype=np.int64)
     gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
-    categories = [c.mapped_column_indices(encoding) for c in state.columns if c.kind == "category"]
+    indices = (c.mapped_column_indices(encoding) for c in state.columns if c.kind == "category")
+    categories = np.setdiff1d(np.concatenate([none, *indices]), gaps)
     numbers = [c.places for c in state.columns if c.kind in SIZES]
-    return MappedColumns(
-        np.concatenate([none, *numbers]), np.setdiff1d(np.concatenate([none, *categories]), gaps), gaps
-    )
+    return MappedColumns(np.concatenate([none, *numbers]), categories, gaps)
 
 
 def clear_counts_keep_columns(state: TableState) -> TableState:
@@ -550,12 +544,10 @@ def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) ->
     columns = []
     mixed = a.mixed or b.mixed
     for column in a.columns:
-        mixed |= (
-            column.kind == "category"
-            and set(column.categories) != set(theirs[column.name].categories)
-            and (column.hashed >= 0 or theirs[column.name].hashed >= 0)
-        )
-        column, places, width = merge_column_statistics(column, theirs[column.name], encoding, width)
+        other = theirs[column.name]
+        different = column.kind == "category" and set(column.categories) != set(other.categories)
+        mixed |= different and (column.hashed >= 0 or other.hashed >= 0)
+        column, places, width = merge_column_statistics(column, other, encoding, width)
         new_index[list(places)] = list(places.values())
         columns.append(column)
     return MergedTable(TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index)

@@ -368,4 +368,4 @@ def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
-        check_max_encoded_columns(mapping.encoding(), mapping.column_overrides(), kinds_by_column, MAX_EXACT_WIDTH)
+        check_max_encoded_columns(mapping.encoding(), mapping.column_overrides(), kinds_by_column)
