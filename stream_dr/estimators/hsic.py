@@ -116,7 +116,7 @@ def _targets_as_numbers(targets: Targets) -> np.ndarray:
     """
     k = len(targets.labels) if targets.values is None else targets.values.shape[1]
     encoded = encode(targets, "indicator", np.arange(k, dtype=np.int32))
-    return dense_encoded_rows(encoded, 0, targets.rows, k)
+    return dense_encoded_rows(encoded, targets.rows, k)
 
 
 def _hsic_in_blocks(

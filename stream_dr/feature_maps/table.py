@@ -33,22 +33,10 @@ import scipy.sparse as sp
 
 from stream_dr.checks import FEATURE_COUNT_LIMIT, ROW_COUNT_LIMIT, check_within, field_error
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
+from stream_dr.feature_maps import table_columns
 from stream_dr.feature_maps.draws import is_finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
-from stream_dr.feature_maps.table_columns import (
-    MOST_ONE_HOT,
-    SIZES,
-    WORDS_IN_ALL,
-    EncodingSpec,
-    TableColumn,
-    convert_values_to_kind,
-    encode_values_as_entries,
-    mapped_columns_of_categories_and_missing,
-    mapped_names_by_index,
-    merge_column_statistics,
-    set_kind_and_add_columns,
-    update_column_statistics,
-)
+from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn
 from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, declared_or_inferred_kind
 from stream_dr.feature_maps.widths import hashed_columns_per_text
 from stream_dr.feature_maps.words import Words
@@ -319,10 +307,10 @@ def update_statistics(table_map: Table | Text, state: TableState | None, rows: R
     columns = []
     for column in state.columns:
         if new_kinds.get(column.name):
-            column, width = set_kind_and_add_columns(column, new_kinds[column.name], words, width)
+            column, width = table_columns.set_kind_and_add_columns(column, new_kinds[column.name], words, width)
         if column.is_encoded:
-            values = convert_values_to_kind(column, rows.column(column.name), rows.rows)
-            column, width = update_column_statistics(column, values, encoding, width, sign)
+            values = table_columns.convert_values_to_kind(column, rows.column(column.name), rows.rows)
+            column, width = table_columns.update_column_statistics(column, values, encoding, width, sign)
         columns.append(column)
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
 
@@ -390,7 +378,7 @@ def check_map_can_learn(feature_map: FeatureMap | None, rows: RawRows) -> None:
         feature_map.empty_statistics(rows)
     else:
         for name, kind in (feature_map.as_ or {}).items():
-            convert_values_to_kind(TableColumn(name, kind), rows.column(name), rows.rows)
+            table_columns.convert_values_to_kind(TableColumn(name, kind), rows.column(name), rows.rows)
 
 
 def slices_within_memory_limit(table_map: Table | Text, state: TableState, rows: RawRows) -> list[slice]:
@@ -418,7 +406,7 @@ def map_table_rows(table_map: Table | Text, state: TableState, rows: RawRows) ->
     encoding = table_map.encoding()
     encoded = [c for c in state.columns if c.is_encoded]
     pairs = zip(encoded, convert_columns_to_encode(state, rows), strict=True)
-    parts = [encode_values_as_entries(column, values, encoding) for column, (_, values) in pairs]
+    parts = [table_columns.encode_values_as_entries(column, values, encoding) for column, (_, values) in pairs]
     shape = (rows.rows, state.width)
     if not parts:
         return sp.csr_matrix(shape)
@@ -438,7 +426,7 @@ def convert_columns_to_encode(state: TableState, rows: RawRows) -> Iterator[tupl
     """
     for column in state.columns:
         if column.is_encoded:
-            yield column.name, convert_values_to_kind(column, rows.column(column.name), rows.rows)
+            yield column.name, table_columns.convert_values_to_kind(column, rows.column(column.name), rows.rows)
 
 
 def count_values_not_encoded(table_map: Table | Text, state: TableState, rows: RawRows) -> int:
@@ -454,8 +442,8 @@ def count_values_not_encoded(table_map: Table | Text, state: TableState, rows: R
         if column is None and not isinstance(table_map, Text):
             count += int(np.count_nonzero(~values.missing))
         elif column is not None and column.kind == "category":
-            texts = convert_values_to_kind(column, values, rows.rows)
-            place = mapped_columns_of_categories_and_missing(column, texts.labels, encoding)[texts.values]
+            texts = table_columns.convert_values_to_kind(column, values, rows.rows)
+            place = table_columns.mapped_columns_of_categories_and_missing(column, texts.labels, encoding)[texts.values]
             count += int(np.count_nonzero((place < 0) & ~texts.missing))
     return count
 
@@ -467,7 +455,7 @@ def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str
     """
     names: dict[int, str] = {}
     for column in state.columns:
-        names |= mapped_names_by_index(column, table_map.encoding()) if column.is_encoded else {}
+        names |= table_columns.mapped_names_by_index(column, table_map.encoding()) if column.is_encoded else {}
     return tuple(names[i] for i in range(state.width))
 
 
@@ -547,7 +535,7 @@ def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) ->
         other = theirs[column.name]
         different = column.kind == "category" and set(column.categories) != set(other.categories)
         mixed |= different and (column.hashed >= 0 or other.hashed >= 0)
-        column, places, width = merge_column_statistics(column, other, encoding, width)
+        column, places, width = table_columns.merge_column_statistics(column, other, encoding, width)
         new_index[list(places)] = list(places.values())
         columns.append(column)
     return MergedTable(TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index)

@@ -106,8 +106,6 @@ class FeatureCounts(NamedTuple):
                     f"{fixed.n_features}. Merge states of one width."
                 )
 
-        if self.dense and other.dense and self.n_features != other.n_features and self.rows and other.rows:
-            raise CannotMerge(f"counts of {other.n_features} and {self.n_features} features cannot be merged.")
         try:
             check_label_type(self.labels, other.labels)
         except InvalidTargets as e:
@@ -124,12 +122,6 @@ class FeatureCounts(NamedTuple):
         return FeatureCounts(*n_rows, width, kind, labels, weight, rows, weights, present, counts, dense, largest)
 
 
-def empty_feature_counts() -> FeatureCounts:
-    """Return FeatureCounts of no rows, with all sums zero."""
-    none = np.zeros(0)
-    return FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
-
-
 class FeatureCountAccumulator(AccumulatorBase):
     """Accumulator that counts rows by feature and label.
 
@@ -139,7 +131,9 @@ class FeatureCountAccumulator(AccumulatorBase):
     """
 
     def __init__(self, state: FeatureCounts | None = None) -> None:
-        state = state if state is not None else empty_feature_counts()
+        if state is None:
+            none = np.zeros(0)
+            state = FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
         self.rows, self.rows_skipped, self.n_features = state.rows, state.rows_skipped, state.n_features
         self.target_kind, self.labels, self._weight = state.target_kind, state.labels, state.weight
         self._label_rows, self._label_weights = state.label_rows.copy(), state.label_weights.copy()

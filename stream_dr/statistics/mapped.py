@@ -127,21 +127,18 @@ class MappedState(NamedTuple):
             return self if self.table is not None else other
 
         # If one state has no rows, the result has the input columns of the other state.
+        spec, inner = self.feature_map, self.inner.merge(other.inner)
         if not self.rows or not other.rows:
-            learned, inner = self if self.rows else other, self.inner.merge(other.inner)
-            return _wrap_inner_state(
-                inner, learned.n_features, self.feature_map, learned.names, None, learned.landmarks
-            )
+            learned = self if self.rows else other
+            return _wrap_inner_state(inner, learned.n_features, spec, learned.names, None, learned.landmarks)
         if self.landmarks is not None and other.landmarks is not None:
             landmarks = _same_landmarks(self.landmarks, other.landmarks)
-            inner = self.inner.merge(other.inner)
-            return _wrap_inner_state(inner, landmarks.n_features, self.feature_map, None, None, landmarks)
+            return _wrap_inner_state(inner, landmarks.n_features, spec, None, None, landmarks)
 
         # The result has names of columns only if the two states have the same names.
-        inner = self.inner.merge(other.inner)
         if self.names != other.names:
-            return _wrap_inner_state(inner, maps[0].max_mapped_columns(0), self.feature_map, None)
-        return _wrap_inner_state(inner, max(self.n_features, other.n_features), self.feature_map, self.names)
+            return _wrap_inner_state(inner, maps[0].max_mapped_columns(0), spec, None)
+        return _wrap_inner_state(inner, max(self.n_features, other.n_features), spec, self.names)
 
 
 def _same_landmarks(landmarks: Landmarks, other_landmarks: Landmarks) -> Landmarks:
@@ -270,16 +267,15 @@ class MappedAccumulator:
         """
         # The first batch decides parameters of the map that the user has not set.
         width, names = self._width_and_names_with(block)
+        check_numeric_rows(block)
         before = self._map, self._spec
         if not self._map.has_final_parameters and block.rows:
-            check_numeric_rows(block)
             self._map = self._map.with_first_batch_parameters(block)
             self._spec = canonical_spec_json(self._map)
 
         # Map and learn the batch. After an error the parameters of the map are undecided again.
         try:
             if not self.n_features and block.rows:
-                check_numeric_rows(block)
                 self._map.warn_if_unsuitable(block.X)
             self._apply_to_row_parts(block, lambda part: self.inner.add(self._map_block(part, width)))
         except BaseException:
@@ -296,6 +292,7 @@ class MappedAccumulator:
         options: further arguments of `remove` of the accumulator of mapped rows.
         """
         width = self._width_and_names_with(block)[0]
+        check_numeric_rows(block)
         if options:
             self.inner.remove(self._map_block(block, width), **options)
         else:
@@ -313,7 +310,6 @@ class MappedAccumulator:
 
         learn_or_remove: function that learns or removes the rows of its argument.
         """
-        self._check(block)
         parts = self._row_part_slices(block)
         if len(parts) < 2:
             learn_or_remove(block)
@@ -329,11 +325,7 @@ class MappedAccumulator:
     def _row_part_slices(self, block: Block) -> list[slice]:
         return row_slices_to_map(block.rows, self._map)
 
-    def _check(self, block: Block) -> None:
-        check_numeric_rows(block)
-
     def _map_block(self, block: Block, n_features: int) -> Block:
-        check_numeric_rows(block)
         # With folds, compute the hash of each row from the row before the map.
         # The hash of a row decides its fold.
         hashes = row_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
@@ -521,12 +513,6 @@ class TableAccumulator(MappedAccumulator):
 
     def _row_part_slices(self, block: Block) -> list[slice]:
         return slices_within_memory_limit(self._map, self.table or TableState(), block.X)
-
-    def _check(self, block: Block) -> None:
-        """Do nothing, because rows of a table are checked earlier.
-
-        They are checked when the batch is converted to columns.
-        """
 
     def _map_table_part(self, block: Block) -> Block:
         """Return the mapped rows of one part of a batch.

@@ -120,7 +120,11 @@ class MomentAccumulator(AccumulatorBase):
         weights = clock.decayed_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
-        part._learn_checked_batch(batch._replace(weights=weights))
+        batch = part.number_label_sets(batch._replace(weights=weights))
+        if batch.rows:
+            part.make_room_for_batch(batch)
+            part.learn(batch, 0, batch.rows)
+        part.rows_skipped = batch.skipped
 
         # Subtract the sums of the batch from all sums. If this raises an error, nothing changes.
         state = subtract_state(self.freeze(), part.freeze())
@@ -196,17 +200,6 @@ class MomentAccumulator(AccumulatorBase):
             return batch
         sets = self._sets.find_set_numbers(batch.encoded, batch.rows)
         return batch._replace(encoded=batch.encoded._replace(sets=sets))
-
-    def _learn_checked_batch(self, batch: BatchPlan) -> None:
-        """Learn a batch that another accumulator has checked.
-
-        This accumulator must be empty, and must have the same parameters as the other accumulator.
-        """
-        if batch.rows:
-            batch = self.number_label_sets(batch)
-            self.make_room_for_batch(batch)
-            self.learn(batch, 0, batch.rows)
-        self.rows_skipped = batch.skipped
 
     def make_room_for_batch(self, batch: BatchPlan) -> None:
         """Prepare the accumulator for a checked batch.

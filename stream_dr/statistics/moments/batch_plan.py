@@ -184,10 +184,11 @@ def extended_labels(
     earlier_labels: labels before the batch.
     targets: targets of the batch.
     """
-    unknown = (label for label in targets.labels if label not in label_codes)
-    new = {label: code for code, label in enumerate(unknown, len(earlier_labels))}
-    column = [label_codes[label] if label in label_codes else new[label] for label in targets.labels]
-    return ExtendedLabels(earlier_labels + tuple(new), np.array(column, dtype=np.int32))
+    new = [label for label in targets.labels if label not in label_codes]
+    if new:
+        label_codes = label_codes | {label: code for code, label in enumerate(new, len(earlier_labels))}
+    column = np.array([label_codes[label] for label in targets.labels], dtype=np.int32)
+    return ExtendedLabels(earlier_labels + tuple(new), column)
 
 
 def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, sparse: bool) -> None:

@@ -26,9 +26,9 @@ columns. Memory is 8 d (k + 4) bytes. The arrays double in size when they are fu
 from typing import NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, field_error
+from stream_dr.rows.block import Rows
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.moments import sparse_kernels
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
@@ -248,9 +248,7 @@ class SparseSums:
         self.reference = pad_to_shape(self.reference, (n_target_columns,))
         self.width, self.columns = n_features, n_target_columns
 
-    def add(
-        self, X: sp.csr_matrix, weights: np.ndarray, encoded: EncodedTargets | None, earlier_weight: float
-    ) -> float:
+    def add(self, X: Rows, weights: np.ndarray, encoded: EncodedTargets | None, earlier_weight: float) -> float:
         """Add rows and their targets.
 
         Returns the total weight of all rows so far.

@@ -280,11 +280,7 @@ class MomentState(NamedTuple):
 
 
 def empty_state(
-    encoding: Encoding,
-    scatter: str = "auto",
-    decay: float = 1.0,
-    label_sets: bool = False,
-    class_scatter: bool = False,
+    encoding: Encoding, scatter: str = "auto", decay: float = 1.0, label_sets: bool = False, class_scatter: bool = False
 ) -> MomentState:
     """Return a MomentState of no rows.
 
