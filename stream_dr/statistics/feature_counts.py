@@ -281,10 +281,8 @@ class FeatureCountAccumulator(AccumulatorBase):
         self._update_label_sums(batch, -1)
         self.rows -= labelled.rows
         self._weight = remaining if self.rows else 0.0
-        self._zero_sums_without_rows()
 
-    def _zero_sums_without_rows(self) -> None:
-        """Set the sums of labels without remaining rows to exactly 0."""
+        # The sums of labels without remaining rows become exactly 0.
         emptied = self._label_rows == 0
         self._label_weights[emptied] = 0.0
         self._counts[:, emptied] = 0.0

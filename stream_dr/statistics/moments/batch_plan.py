@@ -13,13 +13,7 @@ from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
-from stream_dr.statistics.moments.encoding import (
-    EncodedTargets,
-    Encoding,
-    check_encoding_kind,
-    encode,
-    take_encoded_rows,
-)
+from stream_dr.statistics.moments.encoding import EncodedTargets, Encoding, encode, take_encoded_rows
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, targets_without_labels
 
@@ -225,7 +219,8 @@ def _check_targets(accumulator: PlannedAccumulator, targets: Targets | None, n_r
             f"Pass {accumulator.target_kind} targets or start a new model."
         )
 
-    check_encoding_kind(accumulator.encoding, targets.kind)
+    if accumulator.encoding == "zhou" and targets.kind == "continuous":
+        raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
     if accumulator.one_label_per_row and targets.kind != "class":
         raise TargetKindMismatch(
             f"{targets.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."

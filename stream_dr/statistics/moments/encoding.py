@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter, TargetKindMismatch
+from stream_dr.errors import InvalidParameter
 from stream_dr.statistics.protocol import register_nested_state
 from stream_dr.targets.targets import Targets, select_csr_entries
 
@@ -133,15 +133,6 @@ def check_encoding(encoding: Encoding) -> None:
             raise InvalidParameter(f"{encoding}: size must be at least 1 and bandwidth above 0.")
     elif encoding not in ENCODINGS:
         raise InvalidParameter(f"encoding={encoding!r}; it must be one of {', '.join(ENCODINGS)} or a Fourier.")
-
-
-def check_encoding_kind(encoding: Encoding, kind: str) -> None:
-    """Raise TargetKindMismatch if the encoding cannot encode these targets.
-
-    kind: "class", "multilabel" or "continuous".
-    """
-    if encoding == "zhou" and kind == "continuous":
-        raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
 
 
 def encode(targets: Targets, encoding: Encoding, label_columns: np.ndarray) -> EncodedTargets:

@@ -295,7 +295,7 @@ def empty_state(
 
 def empty_state_like(state: MomentState) -> MomentState:
     """Return a MomentState of no rows with the parameters of another state."""
-    return empty_state(state.encoding, state.scatter, state.decay, *stored_optional_sums(state))
+    return empty_state(state.encoding, state.scatter, state.decay, *_stored_optional_sums(state))
 
 
 def centred_features(state: MomentState) -> CentredPart:
@@ -349,24 +349,9 @@ def moment_bytes(
     return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter and whole_scatter else 0))
 
 
-class StoredParts(NamedTuple):
-    """Which optional sums a state stores.
-
-    Attributes
-    ----------
-    label_sets : bool
-        True if the state stores sums for each distinct set of labels.
-    class_scatter : bool
-        True if the state stores a scatter matrix for each class.
-    """
-
-    label_sets: bool
-    class_scatter: bool
-
-
-def stored_optional_sums(state: MomentState) -> StoredParts:
-    """Return which optional sums a state stores."""
-    return StoredParts(not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent))
+def _stored_optional_sums(state: MomentState) -> tuple[bool, bool]:
+    """Return whether a state stores sums of label sets, and scatter matrices of classes."""
+    return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
 
 
 def check_stored_optional_sums(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
@@ -378,7 +363,7 @@ def check_stored_optional_sums(state: MomentState, encoding: Encoding, label_set
     label_sets: True if the estimator needs sums for each distinct set of labels.
     class_scatter: True if the estimator needs a scatter matrix for each class.
     """
-    if state.encoding != encoding or stored_optional_sums(state) != (label_sets, class_scatter):
+    if state.encoding != encoding or _stored_optional_sums(state) != (label_sets, class_scatter):
         raise InvalidParameter(
             "what was learned does not hold what these parameters need: they were changed after the first row. "
             "Call fit with the rows again, or set the parameters back."
@@ -395,7 +380,7 @@ def check_same_parameters(first_state: MomentState, second_state: MomentState) -
         mine, theirs = getattr(first_state, name), getattr(second_state, name)
         if mine != theirs and not (name == "scatter" and "auto" in (mine, theirs)):
             raise CannotMerge(f"states of {name} {mine!r} and {theirs!r} do not fit: learn both with the same {name}.")
-    if stored_optional_sums(first_state) != stored_optional_sums(second_state):
+    if _stored_optional_sums(first_state) != _stored_optional_sums(second_state):
         raise CannotMerge("only one of the states keeps class scatter or label sets: learn both the same way.")
 
 

@@ -71,7 +71,9 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     rows = subtract_row_count(state_of_all.rows, state_to_remove.rows, "rows")
 
     # Give the two states the same labels and features, and divide their sums by the same scale.
-    _check_same_target_kind(state_of_all, state_to_remove)
+    kind, kind_to_remove = state_of_all.target_kind, state_to_remove.target_kind
+    if kind_to_remove != kind:
+        raise CannotUnlearn(f"{kind_to_remove} targets cannot be unlearned; {kind} ones were learned.")
     a, b = align_states_together(state_of_all, scale_state(state_to_remove, 1.0 / state_of_all.scale))
 
     # Check that no more weight is removed than was learned.
@@ -168,13 +170,6 @@ def _check_scatter_not_negative(remaining_sums: JoinedSums, largest: Largest, ro
         for j in np.flatnonzero(remaining < bound)[:1]:
             way = "unlearn only rows that were learned"
             raise CannotUnlearn(f"{what} {j} would be left with a negative scatter; {way}.")
-
-
-def _check_same_target_kind(state_of_all: MomentState, state_to_remove: MomentState) -> None:
-    if state_to_remove.target_kind != state_of_all.target_kind:
-        raise CannotUnlearn(
-            f"{state_to_remove.target_kind} targets cannot be unlearned; {state_of_all.target_kind} ones were learned."
-        )
 
 
 def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: MomentState, rounding_error: float) -> None:
