@@ -116,10 +116,20 @@ class FeatureCounts(NamedTuple):
         width = max(self.n_features, other.n_features)
         mine, theirs = _sums_for_labels(self, labels, width), _sums_for_labels(other, labels, width)
         rows, weights, present, counts = (a + b for a, b in zip(mine, theirs, strict=True))
-        n_rows = (self.rows + other.rows, self.rows_skipped + other.rows_skipped)
-        weight, kind = self.weight + other.weight, self.target_kind or other.target_kind
-        dense, largest = self.dense or other.dense, max(self.largest, other.largest)
-        return FeatureCounts(*n_rows, width, kind, labels, weight, rows, weights, present, counts, dense, largest)
+        return FeatureCounts(
+            self.rows + other.rows,
+            self.rows_skipped + other.rows_skipped,
+            width,
+            self.target_kind or other.target_kind,
+            labels,
+            self.weight + other.weight,
+            rows,
+            weights,
+            present,
+            counts,
+            self.dense or other.dense,
+            max(self.largest, other.largest),
+        )
 
 
 class FeatureCountAccumulator(AccumulatorBase):
@@ -180,10 +190,20 @@ class FeatureCountAccumulator(AccumulatorBase):
         Costs O(features · labels).
         """
         d = self.n_features
-        common_fields = (self.rows, self.rows_skipped, d, self.target_kind, self.labels)
-        sums = (self._label_rows, self._label_weights, self._present[:d], self._counts[:d])
-        rows, weights, present, counts = (array.copy() for array in sums)
-        return FeatureCounts(*common_fields, self._weight, rows, weights, present, counts, self._dense, self._largest)
+        return FeatureCounts(
+            self.rows,
+            self.rows_skipped,
+            d,
+            self.target_kind,
+            self.labels,
+            self._weight,
+            self._label_rows.copy(),
+            self._label_weights.copy(),
+            self._present[:d].copy(),
+            self._counts[:d].copy(),
+            self._dense,
+            self._largest,
+        )
 
     @property
     def label_rows(self) -> np.ndarray:

@@ -555,9 +555,18 @@ def _wrap_inner_state(
     map_spec: parameters of the feature map as JSON.
     names, table, landmarks: fields of the result.
     """
-    labels = tuple(inner.labels)
-    counts = (inner.rows, inner.rows_skipped, n_features)
-    return MappedState(*counts, inner.target_kind, labels, map_spec, names, inner, table, landmarks)
+    return MappedState(
+        inner.rows,
+        inner.rows_skipped,
+        n_features,
+        inner.target_kind,
+        tuple(inner.labels),
+        map_spec,
+        names,
+        inner,
+        table,
+        landmarks,
+    )
 
 
 for kind in (Linear, Readout, Columns, Mapped, TableState, TableColumn, Landmarks, CrossValidation, ComponentSpread):

@@ -154,11 +154,20 @@ class Reservoir(NamedTuple):
         rows = _stacked_sample_rows(self, later)[best]
         codes = np.concatenate([self.codes, _recode_labels(later.codes, later.labels, labels)])
         numbers = np.concatenate([self.numbers, later.numbers + self.rows])
-        counts = (self.rows + later.rows, self.rows_skipped + later.rows_skipped, rows.shape[1])
-        settings = (self.capacity, self.seed, self.weighted or later.weighted)
-        sample = (numbers[best], keys[best], codes[best])
-        kind = self.target_kind or later.target_kind
-        return Reservoir(*counts, kind, labels, *settings, *sample, *csr_or_dense_fields(rows))
+        return Reservoir(
+            self.rows + later.rows,
+            self.rows_skipped + later.rows_skipped,
+            rows.shape[1],
+            self.target_kind or later.target_kind,
+            labels,
+            self.capacity,
+            self.seed,
+            self.weighted or later.weighted,
+            numbers[best],
+            keys[best],
+            codes[best],
+            *csr_or_dense_fields(rows),
+        )
 
 
 class ReservoirAccumulator(AccumulatorBase):
@@ -225,10 +234,20 @@ class ReservoirAccumulator(AccumulatorBase):
         Costs O(capacity · features).
         """
         order = np.argsort(self._numbers, kind="stable")
-        common_fields = (self.rows, self.rows_skipped, self.n_features, self.target_kind, self.labels)
-        settings = (self.capacity, self.seed, self._weighted)
-        sample = (self._numbers[order], self._keys[order], self._codes[order])
-        return Reservoir(*common_fields, *settings, *sample, *csr_or_dense_fields(self._rows[order]))
+        return Reservoir(
+            self.rows,
+            self.rows_skipped,
+            self.n_features,
+            self.target_kind,
+            self.labels,
+            self.capacity,
+            self.seed,
+            self._weighted,
+            self._numbers[order],
+            self._keys[order],
+            self._codes[order],
+            *csr_or_dense_fields(self._rows[order]),
+        )
 
     def _check_block_fits(self, block: Block) -> None:
         fixed = self.rows and not (block.sparse and sp.issparse(self._rows))

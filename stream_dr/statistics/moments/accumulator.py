@@ -137,13 +137,26 @@ class MomentAccumulator(AccumulatorBase):
 
         The arrays are copied.
         """
-        settings_and_counts = (self.encoding, self.scatter, self.decay, self.rows, self.rows_skipped, self._clock)
-        width_and_targets = (self.n_features, self.dense, self.target_kind, self.target_width, self.labels)
-        features = Absent() if self._features is None else self._features.freeze()
-        classes = Absent() if self._classes is None else self._classes.freeze()
-        sets = Absent() if self._sets is None else self._sets.freeze()
-        sums = (features, self._targets.freeze(), classes, sets)
-        return MomentState(*settings_and_counts, *width_and_targets, self._scale, self._weight, *sums, self._largest)
+        return MomentState(
+            self.encoding,
+            self.scatter,
+            self.decay,
+            self.rows,
+            self.rows_skipped,
+            self._clock,
+            self.n_features,
+            self.dense,
+            self.target_kind,
+            self.target_width,
+            self.labels,
+            self._scale,
+            self._weight,
+            Absent() if self._features is None else self._features.freeze(),
+            self._targets.freeze(),
+            Absent() if self._classes is None else self._classes.freeze(),
+            Absent() if self._sets is None else self._sets.freeze(),
+            self._largest,
+        )
 
     @property
     def n_target_columns(self) -> int:

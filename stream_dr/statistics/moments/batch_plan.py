@@ -150,8 +150,9 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
         k = len(labels) if encoded.values is None else encoded.values.shape[1]
 
     dense = accumulator.dense or not sparse
-    sizes, hashes = (width, k, dense), block.hashes
-    return BatchPlan(block.X, weights, encoded, skipped, scatter, *sizes, kind, target_width, labels, hashes)
+    return BatchPlan(
+        block.X, weights, encoded, skipped, scatter, width, k, dense, kind, target_width, labels, block.hashes
+    )
 
 
 class ExtendedLabels(NamedTuple):

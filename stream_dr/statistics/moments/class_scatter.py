@@ -62,8 +62,9 @@ class ClassScatter(NamedTuple):
         """Return one class's weight, mean and scatter as a CentredPart."""
         d, j = self.mean.shape[1], class_index
         cross, nonzero = np.zeros((d, 0)), np.full(d, np.nan)
-        means = (self.mean[j], self.low[j])
-        return CentredPart(True, float(self.weights[j]), *means, np.zeros(0), self.scatter[j], cross, nonzero)
+        return CentredPart(
+            True, float(self.weights[j]), self.mean[j], self.low[j], np.zeros(0), self.scatter[j], cross, nonzero
+        )
 
     def scaled(self, factor: float) -> Self:
         """Return a copy with all sums multiplied by factor.
