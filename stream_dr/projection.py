@@ -19,16 +19,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import (
-    FEATURE_COUNT_LIMIT,
-    check_dtype_and_shapes,
-    check_field_equals,
-    check_finite_arrays,
-    check_one_of,
-    check_within,
-    checked_matrix_shape,
-    field_error,
-)
+from stream_dr import checks
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
@@ -190,12 +181,12 @@ class Linear(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays' shapes fit each other."""
-        check_one_of(self, "solution", SOLUTIONS)
-        d, p = checked_matrix_shape(self, "loadings")
-        check_dtype_and_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
+        checks.check_one_of(self, "solution", SOLUTIONS)
+        d, p = checks.checked_matrix_shape(self, "loadings")
+        checks.check_dtype_and_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
         if self.offset is not None:
-            check_dtype_and_shapes(self, np.float64, offset=(p,))
-        check_finite_arrays(self, "mean", "loadings", "eigenvalues", "offset")
+            checks.check_dtype_and_shapes(self, np.float64, offset=(p,))
+        checks.check_finite_arrays(self, "mean", "loadings", "eigenvalues", "offset")
         if self.readout is not None:
             self.readout.check(d, p)
         for nested in (self.choice, self.spread):
@@ -321,12 +312,12 @@ class Columns(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless all selected features are below `width`."""
-        check_one_of(self, "solution", SOLUTIONS)
-        check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
-        check_dtype_and_shapes(self, np.int64, columns=(self.columns.size,))
-        check_dtype_and_shapes(self, np.float64, scores=(len(self.columns),))
-        check_within(self, 0, self.width, "columns")
-        check_finite_arrays(self, "scores")
+        checks.check_one_of(self, "solution", SOLUTIONS)
+        checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
+        checks.check_dtype_and_shapes(self, np.int64, columns=(self.columns.size,))
+        checks.check_dtype_and_shapes(self, np.float64, scores=(len(self.columns),))
+        checks.check_within(self, 0, self.width, "columns")
+        checks.check_finite_arrays(self, "scores")
 
     @property
     def kind(self) -> ProjectionKind:
@@ -394,12 +385,12 @@ class Mapped(NamedTuple):
         The map must have the statistics of columns that it needs. `inner` must be a projection of
         mapped rows, and must be valid itself.
         """
-        check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
+        checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
         mapping = checked_feature_map(self, self.width)
         if isinstance(self.inner, Mapped) or not isinstance(self.inner, Projection):
-            raise field_error(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
+            raise checks.field_error(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
         if mapping.learns and self.table is None:
-            raise field_error(self, "table", "None", "there, rows having been learned")
+            raise checks.field_error(self, "table", "None", "there, rows having been learned")
         self.inner.check()
 
     @property
@@ -561,24 +552,26 @@ def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
     mapping: FeatureMap = feature_map(state.feature_map)
     # The map of learned rows has all its parameters, and column names only if the map uses them.
     if n_features and not mapping.has_final_parameters:
-        raise field_error(
+        raise checks.field_error(
             state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers"
         )
     if state.names is not None and (not mapping.by_name or len(state.names) != n_features):
-        raise field_error(
+        raise checks.field_error(
             state, "names", f"{len(state.names)} names", f"{n_features} of a map that goes by name, or None"
         )
 
     # Only the maps Table and Text read tables, so only they have statistics of columns.
     if not isinstance(mapping, Table | Text):
-        check_field_equals(state, "table", None)
+        checks.check_field_equals(state, "table", None)
     elif state.table is not None:
         state.table.check(mapping)
-        check_field_equals(state, "names", state.table.names)
+        checks.check_field_equals(state, "names", state.table.names)
 
     # Only the map nystroem has landmarks.
     if isinstance(mapping, Nystroem) != (state.landmarks is not None):
-        raise field_error(state, "landmarks", "there" if state.landmarks else "None", "there where the map has some")
+        raise checks.field_error(
+            state, "landmarks", "there" if state.landmarks else "None", "there where the map has some"
+        )
     if isinstance(mapping, Nystroem) and state.landmarks is not None:
         state.landmarks.check(n_features, mapping.most)
     return mapping

@@ -25,14 +25,7 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from stream_dr.checks import (
-    check_at_least,
-    check_dtype_and_shapes,
-    check_finite_arrays,
-    check_one_of,
-    check_within,
-    checked_matrix_shape,
-)
+from stream_dr import checks
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
 from stream_dr.solve.landmarks import SampledLandmarks, place_rows, scale_to_unit_variance, to_landmarks
@@ -75,14 +68,14 @@ class BarycentricProjection(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless all arrays have one row per landmark."""
-        check_one_of(self, "solution", SOLUTIONS)
+        checks.check_one_of(self, "solution", SOLUTIONS)
         self.landmarks.check()
         r = self.landmarks.n_landmarks
-        p = checked_matrix_shape(self, "places")[1]
-        check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,))
-        check_finite_arrays(self, "places", "eigenvalues")
-        check_at_least(self, 0.0, "reg")
-        check_within(self, 1, max(r, 1) + 1, "neighbours")
+        p = checks.checked_matrix_shape(self, "places")[1]
+        checks.check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,))
+        checks.check_finite_arrays(self, "places", "eigenvalues")
+        checks.check_at_least(self, 0.0, "reg")
+        checks.check_within(self, 1, max(r, 1) + 1, "neighbours")
 
     @property
     def kind(self) -> ProjectionKind:

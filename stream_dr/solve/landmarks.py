@@ -19,14 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import (
-    FEATURE_COUNT_LIMIT,
-    check_at_least,
-    check_csr_or_dense_rows,
-    check_dtype_and_shapes,
-    check_finite_arrays,
-    check_within,
-)
+from stream_dr import checks
 from stream_dr.projection import check_dense_n_features
 from stream_dr.rows.block import Rows
 from stream_dr.solve.nearest_mean import squared_lengths
@@ -63,11 +56,11 @@ class SampledLandmarks(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays are rows of `width` features."""
-        check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
-        check_csr_or_dense_rows(self, self.n_landmarks, self.width)
-        check_dtype_and_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
-        check_finite_arrays(self, "middle")
-        check_at_least(self, 0.0, "same")
+        checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
+        checks.check_csr_or_dense_rows(self, self.n_landmarks, self.width)
+        checks.check_dtype_and_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
+        checks.check_finite_arrays(self, "middle")
+        checks.check_at_least(self, 0.0, "same")
 
     @property
     def n_landmarks(self) -> int:
