@@ -72,7 +72,7 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
         super().check_parameters()
         check_choice("drop_first", self.drop_first, (False, True))
 
-    def solve_sample(self, state: Reservoir) -> Eigenmap:
+    def solve_inner(self, state: Reservoir) -> Eigenmap:
         """Return the sampled rows' coordinates (embedding) as a projection.
 
         Other rows are projected by their neighbours among the sampled rows.

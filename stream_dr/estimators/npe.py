@@ -81,7 +81,7 @@ class NPE(ReservoirMethod):
         check_number_in_range("reg", self.reg, 0.0)
         check_number_in_range("gamma", self.gamma, 0.0)
 
-    def solve_sample(self, state: Reservoir) -> Linear:
+    def solve_inner(self, state: Reservoir) -> Linear:
         """Return the linear projection that preserves the sample's neighbourhoods.
 
         Each projected row is close to the same weighted mean of its neighbours as before.

@@ -117,11 +117,9 @@ def make_accumulator(
     if feature_map_spec is None:
         return make_unmapped(cast(InnerState, state))
     mapping = feature_map(feature_map_spec)
-    if mapping.learns:
-        return TableAccumulator(feature_map_spec, make_unmapped, cast(MappedState | None, state))
-    return (LandmarkAccumulator if isinstance(mapping, Nystroem) else MappedAccumulator)(
-        feature_map_spec, make_unmapped, cast(MappedState | None, state)
-    )
+    other = LandmarkAccumulator if isinstance(mapping, Nystroem) else MappedAccumulator
+    accumulator_type = TableAccumulator if mapping.learns else other
+    return accumulator_type(feature_map_spec, make_unmapped, cast(MappedState | None, state))
 
 
 def inner_linear_projection(projection: Projection) -> Linear:
@@ -130,17 +128,6 @@ def inner_linear_projection(projection: Projection) -> Linear:
     projection: projection of an estimator whose components are linear.
     """
     return cast(Linear, inner_projection(projection))
-
-
-def solve_inner_and_add_map(state: State, solve_inner: Callable[[InnerState], Projection]) -> Projection:
-    """Return the projection computed from `state`.
-
-    If the state has a feature map, the projection first maps the rows.
-
-    solve_inner: function that computes a projection without a map. Its argument is the state of
-        the mapped rows.
-    """
-    return prepend_feature_map(state, solve_inner(cast(InnerState, whole_inner_state(state))))
 
 
 def whole_inner_state(state: State) -> State:
