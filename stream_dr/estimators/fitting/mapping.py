@@ -15,18 +15,13 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
-from stream_dr.feature_maps import FeatureMap, feature_map, spec_with_defaults
+from stream_dr.feature_maps import FeatureMap, feature_map, spec_with_defaults, widths
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import (
     Table,
     TableState,
     check_map_can_learn,
     mapped_columns_by_kind,
-)
-from stream_dr.feature_maps.widths import (
-    check_max_encoded_columns,
-    max_mapped_columns_of_kinds,
-    max_mapped_columns_of_table,
 )
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block, Rows
@@ -249,9 +244,9 @@ def state_bytes(
     if known_columns is None or not isinstance(mapping, Table):
         return int(estimator.state_bytes(n_features, n_targets))
     if isinstance(known_columns, TableState):
-        width = max_mapped_columns_of_table(mapping.encoding(), known_columns.columns)
+        width = widths.max_mapped_columns_of_table(mapping.encoding(), known_columns.columns)
     else:
-        width = max_mapped_columns_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
+        width = widths.max_mapped_columns_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
     plain = type(estimator)(**(estimator.get_params() | {"feature_map": None}))
     return _max_bytes_up_to_width(plain.state_bytes, width, n_targets) + 64 * width
 
@@ -355,4 +350,5 @@ def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
-        check_max_encoded_columns(mapping.encoding(), mapping.column_overrides(), kinds_by_column, MAX_EXACT_WIDTH)
+        encoding, overrides = mapping.encoding(), mapping.column_overrides()
+        widths.check_max_encoded_columns(encoding, overrides, kinds_by_column, MAX_EXACT_WIDTH)
