@@ -14,7 +14,7 @@ object. So a thread that reads a projection needs no lock.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,6 +37,9 @@ from stream_dr.rows.block import Rows
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raise_if_raw_rows, raw_from_array
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
+
+if TYPE_CHECKING:
+    from stream_dr.statistics.mapped import MappedState
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
 """Form of a projection.
@@ -104,34 +107,6 @@ class Orientable(Projection, Protocol):
         order: (components,) indices of the components.
         signs: (components,) of ±1.
         """
-        ...
-
-
-class LinearProjection(Projection, Protocol):
-    """Projection that subtracts a point and multiplies by loadings."""
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Point (features,) that is subtracted from rows."""
-        ...
-
-    @property
-    def loadings(self) -> np.ndarray:
-        """Directions (features, components)."""
-        ...
-
-    @property
-    def eigenvalues(self) -> np.ndarray:
-        """Eigenvalues (components,) of the problem that the estimator solved."""
-        ...
-
-    @property
-    def readout(self) -> Readout | None:
-        """Function that predicts targets from the components, or None."""
-        ...
-
-    def score_projection(self) -> Projection:
-        """Return the projection of rows to scores that predict targets."""
         ...
 
 
@@ -247,8 +222,7 @@ class Linear(NamedTuple):
             offset = self.mean @ self.loadings if self.offset is None else self.offset
             return np.asarray(X @ self.loadings[: X.shape[1]] - offset)
         check_dense_n_features(X, self.n_features)
-        z: np.ndarray = (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
-        return z
+        return np.asarray((X.astype(np.float64, copy=False) - self.mean) @ self.loadings)
 
     def score_projection(self) -> "ScoreProjection":
         """Return the projection of rows to scores that predict targets."""
@@ -286,8 +260,7 @@ class ScoreProjection(NamedTuple):
         z = linear.apply(X)
         if readout.rest is not None:
             z = np.hstack([z, linear._replace(loadings=readout.rest, offset=None).apply(X)])
-        scores: np.ndarray = z @ readout.weights + readout.offset
-        return scores
+        return np.asarray(z @ readout.weights + readout.offset)
 
 
 class Columns(NamedTuple):
@@ -347,8 +320,7 @@ class Columns(NamedTuple):
             out[:, present] = X[:, self.columns[present]].toarray()
             return out
         check_dense_n_features(X, self.width)
-        selected: np.ndarray = X[:, self.columns]
-        return selected.astype(np.float64)
+        return np.asarray(X[:, self.columns], dtype=np.float64)
 
 
 class Mapped(NamedTuple):
@@ -417,8 +389,7 @@ class Mapped(NamedTuple):
         """Return an array of the mapped rows' projection, by name."""
         if name not in ("loadings", "components", "eigenvalues", "mean", "columns", "scores"):
             raise AttributeError(f"a mapped projection has no {name!r}")
-        array: np.ndarray = getattr(self.inner, name)
-        return array
+        return np.asarray(getattr(self.inner, name))
 
     @property
     def readout(self) -> Readout | None:
@@ -510,37 +481,7 @@ def linear_part_or_none(projection: Projection | None) -> Linear | None:
     return inner if isinstance(inner, Linear) else None
 
 
-class MappedFields(Protocol):
-    """Fields of a state or a projection of mapped rows."""
-
-    @property
-    def feature_map(self) -> str:
-        """Spec of the map as JSON."""
-        ...
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Names of the columns.
-
-        None if the map uses no names or batches had different names.
-        """
-        ...
-
-    @property
-    def table(self) -> TableState | None:
-        """Statistics of a table's columns, if the map uses statistics."""
-        ...
-
-    @property
-    def landmarks(self) -> Landmarks | None:
-        """Landmarks of the feature map. None if it has none.
-
-        Landmarks are rows that other rows are compared with.
-        """
-        ...
-
-
-def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
+def checked_feature_map(state: "Mapped | MappedState", n_features: int) -> FeatureMap:
     """Return a state's or projection's feature map, after checking it.
 
     state: the state or projection.
@@ -552,13 +493,11 @@ def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
     mapping: FeatureMap = feature_map(state.feature_map)
     # The map of learned rows has all its parameters, and column names only if the map uses them.
     if n_features and not mapping.has_final_parameters:
-        raise checks.field_error(
-            state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers"
-        )
+        needed = "that of rows that were learned, with all its numbers"
+        raise checks.field_error(state, "feature_map", state.feature_map, needed)
     if state.names is not None and (not mapping.by_name or len(state.names) != n_features):
-        raise checks.field_error(
-            state, "names", f"{len(state.names)} names", f"{n_features} of a map that goes by name, or None"
-        )
+        needed = f"{n_features} of a map that goes by name, or None"
+        raise checks.field_error(state, "names", f"{len(state.names)} names", needed)
 
     # Only the maps Table and Text read tables, so only they have statistics of columns.
     if not isinstance(mapping, Table | Text):
@@ -569,9 +508,8 @@ def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
 
     # Only the map nystroem has landmarks.
     if isinstance(mapping, Nystroem) != (state.landmarks is not None):
-        raise checks.field_error(
-            state, "landmarks", "there" if state.landmarks else "None", "there where the map has some"
-        )
+        stored = "there" if state.landmarks else "None"
+        raise checks.field_error(state, "landmarks", stored, "there where the map has some")
     if isinstance(mapping, Nystroem) and state.landmarks is not None:
         state.landmarks.check(n_features, mapping.most)
     return mapping

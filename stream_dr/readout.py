@@ -102,8 +102,7 @@ class Readout(NamedTuple):
             return target_scores[:, 0] if target_scores.shape[1] == 1 else target_scores
         if self.kind == "multilabel" and self.scores == TARGETS:
             return (target_scores >= 0.5).astype(np.int64)
-        best_labels: np.ndarray = self.classes[target_scores.argmax(axis=1)]
-        return best_labels
+        return np.asarray(self.classes[target_scores.argmax(axis=1)])
 
     def probabilities(self, log_probabilities: np.ndarray) -> np.ndarray:
         """Return the posterior probabilities (rows, k) of k classes.

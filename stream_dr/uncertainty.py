@@ -73,12 +73,8 @@ class CrossValidation(NamedTuple):
         The key of the value is the name of the parameter. The other keys are "error" and
         "std_error".
         """
-        at = self.chosen
-        return {
-            self.parameter: self.chosen_value,
-            "error": self.mean[at].item(),
-            "std_error": self.std_error[at].item(),
-        }
+        error, std_error = self.mean[self.chosen].item(), self.std_error[self.chosen].item()
+        return {self.parameter: self.chosen_value, "error": error, "std_error": std_error}
 
 
 class ComponentSpread(NamedTuple):
@@ -184,10 +180,8 @@ def component_angle_sentences(spread: ComponentSpread, max_components: int | Non
     while i < len(angles):
         pair = angles[i : i + 2]
         if len(pair) == 2 and pair.max() > MAX_ERROR_BAR_ANGLE and not np.isnan(spread.plane_angles[i]):
-            plane = _format_degrees(spread.plane_angles[i])
-            others.append(
-                f"Components {i + 1} and {i + 2} are known to {_format_degrees(pair.max())} only; their plane to {plane}."
-            )
+            worse, plane = _format_degrees(pair.max()), _format_degrees(spread.plane_angles[i])
+            others.append(f"Components {i + 1} and {i + 2} are known to {worse} only; their plane to {plane}.")
             i += 2
             continue
         if pair[0] > MAX_ERROR_BAR_ANGLE:

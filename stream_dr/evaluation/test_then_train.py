@@ -409,9 +409,8 @@ class _Evaluation:
     def _solve_and_fit_probes(self) -> None:
         """Solve every model, and fit classifiers on its projected sample."""
         # Forget the label codes of rows that are no longer in the sample.
-        self._sample_truth = {
-            number: self._sample_truth[number] for number in self._sample.sampled_row_numbers().tolist()
-        }
+        numbers = self._sample.sampled_row_numbers().tolist()
+        self._sample_truth = {number: self._sample_truth[number] for number in numbers}
         y = self._labels_as_array(list(self._sample_truth.values()))
         means, others = self._feature_means_with_and_without_label()
 
@@ -427,7 +426,7 @@ class _Evaluation:
             # If the projection is not linear, pass None. Probes then use means of projected rows.
             linear = projection.kind in ("linear", "columns")
             sample = ProbeSample(
-                self._sample.project_sampled_rows(projection),
+                self._sample.project_sampled_rows(projection.apply),
                 y,
                 projection.apply(means) if linear else None,
                 projection.apply(others) if linear and self._kind == "multilabel" else None,

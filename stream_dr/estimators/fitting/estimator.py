@@ -34,7 +34,7 @@ from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.estimators.fitting.stream_learner import StreamLearner
 from stream_dr.feature_maps import feature_map, spec_without_defaults
-from stream_dr.projection import LinearProjection, Projection
+from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.batches import as_block, batches, move_named_column_to_targets
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import iterate_arrow_tables
@@ -552,12 +552,12 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         projection = fitted.refined or self.solve(state)
         return fitted.orient_and_cache_projection(projection, partial(self.scatter_product, state))
 
-    def linear_projection(self) -> LinearProjection:
+    def linear_projection(self) -> Linear | Mapped:
         """Return the projection of the rows learned, declared as linear.
 
         The method `projection` returns the same object, declared as any projection.
         """
-        return cast(LinearProjection, self.projection())
+        return cast(Linear | Mapped, self.projection())
 
     def _linear_projection_array(self, name: str) -> np.ndarray:
         array: np.ndarray | None = getattr(self.projection(), name, None)
