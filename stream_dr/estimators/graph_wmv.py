@@ -127,9 +127,8 @@ class GraphWMV(NeighbourhoodMethod):
                 out += (labels @ (C @ n))[:, None] * columns - labels @ (C @ (labels.T @ columns))
             return cast(np.ndarray, out)
 
-        return largest_eigenvalue_projection(
-            state.kept, multiply_by_laplacian, self.n_components, self.scaling == "unit"
-        )
+        unit = self.scaling == "unit"
+        return largest_eigenvalue_projection(state.kept, multiply_by_laplacian, self.n_components, unit)
 
 
 def _class_indicators(class_codes: np.ndarray) -> sp.csr_array:

@@ -179,10 +179,8 @@ class InformationGain(MappedMethod[FeatureCounts], AdditiveEstimator):
             names = getattr(self.projection(), "feature_names", None)
         if names is None:
             return np.asarray([f"x{i}" for i in self.columns_], dtype=object)
-        if len(names) != self._n_mapped_features():
-            raise InvalidParameter(
-                f"input_features has {len(names)} names; the rows have {self._n_mapped_features()} features."
-            )
+        if len(names) != (width := self._n_mapped_features()):
+            raise InvalidParameter(f"input_features has {len(names)} names; the rows have {width} features.")
         return np.asarray(list(names), dtype=object).take(self.columns_)
 
 
@@ -220,8 +218,7 @@ def _class_information_gain(
     missing = np.maximum(total_weight - present_weights, 0.0)
     present_terms = _mutual_information_terms(joint_weights, present_weights, class_weights, total_weight)
     absent_terms = _mutual_information_terms(absent, missing, class_weights, total_weight)
-    information: np.ndarray = (present_terms + absent_terms) / total_weight
-    return information
+    return np.asarray((present_terms + absent_terms) / total_weight)
 
 
 def _multilabel_information_gain(
@@ -273,5 +270,4 @@ def _mutual_information_terms(
     # Mask the terms whose weight is not 0. The other terms are 0, and no logarithm is computed.
     there = (joint_weights > 0) & (expected > 0)
     ratio = np.where(there, joint_weights, 1.0) / np.where(there, expected, 1.0)
-    terms: np.ndarray = (joint_weights * np.log(ratio)).sum(1)
-    return terms
+    return np.asarray((joint_weights * np.log(ratio)).sum(1))

@@ -137,8 +137,7 @@ class KNearest(ClassifierMixin, StreamLearner):
         features than the rows learned.
         """
         rows = self._rows_in_learned_column_order(X)
-        labels: np.ndarray = self.classes_[self._fitted_neighbour_classifier().predict(rows)]
-        return labels
+        return np.asarray(self.classes_[self._fitted_neighbour_classifier().predict(rows)])
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return each class's share of a row's neighbours.

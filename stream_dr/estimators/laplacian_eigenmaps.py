@@ -77,9 +77,8 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
 
         Other rows are projected by their neighbours among the sampled rows.
         """
-        return laplacian_eigenmaps(
-            state.kept, self.sample_graph(state), self.n_components, self.scaling == "unit", self.drop_first
-        )
+        graph, unit = self.sample_graph(state), self.scaling == "unit"
+        return laplacian_eigenmaps(state.kept, graph, self.n_components, unit, self.drop_first)
 
     @property
     def parts_(self) -> int:

@@ -73,6 +73,5 @@ class LLE(Embedding):
 
         Other rows are projected by their nearest sampled rows.
         """
-        return locally_linear_embedding(
-            state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit"
-        )
+        unit = self.scaling == "unit"
+        return locally_linear_embedding(state.kept, self.n_components, self.n_neighbors, self.reg, unit)

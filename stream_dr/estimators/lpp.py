@@ -79,6 +79,5 @@ class LPP(NeighbourhoodMethod):
             return projection_without_components(np.zeros(state.n_features))
         graph = self.sample_graph(state, state.codes if self.label_aware else None)
         D = sp.diags_array(graph.degrees, format="csr")
-        return locality_projection(
-            state.kept, D - graph.weights, D, self.n_components, self.gamma, self.scaling == "unit"
-        )
+        unit = self.scaling == "unit"
+        return locality_projection(state.kept, D - graph.weights, D, self.n_components, self.gamma, unit)

@@ -94,11 +94,5 @@ class NPE(ReservoirMethod):
         # If classes are not used, all rows count as one class.
         codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
         W = barycentric_weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
-        return locality_projection(
-            state.kept,
-            lle_alignment_matrix(W),
-            sp.eye_array(r, format="csr"),
-            self.n_components,
-            self.gamma,
-            self.scaling == "unit",
-        )
+        A, B = lle_alignment_matrix(W), sp.eye_array(r, format="csr")
+        return locality_projection(state.kept, A, B, self.n_components, self.gamma, self.scaling == "unit")

@@ -125,9 +125,8 @@ class BarycentricProjection(NamedTuple):
         near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
         weights = barycentric_weights(rows, self.landmarks.rows, near, self.reg)
         ends = np.arange(0, near.size + 1, near.shape[1])
-        return np.asarray(
-            sp.csr_matrix((weights.ravel(), near.ravel(), ends), shape=squared_distances.shape) @ self.places
-        )
+        sparse_weights = sp.csr_matrix((weights.ravel(), near.ravel(), ends), shape=squared_distances.shape)
+        return np.asarray(sparse_weights @ self.places)
 
 
 def locally_linear_embedding(
@@ -180,9 +179,8 @@ def barycentric_weight_matrix(
     # Only rows of one group may be neighbours.
     # A group is a class, or the group of all rows if `class_codes` is None.
     r = rows.shape[0]
-    groups = (
-        [np.arange(r)] if class_codes is None else [np.flatnonzero(class_codes == c) for c in np.unique(class_codes)]
-    )
+    codes = np.zeros(r) if class_codes is None else class_codes
+    groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
 
     starts, ends, weights = [], [], []
     for group in groups:
@@ -251,8 +249,7 @@ def _local_gram_matrices(rows: Rows, landmarks: Rows, neighbour_indices: np.ndar
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows
         differences = landmarks[neighbour_indices] - dense[:, None, :]
-        gram_matrices: np.ndarray = differences @ differences.transpose(0, 2, 1)
-        return gram_matrices
+        return np.asarray(differences @ differences.transpose(0, 2, 1))
 
     rows = sp.csr_matrix(rows)
     k = neighbour_indices.shape[1]

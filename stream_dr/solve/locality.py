@@ -207,8 +207,7 @@ def _singular_value_cut(singular_values: np.ndarray, n_rows: int, largest_mean: 
 
 def _symmetric_part(matrix: np.ndarray) -> np.ndarray:
     """Return the symmetric part (M + Mᵀ)/2 of a square matrix M."""
-    symmetric: np.ndarray = 0.5 * (matrix + matrix.T)
-    return symmetric
+    return np.asarray(0.5 * (matrix + matrix.T))
 
 
 def projection_without_components(mean: np.ndarray) -> Linear:

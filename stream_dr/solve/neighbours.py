@@ -57,8 +57,7 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
     # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy.
     landmarks = subtract_shift(landmarks, upper_column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
-    neighbours: np.ndarray = search.kneighbors(landmarks if include_self else None, return_distance=False)
-    return neighbours
+    return np.asarray(search.kneighbors(landmarks if include_self else None, return_distance=False))
 
 
 def landmark_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
@@ -166,8 +165,7 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows, shift: np.ndarr
     """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
-        squared_distances: np.ndarray = cdist(dense, landmarks, "sqeuclidean")
-        return squared_distances
+        return np.asarray(cdist(dense, landmarks, "sqeuclidean"))
 
     rows = subtract_shift(sp.csr_matrix(rows).astype(np.float64), shift)
     products = (rows @ landmarks.T).toarray()

@@ -26,5 +26,4 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     sines = np.clip(np.linalg.svd(narrow - wide @ (wide.T @ narrow), compute_uv=False)[::-1], 0.0, 1.0)
 
     # Arcsine is accurate for small angles, arccosine for large angles.
-    angles: np.ndarray = np.where(cosines**2 > 0.5, np.arcsin(sines), np.arccos(cosines))
-    return angles
+    return np.asarray(np.where(cosines**2 > 0.5, np.arcsin(sines), np.arccos(cosines)))

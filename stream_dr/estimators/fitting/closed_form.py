@@ -333,8 +333,7 @@ class ClosedForm(AdditiveEstimator):
         """
         scatter = compute_moments(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
         d = len(columns)
-        product: np.ndarray = scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns
-        return product
+        return np.asarray(scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns)
 
     def make_projection(self, moments: Moments, directions: Directions, solution_kind: str) -> Linear:
         """Return the projection to at most n_components directions.

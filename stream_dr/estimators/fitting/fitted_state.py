@@ -85,22 +85,20 @@ class FittedState:
         self.neighbour_search: Any = None
         self.last_warned_n_components: int | float | None = None
 
-    def orient_and_cache_projection(
-        self, new_projection: Projection, multiply_by_scatter: MultiplyByScatter
-    ) -> Projection:
+    def orient_and_cache_projection(self, projection: Projection, multiply_by_scatter: MultiplyByScatter) -> Projection:
         """Orient and cache a new projection, and return it.
 
         The projection is cached until more rows are learned. The components get the signs and
         order of the last projection that was returned to the user. Components of solution
         "recurrence" are not changed, because these components change only a little with each row.
 
-        new_projection: the new projection.
+        projection: the new projection.
         multiply_by_scatter: function that multiplies columns by the rows' scatter. The components
             of the new and the last projection are compared with this function.
         """
-        if new_projection is not self.shown and new_projection.solution != "recurrence":
-            new_projection = self.shown = orient_components(new_projection, self.shown, multiply_by_scatter)
-        self.projection = new_projection.with_offset() if isinstance(new_projection, Linear) else new_projection
+        if projection is not self.shown and projection.solution != "recurrence":
+            projection = self.shown = orient_components(projection, self.shown, multiply_by_scatter)
+        self.projection = projection.with_offset() if isinstance(projection, Linear) else projection
         return self.projection
 
     def copy(self, estimator: AccumulatingEstimator) -> "FittedState":

@@ -180,13 +180,12 @@ class Moments(NamedTuple):
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: norm of the targets.
         """
-        significant_combinations = self.significant_combinations(
-            self.clear_noisy_features(cross_sums, target_norm), target_norm
-        )
+        cleared = self.clear_noisy_features(cross_sums, target_norm)
+        combinations = self.significant_combinations(cleared, target_norm)
         # Decompose only features that have a sum other than 0.
         # The singular vectors are 0 at all other features.
-        shows = significant_combinations.any(axis=1)
-        inner, values = left_singular_pairs(significant_combinations[shows])
+        shows = combinations.any(axis=1)
+        inner, values = left_singular_pairs(combinations[shows])
         vectors = np.zeros((len(cross_sums), len(values)))
         vectors[shows] = inner
         return LeftSingularPairs(vectors, values)
@@ -346,8 +345,7 @@ def divide_or_zero_by_feature_scale(columns: np.ndarray, feature_scale: np.ndarr
     feature_scale: (features,), scale of each feature.
     """
     divisors = feature_scale[:, None]
-    divided: np.ndarray = np.divide(columns, divisors, out=np.zeros_like(columns), where=divisors > 0)
-    return divided
+    return np.asarray(np.divide(columns, divisors, out=np.zeros_like(columns), where=divisors > 0))
 
 
 def scale_moments(moments: Moments, column_factors: np.ndarray) -> Moments:

@@ -250,10 +250,8 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
         its diagonal.
     """
     # Pad the predictor to the features and targets of both models.
-    d, (a, b, k) = (
-        max(len(training_moments.mean), len(validation_moments.mean)),
-        _match_target_columns(training_moments, validation_moments),
-    )
+    d = max(len(training_moments.mean), len(validation_moments.mean))
+    a, b, k = _match_target_columns(training_moments, validation_moments)
     coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
     coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, training_moments.mean, training_moments.target_mean
 
@@ -318,10 +316,8 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
 
     The models must have the same features and the same encoding of targets.
     """
-    maps = [
-        state.feature_map if isinstance(state, MappedState) else None
-        for state in (this_model.state_, other_model.state_)
-    ]
+    states = this_model.state_, other_model.state_
+    maps = [state.feature_map if isinstance(state, MappedState) else None for state in states]
     if maps[0] != maps[1]:
         raise InvalidParameter(f"other has feature_map={maps[1]!r}; it must be {maps[0]!r}, as in this model.")
 
@@ -329,7 +325,7 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
     if names is not None and theirs is not None and names != theirs:
         raise InvalidParameter(f"other has the features {theirs}; it must have {names}, in this order.")
 
-    a, b = (cast(MomentState, mapping.whole_inner_state(state)) for state in (this_model.state_, other_model.state_))
+    a, b = (cast(MomentState, mapping.whole_inner_state(state)) for state in states)
     if a.n_features != b.n_features and b.rows and (a.dense or b.dense):
         raise InvalidParameter(f"other has {b.n_features} features; it must have {a.n_features}, as this model.")
     if a.encoding != b.encoding:
