@@ -28,9 +28,8 @@ class KernelTargetKinds:
         - The kernel "linear" allows all kinds.
         """
         kernel = "linear" if spca is None else spca.kernel
-        return {"delta": ("class",), "rbf": ("class", "continuous")}.get(
-            str(kernel), ("class", "multilabel", "continuous")
-        )
+        every = ("class", "multilabel", "continuous")
+        return {"delta": ("class",), "rbf": ("class", "continuous")}.get(str(kernel), every)
 
 
 @dataclass(eq=False, repr=False)

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -31,6 +30,7 @@ from stream_dr.projection import Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import raise_if_raw_rows
 from stream_dr.rows.source import Source
+from stream_dr.solve.neighbours import fit_sparse_width
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import drop_rows_without_target, raise_unsupported_target_kind
@@ -333,8 +333,10 @@ class _Evaluation:
 
     def scores(self) -> list[Score]:
         """Return a Score for each pair of model and classifier."""
+        # A model that was not solved yet has 0 components.
+        components = {name: projection.n_components for name, projection in self._projections.items()}
         scores = [
-            Score(name, probe, self._last_n_components(name), self._scores_of_pair((name, probe)))
+            Score(name, probe, components.get(name, 0), self._scores_of_pair((name, probe)))
             for name in self._models
             for probe in self._settings.probes
         ]
@@ -492,14 +494,6 @@ class _Evaluation:
 
         self._on_point(Point(self.rows, *model_and_probe, len(y), float(correct.mean())))
 
-    def _last_n_components(self, model_name: str) -> int:
-        """Return the number of components of a model's last projection.
-
-        0 if the model was not solved yet.
-        """
-        projection = self._projections.get(model_name)
-        return 0 if projection is None else projection.n_components
-
 
 class _FirstColumnsProjection(NamedTuple):
     """Projection that returns rows unchanged, for the baseline FULL_BASELINE.
@@ -522,7 +516,4 @@ class _FirstColumnsProjection(NamedTuple):
 
         X is (rows, features).
         """
-        if not sp.issparse(X) or X.shape[1] == self.n_features:
-            return X
-        X = X[:, : self.n_features]
-        return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], self.n_features))
+        return fit_sparse_width(X, self.n_features)

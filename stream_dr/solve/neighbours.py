@@ -167,23 +167,9 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows, shift: np.ndarr
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
         return np.asarray(cdist(dense, landmarks, "sqeuclidean"))
 
+    # The squared distance of rows x and y is |x|² + |y|² − 2 xᵀy.
+    # Set distances within rounding of zero to zero.
     rows = subtract_shift(sp.csr_matrix(rows).astype(np.float64), shift)
-    products = (rows @ landmarks.T).toarray()
-    return _squared_distances_from_products(squared_lengths(rows)[:, None], squared_lengths(landmarks), products)
-
-
-def _squared_distances_from_products(
-    squared_row_norms: np.ndarray, squared_landmark_norms: np.ndarray, products: np.ndarray
-) -> np.ndarray:
-    """Return the squared distances between rows and landmarks.
-
-    The result is (rows, r) for r landmarks. The squared distance of a row x and a landmark y is
-    computed as |x|² + |y|² − 2 xᵀy. Distances within rounding of zero are set to zero.
-
-    squared_row_norms: (rows, 1), squared length |x|² of each row x.
-    squared_landmark_norms: (r,), squared length |y|² of each landmark y.
-    products: (rows, r), inner products xᵀy.
-    """
-    squares = squared_row_norms + squared_landmark_norms
-    out = squares - 2.0 * products
-    return np.where(out > 16 * np.finfo(np.float64).eps * squares, out, 0.0)
+    squares = squared_lengths(rows)[:, None] + squared_lengths(landmarks)
+    distances = squares - 2.0 * (rows @ landmarks.T).toarray()
+    return np.where(distances > 16 * np.finfo(np.float64).eps * squares, distances, 0.0)

@@ -211,14 +211,9 @@ class ClosedForm(AdditiveEstimator):
         return FoldedAccumulator(self.fold_count, make_inner, self.decay, state)
 
     def _make_moment_accumulator(self, state: MomentState | None, decay: float | None = None) -> MomentAccumulator:
-        return MomentAccumulator(
-            self.target_encoding(),
-            scatter=self.stored_scatter(),
-            decay=self.decay if decay is None else decay,
-            state=state,
-            label_sets=self.keeps_label_sets(),
-            class_scatter=self.keeps_scatter_per_class(),
-        )
+        decay = self.decay if decay is None else decay
+        label_sets, class_scatter = self.keeps_label_sets(), self.keeps_scatter_per_class()
+        return MomentAccumulator(self.target_encoding(), self.stored_scatter(), decay, state, label_sets, class_scatter)
 
     @property
     def fold_count(self) -> int:

@@ -110,14 +110,10 @@ def jackknife_components(
     folds = _FoldComparison(*map(np.array, zip(*left_out, strict=True)))
     eigenvalues, eigenvalues_std = _jackknife_estimate(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
     _, loadings_std = _jackknife_estimate(whole.loadings, folds.loadings, n / weights)
-    return ComponentSpread(
-        eigenvalues * n**growth,
-        eigenvalues_std * n**growth,
-        np.ascontiguousarray(loadings_std.T),
-        _jackknife_angles_in_degrees(folds.squares),
-        _jackknife_angles_in_degrees(folds.squared_plane_sines),
-        len(filled),
-    )
+    components_std = np.ascontiguousarray(loadings_std.T)
+    angles, plane_angles = map(_jackknife_angles_in_degrees, (folds.squares, folds.squared_plane_sines))
+    eigenvalues, eigenvalues_std = eigenvalues * n**growth, eigenvalues_std * n**growth
+    return ComponentSpread(eigenvalues, eigenvalues_std, components_std, angles, plane_angles, len(filled))
 
 
 def _inner_moment_state(state: State) -> MomentState:

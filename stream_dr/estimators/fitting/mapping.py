@@ -73,6 +73,11 @@ class StateType:
         return MappedState if instance.feature_map is not None else FoldedState if instance.fold_count else self.plain
 
 
+def map_of(estimator: "Estimator") -> FeatureMap | None:
+    """Return an estimator's feature map, or None."""
+    return None if estimator.feature_map is None else feature_map(estimator.feature_map)
+
+
 def check_feature_map(spec: JsonDict | None) -> None:
     """Check that spec is None or a valid feature map.
 
@@ -159,8 +164,7 @@ def stored_inner_state(state: State) -> State:
     If rows are stored in folds, the result is a FoldedState. If there is no feature map, `state`
     itself is returned.
     """
-    inner: State = state.inner if isinstance(state, MappedState) else state
-    return inner
+    return cast(State, state.inner) if isinstance(state, MappedState) else state
 
 
 def replace_inner_state(state: State, new_inner: State) -> State:
@@ -239,8 +243,7 @@ def state_bytes(
         one of two forms. The first is a dict from column name to kind of column ("" if it is not
         known). The second is the statistics that the feature map has learned of the columns.
     """
-    spec = estimator.feature_map
-    mapping = None if spec is None else feature_map(spec)
+    mapping = map_of(estimator)
     if known_columns is None or not isinstance(mapping, Table):
         return int(estimator.state_bytes(n_features, n_targets))
     if isinstance(known_columns, TableState):
@@ -306,8 +309,7 @@ def can_merge_parts(estimator: "Estimator") -> bool:
     Examples are landmarks (sampled rows with which other rows are compared) and the width of a
     kernel.
     """
-    spec = estimator.feature_map
-    mapping = None if spec is None else feature_map(spec)
+    mapping = map_of(estimator)
     return bool(estimator.merges) and (
         mapping is None
         or (mapping.has_final_parameters and not (isinstance(mapping, Nystroem) and mapping.draws_landmarks))
@@ -325,8 +327,8 @@ def can_unlearn_exactly(accumulator: Accumulator) -> bool:
 
 def map_reads_tables(estimator: "Estimator") -> bool:
     """True if the estimator's feature map reads tables of mixed columns."""
-    spec = estimator.feature_map
-    return spec is not None and bool(feature_map(spec).learns)
+    mapping = map_of(estimator)
+    return mapping is not None and bool(mapping.learns)
 
 
 def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
@@ -335,8 +337,7 @@ def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
     Raises SchemaMismatch or InvalidRows if it cannot. A table cannot be learned if a column has an
     unsuitable type or rows have unsuitable values.
     """
-    spec = estimator.feature_map
-    check_map_can_learn(None if spec is None else feature_map(spec), rows)
+    check_map_can_learn(map_of(estimator), rows)
 
 
 def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str]) -> None:
@@ -347,8 +348,7 @@ def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str
 
     kinds_by_column: kind of each column by column name, "" if it is not known.
     """
-    spec = estimator.feature_map
-    mapping = None if spec is None else feature_map(spec)
+    mapping = map_of(estimator)
     if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
         encoding, overrides = mapping.encoding(), mapping.column_overrides()
         widths.check_max_encoded_columns(encoding, overrides, kinds_by_column, MAX_EXACT_WIDTH)
