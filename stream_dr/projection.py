@@ -221,7 +221,7 @@ class Linear(NamedTuple):
             X = _drop_extra_columns(X, self.n_features)
             offset = self.mean @ self.loadings if self.offset is None else self.offset
             return np.asarray(X @ self.loadings[: X.shape[1]] - offset)
-        check_dense_n_features(X, self.n_features)
+        check_n_features(X.shape[1], self.n_features)
         return np.asarray((X.astype(np.float64, copy=False) - self.mean) @ self.loadings)
 
     def score_projection(self) -> "ScoreProjection":
@@ -319,7 +319,7 @@ class Columns(NamedTuple):
             present = self.columns < X.shape[1]
             out[:, present] = X[:, self.columns[present]].toarray()
             return out
-        check_dense_n_features(X, self.width)
+        check_n_features(X.shape[1], self.width)
         return np.asarray(X[:, self.columns], dtype=np.float64)
 
 
@@ -452,7 +452,7 @@ class Mapped(NamedTuple):
         # A map with statistics encodes the columns of a table.
         if self.table is not None:
             if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
-                check_dense_n_features(X, self.width)
+                check_n_features(X.shape[1], self.width)
             raw = raw_from_array(X, names)
             for part in slices_within_memory_limit(mapping, self.table, raw):
                 yield part, map_table_rows(mapping, self.table, raw[part])
@@ -462,7 +462,7 @@ class Mapped(NamedTuple):
         raise_if_raw_rows(X)
         if names is None or not mapping.by_name:
             if not sp.issparse(X):
-                check_dense_n_features(X, self.width)
+                check_n_features(X.shape[1], self.width)
             X = _drop_extra_columns(X, self.width)
         for part in row_slices_to_map(X.shape[0], mapping, PROJECTING_SLICE_VALUES):
             if self.landmarks is None:
@@ -554,11 +554,16 @@ def row_slices_to_map(n_rows: int, mapping: FeatureMap, max_mapped_values: int =
     return [slice(start, start + step) for start in range(0, n_rows, step)]
 
 
-def check_dense_n_features(X: Rows, n_features: int) -> None:
-    """Raise WidthMismatch unless dense rows have `n_features` columns."""
-    if X.shape[1] != n_features:
+def check_n_features(n_features: int, n_known_features: int, who: str = "this projection") -> None:
+    """Raise WidthMismatch unless rows have the known number of features.
+
+    n_features: number of features of the rows.
+    n_known_features: number of features of the learned rows.
+    who: name of the estimator or projection, for the message.
+    """
+    if n_features != n_known_features:
         raise WidthMismatch(
-            f"X has {X.shape[1]} features, but this projection is expecting {n_features} features as input. "
+            f"X has {n_features} features, but {who} is expecting {n_known_features} features as input. "
             "Send those columns or start a new model."
         )
 

@@ -17,6 +17,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_positive_int
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.estimators.fitting.stream_learner import StreamLearner
 from stream_dr.feature_maps.draws import check_seed_or_none
+from stream_dr.projection import check_n_features
 from stream_dr.rows.block import Block
 from stream_dr.rows.frames import RowsAndNames
 from stream_dr.rows.number_rows import as_rows
@@ -225,11 +226,9 @@ class KNearest(ClassifierMixin, StreamLearner):
         """
         rows, names = as_rows(X)
         learned = fitted.accumulator.n_features
-        if not learned:
-            return RowsAndNames(rows, names)
-        rows, names = named_columns.reorder_columns_by_name(fitted.names, names, rows, type(self).__name__)
-        if rows.shape[1] != learned:
-            named_columns.raise_width_mismatch(rows.shape[1], learned, type(self).__name__)
+        if learned:
+            rows, names = named_columns.reorder_columns_by_name(fitted.names, names, rows, type(self).__name__)
+            check_n_features(rows.shape[1], learned, type(self).__name__)
         return RowsAndNames(rows, names)
 
     def _fitted_neighbour_classifier(self) -> KNeighborsClassifier:

@@ -302,11 +302,7 @@ def suggest(
 
 
 def _score_all_folds(
-    sample: Block,
-    methods: Sequence[_Method],
-    extra_params: JsonDict,
-    folds: Sequence[_Fold],
-    progress: StageProgress,
+    sample: Block, methods: Sequence[_Method], extra_params: JsonDict, folds: Sequence[_Fold], progress: StageProgress
 ) -> _FoldScores:
     """Score every method on every fold.
 

@@ -250,10 +250,7 @@ class _Evaluation:
     """
 
     def __init__(
-        self,
-        models: Mapping[str, Estimator | None],
-        settings: EvaluateSettings,
-        on_point: Callable[[Point], object],
+        self, models: Mapping[str, Estimator | None], settings: EvaluateSettings, on_point: Callable[[Point], object]
     ) -> None:
         self._models = models
         self._settings = settings
@@ -295,12 +292,38 @@ class _Evaluation:
             self._count_no_change_baseline(truth)
 
     def solve(self) -> None:
-        """Solve every model, and fit classifiers of its projected rows.
+        """Solve every model, and fit classifiers on its projected sample.
 
         Also sets the number of learned rows at which the models are solved next.
         """
-        self._solve_and_fit_probes()
         self._next_solve = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
+
+        # Forget the label codes of rows that are no longer in the sample.
+        numbers = self._sample.sampled_row_numbers().tolist()
+        self._sample_truth = {number: self._sample_truth[number] for number in numbers}
+        y = self._labels_as_array(list(self._sample_truth.values()))
+        means, others = self._feature_means_with_and_without_label()
+
+        for name, estimator in self._models.items():
+            projection: Projection | _FirstColumnsProjection
+            if estimator is None:
+                projection = _FirstColumnsProjection(self._sample.n_features)
+            else:
+                projection = estimator.solve(self._accumulators[name].freeze())
+            self._projections[name] = projection
+
+            # A linear projection maps class means of rows to class means of projected rows.
+            # If the projection is not linear, pass None. Probes then use means of projected rows.
+            linear = projection.kind in ("linear", "columns")
+            sample = ProbeSample(
+                self._sample.project_sampled_rows(projection.apply),
+                y,
+                projection.apply(means) if linear else None,
+                projection.apply(others) if linear and self._kind == "multilabel" else None,
+                len(self._labels),
+            )
+            for probe in self._settings.probes:
+                self._probes[name, probe] = fit_probe(probe, sample, self._settings.neighbours)
 
     def _count_no_change_baseline(self, codes_by_row: list[list[int]]) -> None:
         """Count the predictions of the baseline NO_CHANGE for a batch.
@@ -407,35 +430,6 @@ class _Evaluation:
             return [[code] for code in flat]
         offsets = block.y.indptr.tolist()
         return [flat[offsets[i] : offsets[i + 1]] for i in range(block.rows)]
-
-    def _solve_and_fit_probes(self) -> None:
-        """Solve every model, and fit classifiers on its projected sample."""
-        # Forget the label codes of rows that are no longer in the sample.
-        numbers = self._sample.sampled_row_numbers().tolist()
-        self._sample_truth = {number: self._sample_truth[number] for number in numbers}
-        y = self._labels_as_array(list(self._sample_truth.values()))
-        means, others = self._feature_means_with_and_without_label()
-
-        for name, estimator in self._models.items():
-            projection: Projection | _FirstColumnsProjection
-            if estimator is None:
-                projection = _FirstColumnsProjection(self._sample.n_features)
-            else:
-                projection = estimator.solve(self._accumulators[name].freeze())
-            self._projections[name] = projection
-
-            # A linear projection maps class means of rows to class means of projected rows.
-            # If the projection is not linear, pass None. Probes then use means of projected rows.
-            linear = projection.kind in ("linear", "columns")
-            sample = ProbeSample(
-                self._sample.project_sampled_rows(projection.apply),
-                y,
-                projection.apply(means) if linear else None,
-                projection.apply(others) if linear and self._kind == "multilabel" else None,
-                len(self._labels),
-            )
-            for probe in self._settings.probes:
-                self._probes[name, probe] = fit_probe(probe, sample, self._settings.neighbours)
 
     def _feature_means_with_and_without_label(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the class means of all learned rows.

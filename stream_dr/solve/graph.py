@@ -114,7 +114,6 @@ def neighbourhood_graph(
     if radius is not None:
         starts, ends = landmark_pairs_within(rows, radius)
     else:
-        # Each row has an edge to each of its k nearest rows.
         starts, ends = np.repeat(np.arange(r), k), nearest_landmarks(rows, k, include_self=average).ravel()
     lengths = squared_pair_distances(rows, starts, ends)
     radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK

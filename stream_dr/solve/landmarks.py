@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr import checks
-from stream_dr.projection import check_dense_n_features
+from stream_dr.projection import check_n_features
 from stream_dr.rows.block import Rows
 from stream_dr.solve.nearest_mean import squared_lengths
 from stream_dr.solve.neighbours import fit_sparse_width, squared_distance_chunks, subtract_shift, upper_column_medians
@@ -92,9 +92,8 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
         same = 1e-20 * float(squared_lengths(subtract_shift(rows, medians)).mean())
 
     if sp.issparse(rows):
-        return SampledLandmarks(
-            rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1], medians, same
-        )
+        indices, indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+        return SampledLandmarks(rows.data, indices, indptr, rows.shape[1], medians, same)
     return SampledLandmarks(rows, None, None, rows.shape[1], np.zeros(0), same)
 
 
@@ -132,9 +131,8 @@ def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_o
 
     Raises WidthMismatch if dense rows have another number of features than the landmarks.
     """
-    if sp.issparse(X):
-        X = fit_sparse_width(X, landmarks.width)
-    check_dense_n_features(X, landmarks.width)
+    X = fit_sparse_width(X, landmarks.width)
+    check_n_features(X.shape[1], landmarks.width)
     out = np.zeros((X.shape[0], places.shape[1]))
     if not places.size:
         return out

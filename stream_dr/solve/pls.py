@@ -80,16 +80,15 @@ def pls_rotations(
     # Without this limit, one more component than there are features could pass the checks below.
     for _ in range(min(max_components, len(cross_sums))):
         # Set a row of S (summed feature-target products) to zero if the row is rounding error.
-        # Then w is the direction of largest covariance with the targets.
+        # The first left singular vector of S is the direction of largest covariance.
         S[np.linalg.norm(S, axis=1) <= cross_sum_noise] = 0.0
         left, values = left_singular_pairs(S)
         sigma = float(values[:1].sum())
         if sigma <= _SMALLEST * max([sigma, *sizes]):
             break
-        w = with_fixed_signs(left[:, :1])[:, 0]
 
-        # The rotation r, by which rows are projected, is w made orthogonal to earlier loadings.
-        r = w.copy()
+        # The rotation r, by which rows are projected, is this vector made orthogonal to earlier loadings.
+        r = with_fixed_signs(left[:, :1])[:, 0]
         for load, earlier in zip(loads, vectors, strict=True):
             r -= (load @ r) * earlier
         c = scatter @ r if scatter.ndim == 2 else scatter * r

@@ -246,11 +246,10 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     # A reciprocal condition number above `certain` means full rank in spite of rounding errors.
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
-    if (
-        reciprocal < WELL_CONDITIONED + certain
-        and (reciprocal if gamma == 0 else _scaled_cholesky(scatter, 0.0).reciprocal_condition) <= certain
-    ):
-        return None
+    if reciprocal < WELL_CONDITIONED + certain:
+        without_ridge = reciprocal if gamma == 0 else _scaled_cholesky(scatter, 0.0).reciprocal_condition
+        if without_ridge <= certain:
+            return None
 
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
     return InverseRoot(

@@ -34,7 +34,7 @@ from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.estimators.fitting.stream_learner import StreamLearner
 from stream_dr.feature_maps import feature_map, spec_without_defaults
-from stream_dr.projection import Linear, Mapped, Projection
+from stream_dr.projection import Linear, Mapped, Projection, check_n_features
 from stream_dr.rows.batches import as_block, batches, move_named_column_to_targets
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import iterate_arrow_tables
@@ -101,8 +101,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     Set only if states of this class cannot be merged.
     """
-    fixed: ClassVar[tuple[str, ...]] = ()
-    """Parameters of the accumulator, which may not change after rows were learned."""
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
     """Solver that `refine` uses (see refining_methods.py), or None if refine is not possible."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
@@ -138,16 +136,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """Add inherited parameters and attributes to the subclass's docstring."""
         super().__init_subclass__(**options)
         cls.__doc__ = docstring_with_inherited(cls)
-
-    def check_parameters(self) -> None:
-        """Raise InvalidParameter if a parameter is outside its range."""
-
-    @abstractmethod
-    def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a new accumulator, to which rows can be added.
-
-        state: state from which the accumulator continues. None means an empty accumulator.
-        """
 
     @abstractmethod
     def solve(self, state: State) -> Projection:
@@ -454,7 +442,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             if not by_name and names != fitted.names:
                 X, names = named_columns.reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
             if n_features != accumulator.n_features and not block.sparse:
-                named_columns.raise_width_mismatch(n_features, accumulator.n_features, type(self).__name__)
+                check_n_features(n_features, accumulator.n_features, type(self).__name__)
         warn_if_columns_differ(accumulator, block)
 
         weights = as_weights(rows.weights, n_rows)
@@ -510,8 +498,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         # Check the number of features, which may differ if rows are sparse or columns have names.
         block = Block(rows, names=names, width_stated=given.width_stated)
         grows = block.sparse and (by_name or not block.width_stated)
-        if not self._may_have_new_columns(block) and not grows and block.features != learned:
-            named_columns.raise_width_mismatch(block.features, learned, type(self).__name__)
+        if not self._may_have_new_columns(block) and not grows:
+            check_n_features(block.features, learned, type(self).__name__)
         warn_if_columns_differ(self.fitted().accumulator, block)
 
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))

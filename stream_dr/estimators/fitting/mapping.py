@@ -17,12 +17,7 @@ from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
 from stream_dr.feature_maps import FeatureMap, feature_map, spec_with_defaults, widths
 from stream_dr.feature_maps.nystroem import Nystroem
-from stream_dr.feature_maps.table import (
-    Table,
-    TableState,
-    check_map_can_learn,
-    mapped_columns_by_kind,
-)
+from stream_dr.feature_maps.table import Table, TableState, check_map_can_learn, mapped_columns_by_kind
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
@@ -327,8 +322,8 @@ def can_unlearn_exactly(accumulator: Accumulator) -> bool:
 
 def map_reads_tables(estimator: "Estimator") -> bool:
     """True if the estimator's feature map reads tables of mixed columns."""
-    mapping = map_of(estimator)
-    return mapping is not None and bool(mapping.learns)
+    spec = estimator.feature_map
+    return spec is not None and bool(feature_map(spec).learns)
 
 
 def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:

@@ -267,6 +267,8 @@ def _without_means_of_few_row_labels(moments: Moments, has_few_rows: np.ndarray,
     scatter_error: absolute size of the error that unlearning may have caused in the scatter.
     """
     ready = ~has_few_rows
+    present = moments.present.copy()
+    present[moments.present] = ready
     n, few = moments.label_weights[ready], moments.label_weights[has_few_rows]
     if not n.sum() > 0.0:
         return moments
@@ -300,7 +302,7 @@ def _without_means_of_few_row_labels(moments: Moments, has_few_rows: np.ndarray,
         mean=mean,
         diagonal=diagonal,
         scatter=scatter,
-        present=_narrow_mask(moments.present, ready),
+        present=present,
         label_weights=n,
         target_mean=n / total,
         cross=cross,
@@ -310,19 +312,6 @@ def _without_means_of_few_row_labels(moments: Moments, has_few_rows: np.ndarray,
         labels=tuple(compress(moments.labels, ready)),
         waiting=tuple(compress(moments.labels, has_few_rows)),
     )
-
-
-def _narrow_mask(mask: np.ndarray, keep_true_entry: np.ndarray) -> np.ndarray:
-    """Return a mask with some True entries set to False.
-
-    The mask is (k,) with k' True entries.
-
-    keep_true_entry: (k',) bool, one entry for each True entry of the mask. False in
-        `keep_true_entry` sets the entry of the mask to False.
-    """
-    narrowed = mask.copy()
-    narrowed[mask] = keep_true_entry
-    return narrowed
 
 
 def standardise_moments(moments: Moments) -> Moments:

@@ -88,19 +88,6 @@ def _raise_names_differ(known_names: tuple[str, ...], names: tuple[str, ...], es
     )
 
 
-def raise_width_mismatch(n_features: int, n_known_features: int, estimator_name: str) -> NoReturn:
-    """Raise WidthMismatch, because rows have another number of features.
-
-    n_features: number of features of the rows.
-    n_known_features: number of features of the rows learned.
-    estimator_name: name of the estimator, for the message.
-    """
-    raise WidthMismatch(
-        f"X has {n_features} features, but {estimator_name} is expecting {n_known_features} features as input. "
-        "Send those columns or start a new model."
-    )
-
-
 def raise_if_no_rows(rows: Any) -> None:
     """Raise EmptyInput if there are no rows or no features."""
     for axis, what in enumerate(("sample", "feature")):

@@ -1,7 +1,7 @@
 """Base class of everything that learns rows batch by batch, with the attributes that need only the accumulator."""
 
 from abc import abstractmethod
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.utils import Tags
@@ -11,12 +11,25 @@ from stream_dr.errors import error_for_unknown_parameter
 from stream_dr.estimators.fitting.fitted_state import FittedState
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
+from stream_dr.statistics.protocol import Accumulator, State
 
 
 class StreamLearner(NamedParameters, BaseEstimator):
     """Base class of the estimators and of the classifier `KNearest`."""
 
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Parameters of the accumulator, which may not change after rows were learned."""
     fitted_: FittedState
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter if a parameter is outside its range."""
+
+    @abstractmethod
+    def accumulator(self, state: State | None = None) -> Accumulator:
+        """Return a new accumulator, to which rows can be added.
+
+        state: state from which the accumulator continues. None means an empty accumulator.
+        """
 
     @abstractmethod
     def fitted(self) -> FittedState:
