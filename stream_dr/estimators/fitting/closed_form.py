@@ -26,7 +26,6 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting import mapping
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.inputs import RefineSource
-from stream_dr.estimators.fitting.mapping import StateType
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, mask_labels_with_few_rows
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.feature_maps.draws import check_seed_or_none
@@ -123,7 +122,7 @@ class ClosedForm(AdditiveEstimator):
         Labels with fewer rows than `min_class_rows`, which are not yet classes, sorted.
     """
 
-    state_type: ClassVar[StateType] = mapping.StateType(MomentState)
+    state_type: ClassVar[mapping.StateType] = mapping.StateType(MomentState)
     fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map", "fold_count", "folds_by")
     encoding: ClassVar[str] = "indicator"
     """Encoding of targets as numeric columns, by default one column of 0 and 1 for each label."""
@@ -201,8 +200,8 @@ class ClosedForm(AdditiveEstimator):
                 f"what was learned is stored in {have} folds, and these parameters need {self.fold_count}. Set "
                 f"folds={have}, or call fit with the rows again."
             )
-        make_inner: Callable = self._make_folded_accumulator if self.fold_count else self._make_moment_accumulator
-        return mapping.make_accumulator(self.feature_map, make_inner, state)
+        make_inner = self._make_folded_accumulator if self.fold_count else self._make_moment_accumulator
+        return mapping.make_accumulator(self.feature_map, cast(Callable[..., Accumulator], make_inner), state)
 
     def _make_folded_accumulator(self, state: FoldedState | None) -> FoldedAccumulator:
         # FoldedAccumulator applies the decay, which depends on the later rows of all folds.

@@ -2,7 +2,7 @@
 
 A feature map changes rows (for example, by random Fourier features) before they are learned or
 projected. An estimator itself only learns and solves rows of numbers. The functions of this module
-add the map: `make_accumulator` to learning, `solve_inner_and_add_map` to solving,
+add the map: `make_accumulator` to learning, `prepend_feature_map` to the solution,
 `max_bytes_with_map` to the size of the state and `check_feature_map` to the check of parameters.
 """
 

@@ -32,7 +32,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_number_in_range,
 from stream_dr.estimators.fitting.refining_methods import SOLVERS
 from stream_dr.estimators.fitting.replayed import RefineProgress, RowReplay, Sums, strip_feature_map
 from stream_dr.projection import Projection
-from stream_dr.rows.source import Source, as_source
+from stream_dr.rows.source import as_source
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
 from stream_dr.solve.subspace import Subspace
 from stream_dr.solve.tall_qr import tall_qr
@@ -187,29 +187,29 @@ def refine_steps(
     check_number_in_range("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
     check_refinable(estimator, state)
-    problem = _prepare_mapped_problem(cast("ClosedForm", estimator), state, as_source(source), feature_names, n_threads)
-    moments, method = problem.moments, problem.method
+    solver, moments, sums, replayed, method = _prepare_problem(estimator, state, source, feature_names, n_threads)
 
     # Continue from the earlier refine, or start from the columns of the guess.
     now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_start_columns(guess, moments)))
-    summed = compute_pass_sums or partial(problem.replayed.sums, problem.source)
+    summed = compute_pass_sums or sums
     basis = tall_qr(now.loadings)[0]
     first = now.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
         pass_progress = None if progress is None else partial(progress, number)
         directions = now.solve.directions
-        product, rows = problem.replayed.checked(summed(directions, number == first, pass_progress), directions)
+        product, rows = replayed.checked(summed(directions, number == first, pass_progress), directions)
 
         # Update the solver, and compare the new projection with the projection of the last pass.
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.current_solution(solve)
         measured = moments._replace(along=method.along)
-        projection = problem.solver.make_projection(measured, (loadings, eigenvalues), "refined")
+        projection = solver.make_projection(measured, (loadings, eigenvalues), "refined")
         last_basis, basis = basis, tall_qr(projection.loadings)[0]
         turned = largest_principal_angle(last_basis, basis) if number > 1 else np.pi / 2
         # Stop if residual and angle are small. The residual alone may be small too early.
         done = solve.directions.shape[1] == 0 or max(residual, turned) <= tol
+
         now = Refining(number, projection.loadings, solve)
         report = PassReport(number, rows, residual, turned, projection.n_components, time.monotonic() - began, done)
         yield RefinePass(report, prepend_feature_map(state, projection), now)
@@ -228,23 +228,23 @@ class _MappedProblem(NamedTuple):
         Estimator without a feature map.
     moments : Moments
         Centred sums of the mapped rows.
-    source : Source
-        Source of mapped rows.
+    sums : ComputePassSums
+        Function that computes the sums of a pass over the mapped rows.
     replayed : RowReplay
-        Reader of the source, which computes the sums of a pass.
+        Reader of the mapped rows, which checks the sums of a pass.
     method : FirstStageSolver or SubspaceSolver
         Solver that is updated after each pass.
     """
 
     solver: "ClosedForm"
     moments: Moments
-    source: Source
+    sums: ComputePassSums
     replayed: RowReplay
     method: Any
 
 
-def _prepare_mapped_problem(
-    estimator: "ClosedForm", state: State, source: Source, feature_names: tuple[str, ...] | None, n_threads: int
+def _prepare_problem(
+    estimator: "Estimator", state: State, source: RefineSource, feature_names: tuple[str, ...] | None, n_threads: int
 ) -> _MappedProblem:
     """Return the problem that refine solves, for mapped rows.
 
@@ -253,11 +253,12 @@ def _prepare_mapped_problem(
     feature_names: names of the features, if the rows have named columns.
     n_threads: number of threads that compute products.
     """
-    moments = estimator.moments(state)
-    solver, mapped_state, mapped_source, feature_names = strip_feature_map(estimator, state, source, feature_names)
-    replayed = RowReplay(solver, mapped_state, moments, feature_names, n_threads)
+    closed_form = cast("ClosedForm", estimator)
+    moments = closed_form.moments(state)
+    solver, mapped_state, mapped_source, names = strip_feature_map(closed_form, state, as_source(source), feature_names)
+    replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
     method = SOLVERS[solver.refined_by or ""](solver, moments, mapped_state, replayed.scale > 0)
-    return _MappedProblem(solver, moments, mapped_source, replayed, method)
+    return _MappedProblem(solver, moments, partial(replayed.sums, mapped_source), replayed, method)
 
 
 def run_all_passes(steps: Iterator[RefinePass], tol: float, max_passes: int) -> tuple[Projection, RefineReport]:

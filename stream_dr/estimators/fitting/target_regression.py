@@ -130,7 +130,7 @@ class TargetRegression(Predictor):
         Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, a target is the
         indicator of a label, 1 for rows with the label and 0 for other rows.
         """
-        return np.asarray(self._readout_or_raise().weights.T @ self.linear_projection().loadings.T)
+        return np.asarray(self.linear_projection().loadings @ self._readout_or_raise().weights).T
 
     @property
     def intercept_(self) -> np.ndarray:
