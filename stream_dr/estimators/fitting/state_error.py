@@ -285,9 +285,8 @@ def _match_target_columns(training_moments: Moments, validation_moments: Moments
         k = training_moments.cross.shape[1]
         return TargetColumns(list(range(k)), list(range(validation_moments.cross.shape[1])), k)
     labels = sorted({*training_moments.labels, *validation_moments.labels})
-    first, second = (
-        [labels.index(label) for label in moments.labels] for moments in (training_moments, validation_moments)
-    )
+    both = training_moments.labels, validation_moments.labels
+    first, second = ([labels.index(label) for label in own] for own in both)
     return TargetColumns(first, second, len(labels))
 
 
