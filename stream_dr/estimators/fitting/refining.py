@@ -208,7 +208,7 @@ def refine_steps(
         last_basis, basis = basis, tall_qr(projection.loadings)[0]
         turned = largest_principal_angle(last_basis, basis) if number > 1 else np.pi / 2
         # Stop if residual and angle are small. The residual alone may be small too early.
-        done = solve.directions.shape[1] == 0 or max(residual, turned) <= tol
+        done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
 
         now = Refining(number, projection.loadings, solve)
         report = PassReport(number, rows, residual, turned, projection.n_components, time.monotonic() - began, done)
