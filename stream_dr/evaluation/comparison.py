@@ -137,7 +137,7 @@ class _Fold(NamedTuple):
     test: np.ndarray
 
 
-class _DrawnSample(NamedTuple):
+class DrawnSample(NamedTuple):
     """Random sample of the rows that have a target.
 
     sample: the sampled rows, in their original order.
@@ -285,7 +285,7 @@ def suggest(
     """
     progress = progress or (lambda stage, done, total: None)
     blocks = X.events() if isinstance(X, Source) else RepeatableBatches([as_block(X, y)]).events()
-    sample, read = _sample_rows_with_target((block for _, block in blocks), target, progress)
+    sample, read = sample_rows_with_target((block for _, block in blocks), target, progress)
     if target == "auto":
         _refuse_too_many_labels_for_classes(sample)
 
@@ -623,7 +623,7 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
         return [_Fold(*split) for split in folds.split(np.zeros(sample.rows), _targets_for_sklearn(sample))]
 
 
-def _sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress: StageProgress) -> _DrawnSample:
+def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress: StageProgress) -> DrawnSample:
     """Draw a uniform random sample of rows with a target.
 
     target_kind: kind of the targets, "class" or "continuous". "auto": decide by the values.
@@ -653,7 +653,7 @@ def _sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress
 
     if not parts:
         raise InvalidTargets("no row has a target, by which methods are compared. Pass y, or name their column.")
-    return _DrawnSample(_concatenate_blocks([block for block, _ in _select_smallest_keys(parts, capacity)]), read)
+    return DrawnSample(_concatenate_blocks([block for block, _ in _select_smallest_keys(parts, capacity)]), read)
 
 
 def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Block:
