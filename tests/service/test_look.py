@@ -45,8 +45,7 @@ def figures(served: Served, **query: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with in_thread(tmp_path_factory.mktemp("look")) as served, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("stream_dr.plotting.directory_figures.REFRESH_SECONDS", 0.0)
+    with in_thread(tmp_path_factory.mktemp("look")) as served:
         for name, key in (("lda", "lda"), ("near", "laplacian_eigenmaps")):
             params = {"reservoir": 50, "n_neighbors": 5} if name == "near" else {}
             served.http.put(f"/models/{name}", json={"estimator": key, "params": params}).raise_for_status()
@@ -123,8 +122,7 @@ def test_models_without_loadings_or_of_another_name(served: Served) -> None:
     assert set(figures(served)["figures"]) == set(figures(served, model="none")["figures"]) == {"accuracy", "progress"}
 
 
-def test_unlearned_rows_leave_the_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_dr.plotting.directory_figures.REFRESH_SECONDS", 0.0)
+def test_unlearned_rows_leave_the_points(tmp_path: Path) -> None:
     with in_thread(tmp_path) as served:
         served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
         for rows in (slice(0, 90), slice(90, 178)):

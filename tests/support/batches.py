@@ -61,9 +61,11 @@ def put(directory: Directory, *blocks: Block) -> list[int]:
     return [answer.position for answer in answers if isinstance(answer, Receipt)]
 
 
-def shards(folder: Path, blocks: int = 12, rows: int = 20, sparse_rows: bool = False) -> Path:
-    """Shards of two batches each."""
-    with ShardWriter(folder, rows_per_shard=2 * rows, rows_per_batch=rows) as writer:
+def shards(
+    folder: Path, blocks: int = 12, rows: int = 20, sparse_rows: bool = False, batches_per_shard: int = 2
+) -> Path:
+    """Write shards of `blocks` batches."""
+    with ShardWriter(folder, rows_per_shard=batches_per_shard * rows, rows_per_batch=rows) as writer:
         for seed in range(blocks):
             writer.write(sparse(seed, rows) if sparse_rows else dense(seed, rows))
     return folder

@@ -1,9 +1,9 @@
 """Past its bound on label sets a model fails at that event, and the others go on."""
 
+from itertools import chain, combinations, islice
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
@@ -14,16 +14,10 @@ from stream_dr.running.advance import backfill
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.writer import write_shards
-from stream_dr.statistics.moments import label_sets
 from stream_dr.targets.targets import multilabel_targets
 from tests.support.batches import SMALL, opened, put
 
 STAR = ("hsl", {"laplacian": "star"})
-
-
-@pytest.fixture(autouse=True)
-def _four_sets_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label_sets, "MOST_SETS", 4)
 
 
 def rows(*labels: list[str]) -> Block:
@@ -32,20 +26,22 @@ def rows(*labels: list[str]) -> Block:
     return Block(X, multilabel_targets(list(labels)))
 
 
-FOUR = rows(["a"], ["b"], ["a", "b"], ["b", "a"], ["c"], [])
+SUBSETS = chain.from_iterable(combinations("abcdefghijklmno", size) for size in range(1, 16))
+MOST = rows(*map(list, islice(SUBSETS, 20_000)), ["b", "a"], [])
+"""As many label sets as a model may have, one of them twice, and a row without labels."""
 
 
 def test_a_model_past_the_bound_fails_at_its_event_and_others_go_on(tmp_path: Path) -> None:
     with opened(tmp_path, m=STAR, other=("opls", {})) as directory:
-        put(directory, FOUR, rows(["a"]), rows(["a", "c"]), rows(["d"]))
+        put(directory, MOST, rows(["a"]), rows(["a", "p"]), rows(["d"]))
         backfill(directory, list(directory.models.values()), directory.position)
         model, other = directory.model("m"), directory.model("other")
         assert (model.position, other.position) == (1, 3)
         assert model.failure is not None
         assert (model.failure.position, model.failure.code) == (2, "limit_exceeded")
-        assert "5 distinct label sets" in model.failure.message
+        assert "20001 distinct label sets" in model.failure.message
         assert "zhou" in model.failure.message
-        assert other.rows == 9
+        assert other.rows == 20_005
 
 
 def test_a_snapshot_and_what_follows_are_the_bits_of_one_run(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from stream_dr import errors
-from stream_dr.directory import references as batching
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.references import PLACES
@@ -45,10 +44,10 @@ def found_wrong(path: Path) -> list[str]:
     return [str(finding.error) for finding in verify(path) if finding.error is not None]
 
 
-def test_a_stopped_replay_goes_on_from_another_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = shards(tmp_path / "old")
+def test_a_stopped_replay_goes_on_from_another_place(tmp_path: Path) -> None:
+    # Groups of 4 and 8 batches are in the log when it stops, and they end within a shard.
+    folder = shards(tmp_path / "old", blocks=20, batches_per_shard=5)
     expected = run(tmp_path / "whole", folder, late="class_means")
-    monkeypatch.setattr(batching, "GROUP_EVENTS", 3)
     with pytest.raises(Stop):
         run(tmp_path / "d", folder, stop=True)
     folder.rename(tmp_path / "new")

@@ -3,12 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 
-from stream_dr.directory import references as batching
+from stream_dr.arrow.codec import arrow_from_block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.references import MissingBatches
 from stream_dr.errors import DamagedShard, NotFinite
+from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_dataset
 from tests.support.batches import SMALL, opened, shards
 
@@ -19,11 +23,10 @@ def groups(directory: Directory, folder: Path, passes: int = 1) -> list[int]:
     return [len(group) for group in found]
 
 
-def test_groups_double_up_to_the_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "GROUP_EVENTS", 8)
+def test_groups_double_up_to_the_most(tmp_path: Path) -> None:
     folder = shards(tmp_path / "s")
     with opened(tmp_path / "d") as directory:
-        assert groups(directory, folder, passes=3) == [4, 8, 8, 8, 8]
+        assert groups(directory, folder, passes=20) == [4, 8, 16, 32, 64, 64, 52]
 
 
 def test_what_was_read_before_a_batch_that_is_refused_is_a_group(
@@ -46,12 +49,18 @@ def test_what_was_read_before_a_batch_that_is_refused_is_a_group(
             next(found)
 
 
-def test_groups_end_at_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for sparse in (False, True):
-        folder = shards(tmp_path / f"s{sparse}", sparse_rows=sparse)
-        monkeypatch.setattr(batching, "GROUP_BYTES", 1)
-        with opened(tmp_path / f"d{sparse}") as directory:
-            assert groups(directory, folder) == [1] * 12
+def test_groups_end_at_their_bytes(tmp_path: Path) -> None:
+    """A batch takes 33 MiB or more in memory, and little on the disk. A group ends at 64 MiB."""
+    X = np.ones((33 << 7, 1 << 10))
+    for name, rows in (("dense", X), ("sparse", sp.csr_matrix(X))):
+        (tmp_path / name).mkdir()
+        batch = arrow_from_block(Block(rows))
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(tmp_path / name / "0.arrow", batch.schema, options=options) as writer:
+            for _ in range(3):
+                writer.write_batch(batch)
+        with opened(tmp_path / f"{name}_directory") as directory:
+            assert groups(directory, tmp_path / name) == [2, 1]
 
 
 def test_what_the_log_has_is_left_out(tmp_path: Path) -> None:

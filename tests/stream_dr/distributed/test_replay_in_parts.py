@@ -9,9 +9,10 @@ import pytest
 from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.verify import verify
-from stream_dr.distributed import task_plan as planning
 from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
 from stream_dr.distributed.local import thread_plan_runner
+from stream_dr.distributed.parts import PlanRunner
+from stream_dr.distributed.task_plan import Task
 from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, replay
@@ -30,11 +31,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks of two batches of 20 rows."""
-    monkeypatch.setattr(planning, "MIN_TASK_ROWS", 40)
-    monkeypatch.setattr(planning, "ROW_TO_STATE_BYTES", 0)
+def in_small_tasks(threads: int) -> PlanRunner:
+    """Run plans in threads, divided anew into tasks of two batches. So small a plan is one task otherwise."""
+    run_plan = thread_plan_runner(threads)
+
+    def run_divided(plan: Any, on_batch: Any) -> Any:
+        references = plan.whole.references
+        tasks = tuple(Task(references[i : i + 2]) for i in range(0, len(references), 2))
+        return run_plan(plan._replace(tasks=tasks), on_batch)
+
+    return run_divided
 
 
 def run(
@@ -46,7 +52,7 @@ def run(
         settings, dataset = ReplaySettings(**options), open_dataset(folder)
         if count is None:
             return replay(directory, dataset, settings, watch)
-        return replay_in_parallel_tasks(thread_plan_runner(count), directory, dataset, settings, watch)
+        return replay_in_parallel_tasks(in_small_tasks(count), directory, dataset, settings, watch)
 
 
 def digests(path: Path) -> dict[str, tuple[int, int, str]]:
@@ -126,7 +132,7 @@ def test_what_is_refused_is_named_and_the_directory_stays_as_it_was(tmp_path: Pa
             directory.add_model("lda", "lda", {})
             dataset = open_dataset([tmp_path / "a", tmp_path / "b"])
             with pytest.raises(errors.WidthMismatch, match=r"/b/part-00000\.arrow, batch 0"):
-                replay_in_parallel_tasks(thread_plan_runner(count), directory, dataset, ReplaySettings())
+                replay_in_parallel_tasks(in_small_tasks(count), directory, dataset, ReplaySettings())
             assert (directory.position, directory.model("lda").rows) == (-1, 0)
 
 
@@ -140,5 +146,5 @@ def test_labels_of_two_types_in_two_tasks_are_refused(tmp_path: Path) -> None:
         directory.add_model("lda", "lda", {})
         dataset = open_dataset([tmp_path / "a", tmp_path / "b"])
         with pytest.raises(errors.StreamDRError, match="label"):
-            replay_in_parallel_tasks(thread_plan_runner(2), directory, dataset, ReplaySettings())
+            replay_in_parallel_tasks(in_small_tasks(2), directory, dataset, ReplaySettings())
         assert directory.position == -1

@@ -20,7 +20,6 @@ from stream_dr import (
     hashing,
     nystroem,
     polynomial,
-    projection,
     random_fourier,
 )
 from stream_dr.errors import CannotMerge, InvalidParameter, PrecisionLost, WidthMismatch
@@ -242,19 +241,19 @@ def test_many_rows_of_a_wide_map_take_little_memory():
     assert pca.n_samples_seen_ == 40_000
 
 
-def test_a_batch_that_is_refused_in_a_later_part_changes_nothing(monkeypatch):
-    monkeypatch.setattr(projection, "LEARNING_SLICE_VALUES", 10 * 20)
-    rows = np.random.default_rng(4).normal(size=(80, 3))
-    weights = np.repeat([1.0, 1e14], [50, 30])
-    pca = stream_dr.PCA(feature_map=random_fourier(20))
+def test_a_batch_that_is_refused_in_a_later_part_changes_nothing():
+    # A part of the second batch has 4,194 rows, and the heavy rows come after it.
+    rows = np.random.default_rng(4).normal(size=(5_000, 3))
+    weights = np.repeat([1.0, 1e14], [4_500, 500])
+    pca = stream_dr.PCA(scatter="diagonal", feature_map=random_fourier(1_000))
     pca.partial_fit(rows[:40], sample_weight=weights[:40]).partial_fit(rows[40:], sample_weight=weights[40:])
     before, _ = pack(pca.state_)
     with pytest.raises(PrecisionLost):
         pca.unlearn(rows[40:], sample_weight=weights[40:])
     after, _ = pack(pca.state_)
     assert all(np.array_equal(before[name], after[name]) for name in before)
-    assert pca.n_samples_seen_ == 80
-    assert pca.unlearn(rows[:40], sample_weight=weights[:40]).n_samples_seen_ == 40
+    assert pca.n_samples_seen_ == 5_000
+    assert pca.unlearn(rows[:40], sample_weight=weights[:40]).n_samples_seen_ == 4_960
 
 
 @pytest.mark.parametrize("kind", [PCA, CCIPCA, InformationGain, LPP])

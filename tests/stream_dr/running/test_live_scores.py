@@ -176,8 +176,7 @@ def test_models_are_compared_on_rows_that_all_were_tested_on(tmp_path: Path) -> 
     assert tested == [[0], [0], [100], [200], [300, 0], [400, 100], [200, 200], [300, 300]]
 
 
-def test_a_running_engine_tests_unless_told_not_to_and_records_it(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(TestThenTrain, "share", 0)
+def test_a_running_engine_tests_unless_told_not_to_and_records_it(tmp_path: Path) -> None:
     for wanted in (True, False):
         with opened(tmp_path / str(wanted), lda=("lda", {})) as directory:
             running = Running(directory, RunSettings(test_then_train=wanted))

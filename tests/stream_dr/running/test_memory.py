@@ -14,21 +14,21 @@ from stream_dr.arrow.codec import arrow_from_block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, RecentDrafts, rows_draft
 from stream_dr.rows.block import Block
-from stream_dr.running import advance
+from stream_dr.running.advance import EventReader
 from stream_dr.running.ingest import Appender
 from tests.support.batches import SMALL, dense, draft, opened, put
 
 UNPACKED = 400 * 100 * 8
 
 
-def compressed() -> Draft:
-    """A draft of (400, 100) zeros, sent as zstd."""
+def compressed(rows: int = 400) -> Draft:
+    """A draft of (rows, 100) zeros, sent as zstd."""
     sink = pa.BufferOutputStream()
-    batch = arrow_from_block(Block(np.zeros((400, 100))))
+    batch = arrow_from_block(Block(np.zeros((rows, 100))))
     with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_batch(batch)
     made = rows_draft(bytes(sink.getvalue()))
-    assert len(made.body) * 100 < made.size == UNPACKED
+    assert len(made.body) * 100 < made.size == rows * 100 * 8
     return made
 
 
@@ -52,13 +52,16 @@ def test_what_is_held_for_models_counts_as_unpacked() -> None:
     assert [p for p, _ in recent.consecutive_drafts_after(-1, 10)] == [0, 1]
 
 
-def test_a_page_of_the_log_ends_where_its_rows_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(tmp_path) as directory:
-        directory.append([compressed() for _ in range(5)])
-        steps = advance.EventReader(directory)
-        assert [[s.position for s in page] for page in steps.pages(-1, 4)] == [[0, 1, 2, 3, 4]]
-        monkeypatch.setattr(advance, "PAGE_BYTES", UNPACKED + 1)
-        assert [[s.position for s in page] for page in steps.pages(-1, 4)] == [[0, 1], [2, 3], [4]]
+def test_a_page_of_the_log_ends_where_its_rows_are_many(tmp_path: Path) -> None:
+    """A page ends at 64 MiB of rows. A large batch here takes 40 MB."""
+    for name, rows, expected in (
+        ("small", 400, [[0, 1, 2, 3, 4]]),
+        ("large", 50_000, [[0, 1], [2, 3], [4]]),
+    ):
+        with opened(tmp_path / name) as directory:
+            directory.append([compressed(rows) for _ in range(5)])
+            reader = EventReader(directory)
+            assert [[event.position for event in page] for page in reader.pages(-1, 4)] == expected
 
 
 def test_a_refused_batch_is_let_go(tmp_path: Path) -> None:

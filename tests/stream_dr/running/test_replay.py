@@ -11,7 +11,6 @@ import pytest
 
 from stream_dr import errors, failpoints
 from stream_dr.arrow.codec import arrow_from_block
-from stream_dr.directory import references as batching
 from stream_dr.directory.directory import Directory
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.log.log import Log
@@ -130,25 +129,25 @@ class Stop(BaseException):
     """Ends a replay where a watcher says."""
 
 
-@pytest.mark.parametrize("after", [1, 3, 5, 8])
+@pytest.mark.parametrize(("groups", "events"), [(1, 4), (2, 12), (3, 28)])
 @pytest.mark.parametrize("error", [Stop, KeyboardInterrupt])
 def test_an_interrupted_replay_goes_on_where_it_was(
-    after: int, error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    groups: int, events: int, error: type[BaseException], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(batching, "GROUP_EVENTS", 1)
-    folder, calls = shards(tmp_path / "s"), 0
+    """Groups double in size, from 4 events, and the log ends within a shard."""
+    folder, calls = shards(tmp_path / "s", blocks=40, batches_per_shard=5), 0
 
     def watch(progress: Progress) -> None:
         nonlocal calls
         calls += 1
-        if calls == after:
+        if calls == groups:
             raise error
 
     with pytest.raises(error):
         run(tmp_path / "a", folder, watch)
-    assert states(tmp_path / "a")["cm"][1] == 20 * after
+    assert states(tmp_path / "a")["cm"][1] == 20 * events
     report = run(tmp_path / "a", folder)
-    assert report.rows + report.caught_up == 240 - 20 * after
+    assert report.rows + report.caught_up == 800 - 20 * events
     run(tmp_path / "b", folder)
     assert states(tmp_path / "a") == states(tmp_path / "b")
 
@@ -160,8 +159,7 @@ def test_how_often_it_is_snapshotted_changes_no_bit(tmp_path: Path) -> None:
     assert states(tmp_path / "a") == states(tmp_path / "b")
 
 
-def test_a_begun_pass_is_completed_before_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "GROUP_EVENTS", 1)
+def test_a_begun_pass_is_completed_before_the_next(tmp_path: Path) -> None:
     folder = shards(tmp_path / "s")
     run(tmp_path / "a", folder)
 
@@ -232,17 +230,18 @@ def test_a_batch_that_is_refused_ends_it_with_what_came_before_learned(tmp_path:
         assert directory.model("cm").rows == 20
 
 
-@pytest.mark.parametrize("group", [1, 4, 64])
-def test_nothing_after_a_refused_batch_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: int) -> None:
-    """However often it is tried, and however batches are grouped; once the shard is mended it ends as if it never was."""
-    monkeypatch.setattr(batching, "FIRST_EVENTS", group)
-    monkeypatch.setattr(batching, "GROUP_EVENTS", group)
+@pytest.mark.parametrize("refused", [2, 3, 4, 6])
+def test_nothing_after_a_refused_batch_is_appended(tmp_path: Path, refused: int) -> None:
+    """However often it is tried, and wherever in its group it is. Once the shard is mended it ends as if it never was.
+
+    The first group has four batches.
+    """
     blocks = [dense(seed) for seed in range(8)]
-    folder = shard_of(tmp_path / "s", *blocks[:2], dense(2, features=5), *blocks[3:])
+    folder = shard_of(tmp_path / "s", *blocks[:refused], dense(2, features=5), *blocks[refused + 1 :])
     for _ in range(3):
-        with pytest.raises(errors.WidthMismatch, match=r"2\.arrow, batch 0: batch has 5 features"):
+        with pytest.raises(errors.WidthMismatch, match=rf"{refused}\.arrow, batch 0: batch has 5 features"):
             run(tmp_path / "d", folder)
-        assert {rows for _, rows, _ in states(tmp_path / "d").values()} == {40}
+        assert {rows for _, rows, _ in states(tmp_path / "d").values()} == {20 * refused}
     shard_of(folder, *blocks)
     run(tmp_path / "d", folder)
     run(tmp_path / "straight", folder)
@@ -250,13 +249,9 @@ def test_nothing_after_a_refused_batch_is_appended(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("last", ["repeated", "refused"])
-def test_a_full_disk_ends_it_whatever_ends_the_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
-) -> None:
-    """The group's last batch is in the log already, or would be refused."""
-    monkeypatch.setattr(batching, "FIRST_EVENTS", 1)
-    monkeypatch.setattr(batching, "GROUP_EVENTS", 64)
-    blocks = [dense(seed) for seed in range(3)]
+def test_a_full_disk_ends_it_whatever_ends_the_group(tmp_path: Path, last: str) -> None:
+    """The last batch of the second group is in the log already, or would be refused. The first group has four batches."""
+    blocks = [dense(seed) for seed in range(6)]
     folder = shard_of(tmp_path / "s", *blocks, blocks[0] if last == "repeated" else dense(3, features=7))
     failpoints.arm_failpoints("log.before_commit=enospc@2")
     try:
@@ -264,7 +259,7 @@ def test_a_full_disk_ends_it_whatever_ends_the_group(
             run(tmp_path / "d", folder)
     finally:
         failpoints.arm_failpoints("")
-    assert {rows for _, rows, _ in states(tmp_path / "d").values()} == {20}
+    assert {rows for _, rows, _ in states(tmp_path / "d").values()} == {80}
     if last == "repeated":
         assert run(tmp_path / "d", folder).rows == 40
 
@@ -323,8 +318,7 @@ def test_passes_of_a_replay_that_was_killed_before_its_first_batch_are_remembere
 def test_shards_without_a_manifest_are_hashed_one_ahead_of_what_is_learned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batching, "GROUP_EVENTS", 1)
-    folder = shards(tmp_path / "s", blocks=24)
+    folder = shards(tmp_path / "s", blocks=80)
     (folder / "manifest.json").unlink()
     hashed: list[str] = []
     monkeypatch.setattr(
@@ -336,7 +330,8 @@ def test_shards_without_a_manifest_are_hashed_one_ahead_of_what_is_learned(
 
     with pytest.raises(Stop):
         run(tmp_path / "a", folder, stop)
-    assert 0 < len(set(hashed)) < 12
+    # Groups of 4, 8, 16 and 32 batches are read before the first is learned, two batches of a shard.
+    assert 0 < len(set(hashed)) <= (4 + 8 + 16 + 32) // 2 + 1 < 40
     run(tmp_path / "a", folder)
     run(tmp_path / "b", folder)
     assert states(tmp_path / "a") == states(tmp_path / "b")

@@ -28,8 +28,8 @@ from stream_dr.models.schema import Limits
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.running import driver as driver_module
-from stream_dr.running import ingest, model_thread
-from stream_dr.running.advance import EventReader, backfill
+from stream_dr.running import ingest
+from stream_dr.running.advance import backfill
 from stream_dr.running.query import transform
 from stream_dr.running.running import Running, RunSettings
 from tests.support.batches import SMALL, body, dense, draft, opened, put
@@ -841,20 +841,15 @@ def test_the_jobs_of_a_removed_model_are_cancelled(tmp_path: Path, monkeypatch: 
         assert (job.state, job.target, job.model) == ("cancelled", None, "m")
 
 
-def test_a_model_is_snapshotted_on_its_way_and_once_it_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_snapshotted_on_its_way_and_once_it_is_there(tmp_path: Path) -> None:
     """Though no row comes meanwhile, nor after."""
-    monkeypatch.setattr(model_thread, "PAGE", 5)
-    monkeypatch.setattr(EventReader.read, "__defaults__", (5,))
     with opened(tmp_path) as directory:
-        put(directory, *(dense(seed) for seed in range(40)))
+        put(directory, *(dense(seed) for seed in range(200)))
     with running(tmp_path, snapshot_rows=20, snapshot_seconds=None) as run:
         seen = []
         run.listen(lambda told: seen.append(told) if told["event"] == "snapshot" else None)
-        monkeypatch.setattr(driver_module, "SNAPSHOT_PAUSE_FACTOR", 0)
         model, _ = run.add_model("late", "class_means", {})
-        eventually(lambda: model.last_snapshot.position == 39)
+        eventually(lambda: model.last_snapshot.position == 199)
         assert model.status == "live"
     assert len({told["position"] for told in seen}) > 1
 
@@ -906,11 +901,10 @@ def test_a_model_whose_catching_up_breaks_off_is_said_to_have_failed(
     def broken(*_: Any, **__: Any) -> None:
         raise OSError(24, "Too many open files")
 
+    with opened(tmp_path) as directory:
+        put(directory, *(dense(i) for i in range(70)))
     with running(tmp_path) as run:
-        for i in range(30):
-            run.submit(draft(dense(i))).result(WAIT)
         monkeypatch.setattr(driver_module.advance, "backfill", broken)
-        monkeypatch.setattr(model_thread, "PAGE", 5)
         model, _ = run.add_model("m", "lda", {})
         eventually(lambda: model.status == "failed")
         assert model.failure is not None

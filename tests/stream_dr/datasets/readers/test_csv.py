@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-from stream_dr.datasets.readers import csv as reader
 from stream_dr.datasets.readers.columns import ColumnRoles
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing
@@ -40,12 +39,12 @@ def test_indicator_and_continuous_columns(tmp_path):
         list(read_csv(path, ColumnRoles(labels=("a",)), delimiter=";"))
 
 
-def test_integers_that_turn_into_fractions_far_down(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "PIECE", 1_000)
-    path = write(tmp_path, "a,y\n" + "1,0\n" * 2_000 + "0.5,1\n")
-    blocks = list(read_csv(path, ColumnRoles(label="y"), rows_per_block=300))
-    assert sum(b.rows for b in blocks) == 2_001
-    assert max(b.rows for b in blocks) <= 300
+def test_integers_that_turn_into_fractions_far_down(tmp_path):
+    """The types are read from the first 1 MiB."""
+    path = write(tmp_path, "a,y\n" + "1,0\n" * 600_000 + "0.5,1\n")
+    blocks = list(read_csv(path, ColumnRoles(label="y"), rows_per_block=100_000))
+    assert sum(b.rows for b in blocks) == 600_001
+    assert max(b.rows for b in blocks) <= 100_000
     assert blocks[-1].X[-1, 0] == 0.5
     assert blocks[-1].y.targets_by_row()[-1] == 1
 
@@ -102,15 +101,15 @@ def test_an_empty_label_is_none(tmp_path):
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
-def test_the_first_rows_of_a_long_file_are_those_of_all(tmp_path, encoding, monkeypatch):
-    monkeypatch.setattr(reader, "PIECE", 1 << 14)
-    lines = [f"{i},ä{i % 7}{'x' * (i % 90)},{i / 8},{'uv'[i % 2]}" for i in range(3_000)]
+def test_the_first_rows_of_a_long_file_are_those_of_all(tmp_path, encoding):
+    """The first rows are those of 1 MiB."""
+    lines = [f"{i},ä{i % 7}{'x' * (i % 900)},{i / 8},{'uv'[i % 2]}" for i in range(20_000)]
     path = tmp_path / "a.csv"
     path.write_text("\n".join(["n,word,x,y", *lines, ""]), encoding=encoding)
     roles = ColumnRoles(label="y", raw=None)
     head, every = (list(read_csv(path, roles, encoding=encoding, head_only=head_only)) for head_only in (True, False))
-    assert sum(block.rows for block in every) == 3_000
-    assert 0 < sum(block.rows for block in head) < 600
+    assert sum(block.rows for block in every) == 20_000
+    assert 0 < sum(block.rows for block in head) < 4_000
     np.testing.assert_array_equal(head[0].X.column("x").values, every[0].X.column("x").values[: head[0].rows])
     assert head[0].names == every[0].names == ("n", "word", "x")
 

@@ -1,12 +1,13 @@
 """LabelSets: the sums clique and star need, dense, sparse, merged and unlearned."""
 
+from itertools import chain, combinations, islice
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
 from stream_dr.rows.block import Block
-from stream_dr.statistics.moments import label_sets
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.targets.targets import multilabel_targets
 
@@ -83,15 +84,19 @@ def test_under_decay():
         np.testing.assert_allclose(clique(accumulator.freeze()), clique(plain.freeze()), atol=1e-12)
 
 
-def test_too_many_sets_are_refused_before_anything_is_written(monkeypatch):
-    monkeypatch.setattr(label_sets, "MOST_SETS", 3)
+def test_too_many_sets_are_refused_before_anything_is_written():
+    """At most 20,000 are kept."""
+    sets = list(islice(chain.from_iterable(combinations("abcdefghijklmno", size) for size in range(1, 16)), 19_999))
     accumulator = MomentAccumulator("indicator", label_sets=True)
-    accumulator.add(Block(np.ones((2, 2)), multilabel_targets([["a"], ["b"]])))
+    accumulator.add(Block(np.ones((19_999, 2)), multilabel_targets(sets)))
+    labels = accumulator.labels
     with pytest.raises(errors.LimitExceeded, match="zhou"):
-        accumulator.add(Block(np.ones((2, 2)), multilabel_targets([["c"], ["a", "b"]])))
-    assert accumulator.rows == 2
-    assert accumulator.labels == ("a", "b")
-    assert len(accumulator.freeze().label_sets.sets) == 2
+        accumulator.add(Block(np.ones((2, 2)), multilabel_targets([["p"], ["p", "a"]])))
+    assert accumulator.rows == 19_999
+    assert accumulator.labels == labels
+    assert len(accumulator.freeze().label_sets.sets) == 19_999
+    accumulator.add(Block(np.ones((1, 2)), multilabel_targets([["p"]])))
+    assert len(accumulator.freeze().label_sets.sets) == 20_000
 
 
 def test_a_set_that_was_not_learned_is_not_unlearned():
