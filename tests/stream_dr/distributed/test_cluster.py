@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.distributed import cluster as on_cluster
+from stream_dr.distributed import distributed_refine
 from stream_dr.distributed.cluster import dask_plan_runner
 from stream_dr.distributed.distributed_refine import refine_on_cluster
 from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
@@ -174,6 +176,21 @@ def test_a_refine_is_that_of_one_process(cluster: Cluster, folder: Path, tmp_pat
             assert model.published.projection.solution == "refined"
             shown.append(model.published.projection.apply(dense(9, features=20).X))
     np.testing.assert_allclose(shown[1], shown[0], atol=1e-7 * np.abs(shown[0]).max())
+
+
+def test_the_rows_of_the_log_are_added_up_while_workers_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    sums = SimpleNamespace(rows=1)
+    client = SimpleNamespace(scatter=lambda value, broadcast: value)
+    monkeypatch.setattr(distributed_refine, "Sums", SimpleNamespace(merge=lambda a, b: sums))
+    monkeypatch.setattr(distributed_refine, "submit", lambda *_: steps.append("sent"))
+    monkeypatch.setattr(distributed_refine, "_sums_of_source", lambda *_: steps.append("added here") or sums)
+    monkeypatch.setattr(distributed_refine, "gather_results", lambda *_: steps.append("waited") or [sums])
+    whole = object.__new__(distributed_refine._ClusterSums)
+    whole.__dict__ |= {"_client": client, "_context": None, "_sent_context": None, "_tasks": ["one"]}
+    whole._logged = SimpleNamespace(positions={0})  # type: ignore[assignment]
+    assert whole(np.ones((2, 1)), True, None) is sums
+    assert steps == ["sent", "added here", "waited"]
 
 
 def test_a_transform_is_a_data_set_of_parts(cluster: Cluster, folder: Path, tmp_path: Path) -> None:
