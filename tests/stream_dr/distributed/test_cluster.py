@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -178,19 +177,23 @@ def test_a_refine_is_that_of_one_process(cluster: Cluster, folder: Path, tmp_pat
     np.testing.assert_allclose(shown[1], shown[0], atol=1e-7 * np.abs(shown[0]).max())
 
 
-def test_the_rows_of_the_log_are_added_up_while_workers_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_of_the_log_are_added_up_before_workers_are_waited_for(
+    cluster: Cluster, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps: list[str] = []
-    sums = SimpleNamespace(rows=1)
-    client = SimpleNamespace(scatter=lambda value, broadcast: value)
-    monkeypatch.setattr(distributed_refine, "Sums", SimpleNamespace(merge=lambda a, b: sums))
-    monkeypatch.setattr(distributed_refine, "submit", lambda *_: steps.append("sent"))
-    monkeypatch.setattr(distributed_refine, "_sums_of_source", lambda *_: steps.append("added here") or sums)
-    monkeypatch.setattr(distributed_refine, "gather_results", lambda *_: steps.append("waited") or [sums])
-    whole = object.__new__(distributed_refine._ClusterSums)
-    whole.__dict__ |= {"_client": client, "_context": None, "_sent_context": None, "_tasks": ["one"]}
-    whole._logged = SimpleNamespace(positions={0})  # type: ignore[assignment]
-    assert whole(np.ones((2, 1)), True, None) is sums
-    assert steps == ["sent", "added here", "waited"]
+    for name in ("_sums_of_source", "gather_results"):
+        monkeypatch.setattr(distributed_refine, name, _noting(steps, name, getattr(distributed_refine, name)))
+    with Directory(tmp_path / "d", limits=SMALL) as directory:
+        model, _ = directory.add_model("pca", "pca", {"n_components": 3, "scatter": "diagonal"})
+        put(directory, dense(500, features=20))
+        replay(directory, open_dataset(folder), ReplaySettings())
+        refine_on_cluster(cluster.address, directory, model, 1e-9, 2)
+    assert steps[:2] == ["_sums_of_source", "gather_results"]
+
+
+def _noting(steps: list[str], name: str, function: Any) -> Any:
+    """A function that first adds its name to `steps`."""
+    return lambda *given: steps.append(name) or function(*given)
 
 
 def test_a_transform_is_a_data_set_of_parts(cluster: Cluster, folder: Path, tmp_path: Path) -> None:
