@@ -145,9 +145,14 @@ def check_within(record: object, low: int, exclusive_high: int, *field_names: st
     for name in field_names:
         value = np.asarray(getattr(record, name))
         if value.size and not (low <= value.min() and value.max() < exclusive_high):
-            raise field_error(
-                record, name, f"from {value.min()} to {value.max()}", f"from {low} to {exclusive_high - 1}"
-            )
+            actual = f"from {value.min()} to {value.max()}"
+            raise field_error(record, name, actual, f"from {low} to {exclusive_high - 1}")
+
+
+def check_ascending(record: object, field_name: str) -> None:
+    """Raise DamagedFile unless each number is larger than the number before it."""
+    if (np.diff(getattr(record, field_name)) <= 0).any():
+        raise field_error(record, field_name, "not ascending", "ascending")
 
 
 def check_one_of(record: object, field_name: str, choices: tuple[object, ...]) -> None:
@@ -174,9 +179,7 @@ def check_csr_or_dense_rows(record: CsrFields, n_rows: int, n_columns: int) -> N
     n_rows: number of rows.
     n_columns: number of columns.
     """
-    values = record.values
-    indices = record.indices
-    indptr = record.indptr
+    values, indices, indptr = record.values, record.indices, record.indptr
     if (indices is None) != (indptr is None):
         raise field_error(record, "indptr", "there without indices, or they without it", "there with them")
     if indices is None or indptr is None:
@@ -230,9 +233,8 @@ def field_error(record: object, field_name: str, actual_text: str, expected_text
     actual_text: the field's value or shape, in words.
     expected_text: the value or shape that the field must have, in words.
     """
-    return DamagedFile(
-        f"{type(record).__name__}.{field_name} is {actual_text}; it must be {expected_text}. Use an older copy."
-    )
+    field = f"{type(record).__name__}.{field_name}"
+    return DamagedFile(f"{field} is {actual_text}; it must be {expected_text}. Use an older copy.")
 
 
 @lru_cache(maxsize=64)

@@ -14,21 +14,12 @@ object. So a thread that reads a projection needs no lock.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import (
-    FEATURE_COUNT_LIMIT,
-    check_dtype_and_shapes,
-    check_field_equals,
-    check_finite_arrays,
-    check_one_of,
-    check_within,
-    checked_matrix_shape,
-    field_error,
-)
+from stream_dr import checks
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
@@ -46,6 +37,9 @@ from stream_dr.rows.block import Rows
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raise_if_raw_rows, raw_from_array
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
+
+if TYPE_CHECKING:
+    from stream_dr.statistics.mapped import MappedState
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
 """Form of a projection.
@@ -116,34 +110,6 @@ class Orientable(Projection, Protocol):
         ...
 
 
-class LinearProjection(Projection, Protocol):
-    """Projection that subtracts a point and multiplies by loadings."""
-
-    @property
-    def mean(self) -> np.ndarray:
-        """Point (features,) that is subtracted from rows."""
-        ...
-
-    @property
-    def loadings(self) -> np.ndarray:
-        """Directions (features, components)."""
-        ...
-
-    @property
-    def eigenvalues(self) -> np.ndarray:
-        """Eigenvalues (components,) of the problem that the estimator solved."""
-        ...
-
-    @property
-    def readout(self) -> Readout | None:
-        """Function that predicts targets from the components, or None."""
-        ...
-
-    def score_projection(self) -> Projection:
-        """Return the projection of rows to scores that predict targets."""
-        ...
-
-
 SOLUTIONS = ("exact", "diagonal", "refined", "recurrence")
 """Ways in which a projection was computed.
 
@@ -190,12 +156,12 @@ class Linear(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays' shapes fit each other."""
-        check_one_of(self, "solution", SOLUTIONS)
-        d, p = checked_matrix_shape(self, "loadings")
-        check_dtype_and_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
+        checks.check_one_of(self, "solution", SOLUTIONS)
+        d, p = checks.checked_matrix_shape(self, "loadings")
+        checks.check_dtype_and_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
         if self.offset is not None:
-            check_dtype_and_shapes(self, np.float64, offset=(p,))
-        check_finite_arrays(self, "mean", "loadings", "eigenvalues", "offset")
+            checks.check_dtype_and_shapes(self, np.float64, offset=(p,))
+        checks.check_finite_arrays(self, "mean", "loadings", "eigenvalues", "offset")
         if self.readout is not None:
             self.readout.check(d, p)
         for nested in (self.choice, self.spread):
@@ -255,9 +221,8 @@ class Linear(NamedTuple):
             X = _drop_extra_columns(X, self.n_features)
             offset = self.mean @ self.loadings if self.offset is None else self.offset
             return np.asarray(X @ self.loadings[: X.shape[1]] - offset)
-        check_dense_n_features(X, self.n_features)
-        z: np.ndarray = (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
-        return z
+        check_n_features(X.shape[1], self.n_features)
+        return np.asarray((X.astype(np.float64, copy=False) - self.mean) @ self.loadings)
 
     def score_projection(self) -> "ScoreProjection":
         """Return the projection of rows to scores that predict targets."""
@@ -295,8 +260,7 @@ class ScoreProjection(NamedTuple):
         z = linear.apply(X)
         if readout.rest is not None:
             z = np.hstack([z, linear._replace(loadings=readout.rest, offset=None).apply(X)])
-        scores: np.ndarray = z @ readout.weights + readout.offset
-        return scores
+        return np.asarray(z @ readout.weights + readout.offset)
 
 
 class Columns(NamedTuple):
@@ -321,12 +285,12 @@ class Columns(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless all selected features are below `width`."""
-        check_one_of(self, "solution", SOLUTIONS)
-        check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
-        check_dtype_and_shapes(self, np.int64, columns=(self.columns.size,))
-        check_dtype_and_shapes(self, np.float64, scores=(len(self.columns),))
-        check_within(self, 0, self.width, "columns")
-        check_finite_arrays(self, "scores")
+        checks.check_one_of(self, "solution", SOLUTIONS)
+        checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
+        checks.check_dtype_and_shapes(self, np.int64, columns=(self.columns.size,))
+        checks.check_dtype_and_shapes(self, np.float64, scores=(len(self.columns),))
+        checks.check_within(self, 0, self.width, "columns")
+        checks.check_finite_arrays(self, "scores")
 
     @property
     def kind(self) -> ProjectionKind:
@@ -355,9 +319,8 @@ class Columns(NamedTuple):
             present = self.columns < X.shape[1]
             out[:, present] = X[:, self.columns[present]].toarray()
             return out
-        check_dense_n_features(X, self.width)
-        selected: np.ndarray = X[:, self.columns]
-        return selected.astype(np.float64)
+        check_n_features(X.shape[1], self.width)
+        return np.asarray(X[:, self.columns], dtype=np.float64)
 
 
 class Mapped(NamedTuple):
@@ -394,12 +357,12 @@ class Mapped(NamedTuple):
         The map must have the statistics of columns that it needs. `inner` must be a projection of
         mapped rows, and must be valid itself.
         """
-        check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
+        checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
         mapping = checked_feature_map(self, self.width)
         if isinstance(self.inner, Mapped) or not isinstance(self.inner, Projection):
-            raise field_error(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
+            raise checks.field_error(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
         if mapping.learns and self.table is None:
-            raise field_error(self, "table", "None", "there, rows having been learned")
+            raise checks.field_error(self, "table", "None", "there, rows having been learned")
         self.inner.check()
 
     @property
@@ -426,8 +389,7 @@ class Mapped(NamedTuple):
         """Return an array of the mapped rows' projection, by name."""
         if name not in ("loadings", "components", "eigenvalues", "mean", "columns", "scores"):
             raise AttributeError(f"a mapped projection has no {name!r}")
-        array: np.ndarray = getattr(self.inner, name)
-        return array
+        return np.asarray(getattr(self.inner, name))
 
     @property
     def readout(self) -> Readout | None:
@@ -490,7 +452,7 @@ class Mapped(NamedTuple):
         # A map with statistics encodes the columns of a table.
         if self.table is not None:
             if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
-                check_dense_n_features(X, self.width)
+                check_n_features(X.shape[1], self.width)
             raw = raw_from_array(X, names)
             for part in slices_within_memory_limit(mapping, self.table, raw):
                 yield part, map_table_rows(mapping, self.table, raw[part])
@@ -500,7 +462,7 @@ class Mapped(NamedTuple):
         raise_if_raw_rows(X)
         if names is None or not mapping.by_name:
             if not sp.issparse(X):
-                check_dense_n_features(X, self.width)
+                check_n_features(X.shape[1], self.width)
             X = _drop_extra_columns(X, self.width)
         for part in row_slices_to_map(X.shape[0], mapping, PROJECTING_SLICE_VALUES):
             if self.landmarks is None:
@@ -519,37 +481,7 @@ def linear_part_or_none(projection: Projection | None) -> Linear | None:
     return inner if isinstance(inner, Linear) else None
 
 
-class MappedFields(Protocol):
-    """Fields of a state or a projection of mapped rows."""
-
-    @property
-    def feature_map(self) -> str:
-        """Spec of the map as JSON."""
-        ...
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Names of the columns.
-
-        None if the map uses no names or batches had different names.
-        """
-        ...
-
-    @property
-    def table(self) -> TableState | None:
-        """Statistics of a table's columns, if the map uses statistics."""
-        ...
-
-    @property
-    def landmarks(self) -> Landmarks | None:
-        """Landmarks of the feature map. None if it has none.
-
-        Landmarks are rows that other rows are compared with.
-        """
-        ...
-
-
-def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
+def checked_feature_map(state: "Mapped | MappedState", n_features: int) -> FeatureMap:
     """Return a state's or projection's feature map, after checking it.
 
     state: the state or projection.
@@ -561,24 +493,23 @@ def checked_feature_map(state: MappedFields, n_features: int) -> FeatureMap:
     mapping: FeatureMap = feature_map(state.feature_map)
     # The map of learned rows has all its parameters, and column names only if the map uses them.
     if n_features and not mapping.has_final_parameters:
-        raise field_error(
-            state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers"
-        )
+        needed = "that of rows that were learned, with all its numbers"
+        raise checks.field_error(state, "feature_map", state.feature_map, needed)
     if state.names is not None and (not mapping.by_name or len(state.names) != n_features):
-        raise field_error(
-            state, "names", f"{len(state.names)} names", f"{n_features} of a map that goes by name, or None"
-        )
+        needed = f"{n_features} of a map that goes by name, or None"
+        raise checks.field_error(state, "names", f"{len(state.names)} names", needed)
 
     # Only the maps Table and Text read tables, so only they have statistics of columns.
     if not isinstance(mapping, Table | Text):
-        check_field_equals(state, "table", None)
+        checks.check_field_equals(state, "table", None)
     elif state.table is not None:
         state.table.check(mapping)
-        check_field_equals(state, "names", state.table.names)
+        checks.check_field_equals(state, "names", state.table.names)
 
     # Only the map nystroem has landmarks.
     if isinstance(mapping, Nystroem) != (state.landmarks is not None):
-        raise field_error(state, "landmarks", "there" if state.landmarks else "None", "there where the map has some")
+        stored = "there" if state.landmarks else "None"
+        raise checks.field_error(state, "landmarks", stored, "there where the map has some")
     if isinstance(mapping, Nystroem) and state.landmarks is not None:
         state.landmarks.check(n_features, mapping.most)
     return mapping
@@ -623,11 +554,16 @@ def row_slices_to_map(n_rows: int, mapping: FeatureMap, max_mapped_values: int =
     return [slice(start, start + step) for start in range(0, n_rows, step)]
 
 
-def check_dense_n_features(X: Rows, n_features: int) -> None:
-    """Raise WidthMismatch unless dense rows have `n_features` columns."""
-    if X.shape[1] != n_features:
+def check_n_features(n_features: int, n_known_features: int, who: str = "this projection") -> None:
+    """Raise WidthMismatch unless rows have the known number of features.
+
+    n_features: number of features of the rows.
+    n_known_features: number of features of the learned rows.
+    who: name of the estimator or projection, for the message.
+    """
+    if n_features != n_known_features:
         raise WidthMismatch(
-            f"X has {X.shape[1]} features, but this projection is expecting {n_features} features as input. "
+            f"X has {n_features} features, but {who} is expecting {n_known_features} features as input. "
             "Send those columns or start a new model."
         )
 

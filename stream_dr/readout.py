@@ -15,14 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from stream_dr.checks import (
-    check_distinct_labels,
-    check_dtype_and_shapes,
-    check_finite_arrays,
-    check_one_of,
-    checked_matrix_shape,
-    field_error,
-)
+from stream_dr import checks
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
 
@@ -70,16 +63,16 @@ class Readout(NamedTuple):
         k = len(self.offset)
         n_rest = 0
         if self.rest is not None:
-            n_rest = checked_matrix_shape(self, "rest")[1]
-            check_dtype_and_shapes(self, np.float64, rest=(n_features, n_rest))
-        check_dtype_and_shapes(self, np.float64, weights=(n_components + n_rest, k), offset=(k,))
-        check_finite_arrays(self, "weights", "offset", "rest")
-        check_one_of(self, "kind", KINDS)
-        check_one_of(self, "scores", (TARGETS, LOG_POSTERIORS))
+            n_rest = checks.checked_matrix_shape(self, "rest")[1]
+            checks.check_dtype_and_shapes(self, np.float64, rest=(n_features, n_rest))
+        checks.check_dtype_and_shapes(self, np.float64, weights=(n_components + n_rest, k), offset=(k,))
+        checks.check_finite_arrays(self, "weights", "offset", "rest")
+        checks.check_one_of(self, "kind", KINDS)
+        checks.check_one_of(self, "scores", (TARGETS, LOG_POSTERIORS))
 
-        check_distinct_labels(self)
+        checks.check_distinct_labels(self)
         if len(self.labels) != (0 if self.kind == "continuous" else k):
-            raise field_error(self, "labels", f"{len(self.labels)} labels", f"of {k} scores")
+            raise checks.field_error(self, "labels", f"{len(self.labels)} labels", f"of {k} scores")
 
     def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "Readout":
         """Return the readout for reordered components with changed signs.
@@ -109,8 +102,7 @@ class Readout(NamedTuple):
             return target_scores[:, 0] if target_scores.shape[1] == 1 else target_scores
         if self.kind == "multilabel" and self.scores == TARGETS:
             return (target_scores >= 0.5).astype(np.int64)
-        best_labels: np.ndarray = self.classes[target_scores.argmax(axis=1)]
-        return best_labels
+        return np.asarray(self.classes[target_scores.argmax(axis=1)])
 
     def probabilities(self, log_probabilities: np.ndarray) -> np.ndarray:
         """Return the posterior probabilities (rows, k) of k classes.

@@ -9,17 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr import checks
 from stream_dr.aliases import JsonDict
-from stream_dr.checks import (
-    ROW_COUNT_LIMIT,
-    check_at_least,
-    check_dtype_and_shapes,
-    check_finite_arrays,
-    check_one_of,
-    check_within,
-    checked_matrix_shape,
-    field_error,
-)
 
 MIN_FOLDS = 3
 """Minimum number of folds with rows.
@@ -62,13 +53,13 @@ class CrossValidation(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays fit each other."""
-        check_one_of(self, "parameter", ("gamma", "n_components"))
+        checks.check_one_of(self, "parameter", ("gamma", "n_components"))
         m, ridges = self.mean.size, self.parameter == "gamma"
-        check_dtype_and_shapes(self, np.float64 if ridges else np.int64, values=(m,))
-        check_dtype_and_shapes(self, np.float64, mean=(m,), std_error=(m,), tau=(m if ridges else 0,))
-        check_finite_arrays(self, "values", "mean", "std_error", "tau")
-        check_at_least(self, 0.0, "values", "mean", "std_error", "tau")
-        check_within(self, 0, m, "chosen")
+        checks.check_dtype_and_shapes(self, np.float64 if ridges else np.int64, values=(m,))
+        checks.check_dtype_and_shapes(self, np.float64, mean=(m,), std_error=(m,), tau=(m if ridges else 0,))
+        checks.check_finite_arrays(self, "values", "mean", "std_error", "tau")
+        checks.check_at_least(self, 0.0, "values", "mean", "std_error", "tau")
+        checks.check_within(self, 0, m, "chosen")
 
     @property
     def chosen_value(self) -> float:
@@ -82,12 +73,8 @@ class CrossValidation(NamedTuple):
         The key of the value is the name of the parameter. The other keys are "error" and
         "std_error".
         """
-        at = self.chosen
-        return {
-            self.parameter: self.chosen_value,
-            "error": self.mean[at].item(),
-            "std_error": self.std_error[at].item(),
-        }
+        error, std_error = self.mean[self.chosen].item(), self.std_error[self.chosen].item()
+        return {self.parameter: self.chosen_value, "error": error, "std_error": std_error}
 
 
 class ComponentSpread(NamedTuple):
@@ -137,16 +124,16 @@ class ComponentSpread(NamedTuple):
         Angles must be from 0° to 90°.
         """
         p = self.angles.size
-        check_dtype_and_shapes(self, np.float64, eigenvalues=(p,), eigenvalues_std=(p,), angles=(p,))
-        check_dtype_and_shapes(self, np.float64, plane_angles=(max(p - 1, 0),))
-        _, d = checked_matrix_shape(self, "components_std")
-        check_dtype_and_shapes(self, np.float64, components_std=(p, d))
-        check_within(self, MIN_FOLDS, ROW_COUNT_LIMIT, "folds")
+        checks.check_dtype_and_shapes(self, np.float64, eigenvalues=(p,), eigenvalues_std=(p,), angles=(p,))
+        checks.check_dtype_and_shapes(self, np.float64, plane_angles=(max(p - 1, 0),))
+        _, d = checks.checked_matrix_shape(self, "components_std")
+        checks.check_dtype_and_shapes(self, np.float64, components_std=(p, d))
+        checks.check_within(self, MIN_FOLDS, checks.ROW_COUNT_LIMIT, "folds")
 
-        check_at_least(self, 0.0, "angles")
+        checks.check_at_least(self, 0.0, "angles")
         for name in ("angles", "plane_angles"):
             if (getattr(self, name) > 90.0).any():
-                raise field_error(self, name, f"{np.nanmax(getattr(self, name))} at its most", "at most 90")
+                raise checks.field_error(self, name, f"{np.nanmax(getattr(self, name))} at its most", "at most 90")
 
 
 def uncertainty_sentences(choice: CrossValidation | None, spread: ComponentSpread | None) -> list[str]:
@@ -193,10 +180,8 @@ def component_angle_sentences(spread: ComponentSpread, max_components: int | Non
     while i < len(angles):
         pair = angles[i : i + 2]
         if len(pair) == 2 and pair.max() > MAX_ERROR_BAR_ANGLE and not np.isnan(spread.plane_angles[i]):
-            plane = _format_degrees(spread.plane_angles[i])
-            others.append(
-                f"Components {i + 1} and {i + 2} are known to {_format_degrees(pair.max())} only; their plane to {plane}."
-            )
+            worse, plane = _format_degrees(pair.max()), _format_degrees(spread.plane_angles[i])
+            others.append(f"Components {i + 1} and {i + 2} are known to {worse} only; their plane to {plane}.")
             i += 2
             continue
         if pair[0] > MAX_ERROR_BAR_ANGLE:

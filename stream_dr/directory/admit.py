@@ -29,22 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from stream_dr import errors
 from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, parse_removal
-from stream_dr.errors import (
-    EmptyInput,
-    InvalidIndex,
-    InvalidParameter,
-    InvalidTargets,
-    InvalidWeights,
-    KeyConflict,
-    LimitExceeded,
-    SchemaMismatch,
-    StreamDRError,
-    TargetKindMismatch,
-    TooManyFeatures,
-    WidthMismatch,
-    remove_stack_frames,
-)
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import check_can_learn_table, check_max_table_width, map_reads_tables
 from stream_dr.log.event import EventDraft
@@ -106,7 +92,7 @@ def check_block_and_extend_schema(
     if block is None:
         return schema
     if block.rows == 0 or (block.features == 0 and not block.sparse):
-        raise EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
+        raise errors.EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
 
     block = block if schema.layout is None else reorder_columns(block, schema)
     for model in learners if block.table else ():
@@ -148,7 +134,7 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
     The estimator's method `state_bytes` may raise further errors.
     """
     if schema.weighted and not can_learn_weights(type(estimator)):
-        raise InvalidWeights(
+        raise errors.InvalidWeights(
             f"this stream's batches carry weights; {type(estimator).__name__} is a recurrence that takes none. "
             "Use an additive estimator, or send batches without weights to another stream."
         )
@@ -160,7 +146,7 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
     solve_bytes = estimator.solve_bytes()
     needed = bound_state_bytes(estimator, schema) + solve_bytes
     if needed > limits.max_state_bytes:
-        raise LimitExceeded(
+        raise errors.LimitExceeded(
             f"{type(estimator).__name__} would need {needed} bytes for {schema.features} features and {schema.n_targets} "
             f"targets, {solve_bytes} of them to be solved; at most {limits.max_state_bytes} are allowed (max_state_bytes). "
             "Delete the model if it is there, or allow more.",
@@ -175,16 +161,15 @@ def check_can_continue_stream(estimator: Estimator, schema: Schema, limits: Limi
     schema: schema of the stream. The kind of targets, the labels and the column names that the
         estimator has learned are added for the check.
     """
-    accumulator = estimator.fitted().accumulator
-    new_schema = extend_by_accumulator_schema(schema, accumulator, estimator.fitted().names)
+    fitted = estimator.fitted()
+    accumulator = fitted.accumulator
+    new_schema = extend_by_accumulator_schema(schema, accumulator, fitted.names)
 
-    check_can_learn_stream(
-        estimator, new_schema._replace(features=max(new_schema.features, accumulator.n_features)), limits
-    )
+    width = max(new_schema.features, accumulator.n_features)
+    check_can_learn_stream(estimator, new_schema._replace(features=width), limits)
     if schema.layout is not None:
-        check_can_learn_first_rows(
-            estimator, reorder_columns(_zero_row_block(new_schema), new_schema), accumulator.freeze()
-        )
+        zero_row = reorder_columns(_zero_row_block(new_schema), new_schema)
+        check_can_learn_first_rows(estimator, zero_row, accumulator.freeze())
 
 
 def _check_layout(estimator: Estimator, schema: Schema) -> None:
@@ -194,7 +179,7 @@ def _check_layout(estimator: Estimator, schema: Schema) -> None:
     estimator without such a feature map.
     """
     if map_reads_tables(estimator) and schema.layout == "sparse":
-        raise SchemaMismatch(
+        raise errors.SchemaMismatch(
             "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
         )
     if (columns := all_missing_table_row(schema)) is not None:
@@ -208,7 +193,7 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
         return
     widest = estimator.max_width(schema.layout == "sparse", schema.stated)
     if widest is not None and schema.features > widest:
-        raise TooManyFeatures(
+        raise errors.TooManyFeatures(
             f"{type(estimator).__name__} keeps exact scatter of up to {widest} features; the stream would have "
             f'{schema.features}. Make the model with scatter="diagonal".',
             needed=schema.features,
@@ -226,10 +211,9 @@ def check_can_learn_first_rows(estimator: Estimator, block: Block, initial_state
     Raises the StreamDRError that refuses the rows. Any other error is only logged.
     """
     try:
-        estimator.accumulator(initial_state).add(
-            drop_unneeded_targets_and_add_hashes(estimator, trial_rows_with_target_if_any(block))
-        )
-    except StreamDRError:
+        rows = trial_rows_with_target_if_any(block)
+        estimator.accumulator(initial_state).add(drop_unneeded_targets_and_add_hashes(estimator, rows))
+    except errors.StreamDRError:
         raise
     except Exception:
         log.exception("%s could not try the first batch; it will fail when it learns it", type(estimator).__name__)
@@ -254,7 +238,7 @@ def _check_target_kind(estimator: Estimator, target_kind: str | None) -> None:
         return
 
     if target_kind == NONE:
-        raise TargetKindMismatch(
+        raise errors.TargetKindMismatch(
             f"this stream is set to carry no targets; {type(estimator).__name__} learns from "
             f"{' or '.join(estimator.target_kinds)} targets. Use an unsupervised estimator, or another stream."
         )
@@ -263,7 +247,7 @@ def _check_target_kind(estimator: Estimator, target_kind: str | None) -> None:
     # Check the kind that the estimator's parameter `target` demands. `target` is "" for an
     # estimator without this parameter.
     if estimator.target not in ("", "auto", target_kind):
-        raise TargetKindMismatch(
+        raise errors.TargetKindMismatch(
             f"this stream's targets are of kind {target_kind}; the model was made with target={estimator.target!r}."
         )
 
@@ -318,12 +302,12 @@ def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
 
     # A later batch must have the layout of the first one. Only sparse rows may become wider.
     if layout != schema.layout:
-        raise SchemaMismatch(
+        raise errors.SchemaMismatch(
             f"the batch's rows are {layout}; this stream was started with {schema.layout} rows. "
             "Send those, or start a new stream."
         )
     if not block.sparse and block.features != schema.features:
-        raise WidthMismatch(
+        raise errors.WidthMismatch(
             f"batch has {block.features} features; this stream was started with {schema.features}. "
             "Send those columns or start a new stream.",
             given=block.features,
@@ -343,7 +327,9 @@ def _set_or_check_weighted(block: Block, schema: Schema) -> Schema:
         return schema._replace(weighted=has_weights)
     if schema.weighted != has_weights:
         says = "carry weights" if schema.weighted else "carry no weights"
-        raise InvalidWeights(f"this stream's batches {says}, as its first batch decided; send this one likewise.")
+        raise errors.InvalidWeights(
+            f"this stream's batches {says}, as its first batch decided; send this one likewise."
+        )
     return schema
 
 
@@ -360,13 +346,18 @@ def _add_targets_to_schema(batch_targets: Targets | None, schema: Schema) -> Sch
     if batch_targets is None or no_row_has_target(batch_targets):
         return schema
     if schema.target_kind not in (None, batch_targets.kind):
-        raise TargetKindMismatch(
+        raise errors.TargetKindMismatch(
             f"targets are of kind {batch_targets.kind}; this stream was started with {schema.target_kind}. "
             f"Send {schema.target_kind} targets (Client.partial_fit: target={schema.target_kind!r}) or start a new stream."
         )
 
     if batch_targets.values is not None:
-        return _add_target_columns(batch_targets.values.shape[1], schema)
+        n_columns = batch_targets.values.shape[1]
+        if schema.outputs not in (0, n_columns):
+            raise errors.InvalidTargets(
+                f"targets have {n_columns} columns; this stream was started with {schema.outputs}. Send those."
+            )
+        return schema._replace(target_kind="continuous", outputs=n_columns)
 
     check_label_type(schema.labels or schema.allowed_labels, batch_targets.labels)
     check_labels_allowed(schema.allowed_labels, batch_targets.labels)
@@ -375,24 +366,10 @@ def _add_targets_to_schema(batch_targets: Targets | None, schema: Schema) -> Sch
     return schema._replace(target_kind=batch_targets.kind, labels=schema.labels + new)
 
 
-def _add_target_columns(n_target_columns: int, schema: Schema) -> Schema:
-    """Return the schema with its number of continuous target columns.
-
-    n_target_columns: number of target columns of the batch.
-
-    Raises InvalidTargets if earlier batches had another number.
-    """
-    if schema.outputs not in (0, n_target_columns):
-        raise InvalidTargets(
-            f"targets have {n_target_columns} columns; this stream was started with {schema.outputs}. Send those."
-        )
-    return schema._replace(target_kind="continuous", outputs=n_target_columns)
-
-
 def _check_schema_limits(schema: Schema, limits: Limits) -> None:
     """Raise an error if the schema has too many features or labels."""
     if schema.features > limits.max_features:
-        kind = InvalidIndex if schema.layout == "sparse" else LimitExceeded
+        kind = errors.InvalidIndex if schema.layout == "sparse" else errors.LimitExceeded
         raise kind(
             f"the batch would make the stream {schema.features} features wide; at most {limits.max_features} are allowed "
             "(max_features). Check the indices, or raise the limit.",
@@ -401,7 +378,7 @@ def _check_schema_limits(schema: Schema, limits: Limits) -> None:
         )
 
     if schema.n_targets > limits.max_labels:
-        raise LimitExceeded(
+        raise errors.LimitExceeded(
             f"the batch would make {schema.n_targets} labels; at most {limits.max_labels} are allowed (max_labels). "
             "Check the labels, or raise the limit.",
             needed=schema.n_targets,
@@ -479,7 +456,7 @@ class DraftGroup:
         self.events: list[EventDraft] = []
         self.drafts: list[Draft] = []
         self._keys: dict[str, int] = {}
-        self._outcomes: list[Receipt | StreamDRError | _Placement] = []
+        self._outcomes: list[Receipt | errors.StreamDRError | _Placement] = []
 
     def add_or_raise(self, draft: Draft) -> None:
         """Add a draft, or raise the error that refuses it.
@@ -499,13 +476,13 @@ class DraftGroup:
         """
         try:
             self.add_or_raise(draft)
-        except StreamDRError as e:
-            self._outcomes.append(remove_stack_frames(e))
-        return not isinstance(self._outcomes[-1], StreamDRError)
+        except errors.StreamDRError as e:
+            self._outcomes.append(errors.remove_stack_frames(e))
+        return not isinstance(self._outcomes[-1], errors.StreamDRError)
 
     def receipts_and_errors(
-        self, positions: Sequence[int], write_error: StreamDRError | None = None
-    ) -> list[Receipt | StreamDRError]:
+        self, positions: Sequence[int], write_error: errors.StreamDRError | None = None
+    ) -> list[Receipt | errors.StreamDRError]:
         """Return the Receipt or error of each draft, in order.
 
         positions: positions that the group's events have in the log.
@@ -514,7 +491,7 @@ class DraftGroup:
         """
         return [
             outcome
-            if isinstance(outcome, Receipt | StreamDRError)
+            if isinstance(outcome, Receipt | errors.StreamDRError)
             else write_error or self._receipt(outcome, positions)
             for outcome in self._outcomes
         ]
@@ -537,7 +514,7 @@ class DraftGroup:
         a StreamDRError if the draft is refused.
         """
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
-            raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
+            raise errors.InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
         if draft.kind == "unlearn":
             self._check_removable(parse_removal(draft.body))
         return check_block_and_extend_schema(draft.block, self.schema, self.models, self._limits)
@@ -604,7 +581,7 @@ class DraftGroup:
         earlier_fingerprint: digest of the earlier payload with the same key.
         """
         if draft.fingerprint != earlier_fingerprint:
-            raise KeyConflict(
+            raise errors.KeyConflict(
                 f"idempotency key {draft.key!r} was used for another body (its digest is {earlier_fingerprint[:12]}…, now "
                 f"{draft.fingerprint[:12]}…). Use a new key for new rows."
             )

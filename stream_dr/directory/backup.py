@@ -18,18 +18,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from stream_dr import disk
 from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.references import PLACES, SOURCES
 from stream_dr.directory.verify import verify
-from stream_dr.disk import (
-    TEMPORARY,
-    DirectoryLock,
-    cannot_write_error,
-    check_free_space,
-    fsync_directory,
-    is_disk_full_or_read_only,
-)
 from stream_dr.errors import DirectoryMissing, OutputExists, Overloaded
 from stream_dr.failpoints import failpoint
 from stream_dr.log.copying import CopyProgress, LogCopy
@@ -71,7 +64,7 @@ def backup(path: Path, target: Path, progress: CopyProgress = lambda done, total
     if not (path / "log").is_dir():
         raise DirectoryMissing(f"{path} holds no log; name a directory that `replay` or `serve` has made.")
     with _new_directory(target) as temporary:
-        check_free_space(temporary, _total_bytes(path))
+        disk.check_free_space(temporary, _total_bytes(path))
 
         copy = LogCopy(path / "log", temporary / "log", progress)
         copy.copy_bodies()
@@ -178,27 +171,27 @@ def _new_directory(target: Path) -> Iterator[Path]:
     The with-block receives the temporary path. All files are durable when the context manager
     ends. After an error in the with-block, the temporary directory is removed.
     """
-    temporary = target.with_name(target.name + TEMPORARY)
+    temporary = target.with_name(target.name + disk.TEMPORARY)
     if target.exists() or target.is_symlink():
         raise OutputExists(f"{target} exists; name a directory that does not.", path=str(target))
 
     # Create the temporary directory, and lock it against a second backup to the same target.
     temporary.mkdir(parents=True, exist_ok=True)
-    with DirectoryLock(temporary):
+    with disk.DirectoryLock(temporary):
         try:
             _remove_partial_backup(temporary)
             yield temporary
             failpoint("backup.copied")
             for folder, _, _ in os.walk(temporary):
-                fsync_directory(folder)
+                disk.fsync_directory(folder)
             failpoint("backup.rename")
             temporary.rename(target)
             failpoint("backup.dir_fsync")
-            fsync_directory(target.parent)
+            disk.fsync_directory(target.parent)
         except BaseException as e:
             shutil.rmtree(temporary, ignore_errors=True)
-            if is_disk_full_or_read_only(e):
-                raise cannot_write_error(target, str(e)) from e
+            if disk.is_disk_full_or_read_only(e):
+                raise disk.cannot_write_error(target, str(e)) from e
             raise
 
 

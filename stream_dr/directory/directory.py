@@ -23,7 +23,7 @@ same methods.
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -51,20 +51,11 @@ from stream_dr.errors import (
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
 from stream_dr.log.log import Log
+from stream_dr.models import snapshot
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
 from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults, same_model, spec_of_estimator, spec_to_json
 from stream_dr.models.schema import Limits, Schema, apply_deltas, extend_by_accumulator_schema
-from stream_dr.models.snapshot import (
-    adopt_saved_estimator,
-    all_snapshot_folders,
-    newest_snapshot_position,
-    remove_snapshots,
-    restore_model_from_snapshot,
-    state_sha256,
-    write_published_of_failed_model,
-    write_start_estimator,
-)
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.label_codes import Label, check_and_convert_labels
 
@@ -160,14 +151,15 @@ class Directory(AbstractContextManager["Directory"]):
 
         if not writable and not (self.path / "log").is_dir():
             raise DirectoryMissing(f"{self.path} holds no log; name a directory that `replay` or `serve` has made.")
+        self._lock = ExitStack()
         if writable:
             self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = DirectoryLock(self.path) if writable else None
+            self._lock.enter_context(DirectoryLock(self.path))
         try:
             with ReservedSpace(self.path) if writable else nullcontext():
                 self._open_with_retries(1 if writable else READ_TRIES)
         except BaseException:
-            self._release_lock()
+            self._lock.close()
             raise
 
     def _open_with_retries(self, tries: int) -> None:
@@ -188,7 +180,7 @@ class Directory(AbstractContextManager["Directory"]):
 
     def _open(self) -> None:
         """Open the log and other files, and restore the models."""
-        reached = newest_snapshot_position(self.path) if self.writable else -1
+        reached = snapshot.newest_snapshot_position(self.path) if self.writable else -1
         self.log = Log(
             self.path / "log", writable=self.writable, least_position=reached, create_more_tables=create_model_tables
         )
@@ -224,7 +216,7 @@ class Directory(AbstractContextManager["Directory"]):
         They are snapshots of removed models, and of models whose addition was interrupted.
         """
         known = {f"{entry.name}.{entry.id}" for entry in self.table.entries()}
-        for folder in all_snapshot_folders(self.path):
+        for folder in sorted((self.path / "snapshots").glob("*")):
             if folder.name not in known:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -254,7 +246,26 @@ class Directory(AbstractContextManager["Directory"]):
         no entry.
         """
         with self._append_transaction():
-            return self._admit_and_append(drafts, stop_at_refusal)
+            try:
+                check_free_space(self.path, 0, self.limits.min_free_bytes)
+            except InsufficientStorage as error:
+                return [remove_stack_frames(error)] * (1 if stop_at_refusal else len(drafts))
+
+            group = self._new_draft_group()
+            for draft in drafts:
+                if not group.add_or_store_error(draft) and stop_at_refusal:
+                    break
+
+            try:
+                positions = self.log.append(group.events)
+            except InsufficientStorage as error:
+                answers = group.receipts_and_errors([], remove_stack_frames(error))
+                refused = next(i for i, answer in enumerate(answers) if isinstance(answer, StreamDRError))
+                return answers[: refused + 1] if stop_at_refusal else answers
+
+            if positions:
+                self._update_after_append(group, positions)
+            return group.receipts_and_errors(positions)
 
     def append_all(self, drafts: Sequence[Draft]) -> None:
         """Append all drafts to the log in one transaction.
@@ -331,7 +342,7 @@ class Directory(AbstractContextManager["Directory"]):
         with self.retention.lock, self.append_lock:
             known = self.models.get(name)
             if known is not None:
-                return self._set_policies(policy, refine, self._raise_unless_same_spec(known, spec)), False
+                return self._set_policies_if_same_spec(known, spec, policy, refine), False
 
             # Check the start and the estimator before the model is added to the table.
             first_position = self._first_position_to_learn(start)
@@ -376,7 +387,7 @@ class Directory(AbstractContextManager["Directory"]):
         spec = Spec(**spec_to_json(spec_of_estimator(estimator)))
         if "fitted_" not in vars(estimator):
             return self.add_model(name, spec.estimator, spec.params, "now", policy)
-        spec = spec._replace(saved=state_sha256(estimator.state_))
+        spec = spec._replace(saved=snapshot.state_sha256(estimator.state_))
 
         # Compute and cache the estimator's projection now, before the locks are taken.
         # An error is ignored here, because it is reported when the model is solved again.
@@ -386,12 +397,12 @@ class Directory(AbstractContextManager["Directory"]):
         with self.retention.lock, self.append_lock:
             known = self.models.get(name)
             if known is not None:
-                return self._set_policies(policy, None, self._raise_unless_same_spec(known, spec)), False
+                return self._set_policies_if_same_spec(known, spec, policy, None), False
 
             check_can_continue_stream(estimator, self.schema, self.limits)
             arrays, _ = pack(estimator.state_)
             check_free_space(self.path, sum(array.nbytes for array in arrays.values()), self.limits.min_free_bytes)
-            write = partial(write_start_estimator, estimator, self.path, name)
+            write = partial(snapshot.write_start_estimator, estimator, self.path, name)
             try:
                 entry = self.table.add(name, spec, self.position + 1, policy, write_initial_state=write)
             except BaseException:
@@ -400,7 +411,7 @@ class Directory(AbstractContextManager["Directory"]):
                 raise
 
             model = self._new_model(entry)
-            adopt_saved_estimator(model, estimator)
+            snapshot.adopt_saved_estimator(model, estimator)
             model.mark_live()
             self.models = {**self.models, name: model}
             self.schema = self._completed_schema()
@@ -418,16 +429,15 @@ class Directory(AbstractContextManager["Directory"]):
             self.schema = self._completed_schema()
 
         failpoint("models.removed")
-        remove_snapshots(self.path, model)
+        snapshot.remove_snapshots(self.path, model)
         return model
 
     def model(self, name: str) -> Model:
         """Return the model of that name. Raises UnknownModel."""
         if name not in self.models:
             known = ", ".join(sorted(self.models)) or "none"
-            raise UnknownModel(
-                f"no model is called {name!r} here{did_you_mean(name, self.models)}; there are: {known}."
-            )
+            hint = did_you_mean(name, self.models)
+            raise UnknownModel(f"no model is called {name!r} here{hint}; there are: {known}.")
         return self.models[name]
 
     def holds(self, model: Model) -> bool:
@@ -453,12 +463,12 @@ class Directory(AbstractContextManager["Directory"]):
         """
         if model.failure is not None and not model.failure.is_retried_on_restart:
             self.table.set_failure(model.id, model.failure)
-            write_published_of_failed_model(model, self.path)
+            snapshot.write_published_of_failed_model(model, self.path)
 
     def close(self) -> None:
         """Close the log and release the lock, without writing snapshots."""
         self.log.close()
-        self._release_lock()
+        self._lock.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -466,12 +476,7 @@ class Directory(AbstractContextManager["Directory"]):
     def _new_draft_group(self) -> DraftGroup:
         """Return an empty group of events to append in one transaction."""
         return DraftGroup(
-            self.log,
-            self.schema,
-            self._recorded_schema,
-            self.active_models,
-            self.limits,
-            self.history.check_removable,
+            self.log, self.schema, self._recorded_schema, self.active_models, self.limits, self.history.check_removable
         )
 
     @contextmanager
@@ -493,32 +498,6 @@ class Directory(AbstractContextManager["Directory"]):
                 self._append_uncertain = True
                 raise
 
-    def _admit_and_append(self, drafts: Sequence[Draft], stop_at_refusal: bool) -> list[Receipt | StreamDRError]:
-        """Append drafts to the log as events, in one transaction.
-
-        The parameters and the result are those of `append`. The caller holds the append lock.
-        """
-        try:
-            check_free_space(self.path, 0, self.limits.min_free_bytes)
-        except InsufficientStorage as error:
-            return [remove_stack_frames(error)] * (1 if stop_at_refusal else len(drafts))
-
-        group = self._new_draft_group()
-        for draft in drafts:
-            if not group.add_or_store_error(draft) and stop_at_refusal:
-                break
-
-        try:
-            positions = self.log.append(group.events)
-        except InsufficientStorage as error:
-            answers = group.receipts_and_errors([], remove_stack_frames(error))
-            refused = next(i for i, answer in enumerate(answers) if isinstance(answer, StreamDRError))
-            return answers[: refused + 1] if stop_at_refusal else answers
-
-        if positions:
-            self._update_after_append(group, positions)
-        return group.receipts_and_errors(positions)
-
     def _update_after_append(self, group: DraftGroup, positions: Sequence[int]) -> None:
         """Update this object after a group of events was appended.
 
@@ -533,11 +512,6 @@ class Directory(AbstractContextManager["Directory"]):
             model.set_log_end(positions[-1], self.schema.names)
         for position, draft in zip(positions, group.drafts, strict=True):
             self.recent.put_if_room(position, draft)
-
-    def _release_lock(self) -> None:
-        """Release the lock on the folder, if this process writes."""
-        if self._lock is not None:
-            self._lock.release()
 
     def _read_schema(self) -> None:
         """Read the schema from the log.
@@ -570,37 +544,30 @@ class Directory(AbstractContextManager["Directory"]):
                 schema = extend_by_accumulator_schema(schema, model.accumulator, model.names)
         return schema
 
-    def _raise_unless_same_spec(self, existing_model: Model, requested_spec: Spec) -> Model:
-        """Return an existing model, or raise ModelExists for another spec.
+    def _set_policies_if_same_spec(
+        self, model: Model, requested_spec: Spec, publish: PublishPolicy | None, refine: RefinePolicy | None
+    ) -> Model:
+        """Set the policies of a model that exists already.
 
+        Returns the model. Raises ModelExists if the model has another spec than the requested one.
         A spec is the name and the parameters of an estimator.
 
-        existing_model: the model that has the requested name.
+        model: the model that has the requested name.
         requested_spec: the requested spec. A parameter that it does not set has the existing
             model's value.
+        publish, refine: the new policies. None keeps the policy that the model has.
         """
-        if requested_spec.saved not in (None, existing_model.spec.saved) or not same_model(
-            existing_model.spec, requested_spec
-        ):
+        spec = model.spec
+        if requested_spec.saved not in (None, spec.saved) or not same_model(spec, requested_spec):
             learned = " and what the file has learned" if requested_spec.saved else ""
             raise ModelExists(
-                f"model {existing_model.name!r} is {existing_model.spec.estimator} with {existing_model.spec.params}, not "
+                f"model {model.name!r} is {spec.estimator} with {spec.params}, not "
                 f"{requested_spec.estimator} with {requested_spec.params}{learned}. Choose another name, or delete it first."
             )
-        return existing_model
 
-    def _set_policies(
-        self, publish_policy: PublishPolicy | None, refine_policy: RefinePolicy | None, model: Model
-    ) -> Model:
-        """Set a model's policies of publishing and refining.
-
-        Returns the model.
-
-        publish_policy, refine_policy: the new policies. None keeps the policy that the model has.
-        """
-        if publish_policy is not None or refine_policy is not None:
-            self.table.set_policies(model.id, publish_policy or model.policy, refine_policy or model.refine_policy)
-            model.set_policies(publish_policy, refine_policy)
+        if publish is not None or refine is not None:
+            self.table.set_policies(model.id, publish or model.policy, refine or model.refine_policy)
+            model.set_policies(publish, refine)
         return model
 
     def _first_position_to_learn(self, start: Start) -> int:
@@ -632,7 +599,7 @@ class Directory(AbstractContextManager["Directory"]):
         """
         model = self._new_model(entry)
         try:
-            restore_model_from_snapshot(model, entry, self.path, self.log.first, self.position, self.writable)
+            snapshot.restore_model_from_snapshot(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
             # The process that writes may have dropped events after this process read the snapshot.
             # Let the caller read again. A newer snapshot was stored before the events were dropped.

@@ -19,7 +19,6 @@ import numpy as np
 import orjson
 import scipy.sparse as sp
 
-from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import block_from_arrow, read_arrow
 from stream_dr.arrow.json_rows import block_from_json, refuse_too_many_missing
 from stream_dr.arrow.rows import MAX_WIDTH
@@ -28,6 +27,7 @@ from stream_dr.log.event import Body, EventKind, xxh64_digest
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.index import LASTING
 from stream_dr.models.schema import Limits
+from stream_dr.models.snapshot_file import canonical_json
 from stream_dr.rows.block import Block
 
 REFERENCE = LASTING
@@ -167,10 +167,9 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
     """
     fields = reference._asdict()
     fields["pass"] = fields.pop("pass_number")
-    digest = xxh64_digest(reference.key.encode())
-    return Draft(
-        "reference", _canonical_json(fields), digest, reference.key, block, reference.rows, _block_id_hashes(block)
-    )
+    body = canonical_json(fields).encode()
+    key = reference.key
+    return Draft("reference", body, xxh64_digest(key.encode()), key, block, reference.rows, _block_id_hashes(block))
 
 
 def parse_reference(body: Body) -> Reference:
@@ -190,9 +189,8 @@ def unlearn_draft(rows_to_unlearn: Removal, key: str | None = None, request: byt
     request: bytes of the client's request. A second request with the same key must have the same
         bytes. None compares the payloads of the events instead.
     """
-    body = _canonical_json(
-        {"rows": {str(p): None if r is None else list(r) for p, r in sorted(rows_to_unlearn.items())}}
-    )
+    rows = {str(p): None if r is None else list(r) for p, r in sorted(rows_to_unlearn.items())}
+    body = canonical_json({"rows": rows}).encode()
     return Draft("unlearn", body, xxh64_digest(request or body), key)
 
 
@@ -271,9 +269,8 @@ def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Bl
     repeated = np.flatnonzero(columns[1:] == columns[:-1])
     if len(repeated):
         raise InvalidIndex(f"index {columns[repeated[0]]} is repeated in row 0; give each index once.", row=0)
-    X = sp.csr_matrix(
-        (data, columns, np.array([0, len(data)], dtype=np.int32)), shape=(1, int(columns.max(initial=-1)) + 1)
-    )
+    row_starts = np.array([0, len(data)], dtype=np.int32)
+    X = sp.csr_matrix((data, columns, row_starts), shape=(1, int(columns.max(initial=-1)) + 1))
     X.has_canonical_format = True
     return Block(X, width_stated=False)
 
@@ -338,8 +335,3 @@ class RecentDrafts:
 def _block_id_hashes(block: Block) -> np.ndarray | None:
     """Return hashes (rows,) of the rows' ids. None without ids."""
     return None if block.ids is None else id_hashes(block.ids)
-
-
-def _canonical_json(fields: JsonDict) -> bytes:
-    """Return a dict as JSON with sorted keys and no spaces."""
-    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

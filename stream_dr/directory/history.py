@@ -39,6 +39,12 @@ GONE = b"stream_dr.gone"
 The value is a JSON list of the original numbers of the erased rows.
 """
 
+NumberedRows = tuple[Block, np.ndarray]
+"""Rows of an event, and their numbers (rows,).
+
+The number of a row is its index among the event's rows when the event was appended.
+"""
+
 
 class Decoder:
     """Decoder that turns events into Blocks, and caches opened shards.
@@ -69,7 +75,7 @@ class Decoder:
             return parse_removal(event.body)
         return reorder_columns(self._block(event), schema) if event.body else None
 
-    def decode_with_row_numbers(self, event: Event, schema: Schema) -> tuple[Block, np.ndarray] | None:
+    def decode_with_row_numbers(self, event: Event, schema: Schema) -> NumberedRows | None:
         """Return an event's rows, and their original numbers (rows,).
 
         The original number of a row is its index among the event's rows when the event was
@@ -125,9 +131,7 @@ def remaining_row_numbers(remaining_rows: Block, erased_numbers: Sequence[int]) 
     remaining_rows: the remaining rows.
     erased_numbers: original numbers of the rows that were erased from the payload.
     """
-    return np.setdiff1d(
-        np.arange(remaining_rows.rows + len(erased_numbers)), np.asarray(erased_numbers, dtype=np.int64)
-    )
+    return np.setdiff1d(np.arange(remaining_rows.rows + len(erased_numbers)), erased_numbers)
 
 
 class History:
@@ -145,11 +149,7 @@ class History:
     """
 
     def __init__(
-        self,
-        log: Log,
-        path: Path,
-        current_schema: Callable[[], Schema],
-        active_models: Callable[[], Sequence[Model]],
+        self, log: Log, path: Path, current_schema: Callable[[], Schema], active_models: Callable[[], Sequence[Model]]
     ) -> None:
         self._log = log
         self._path = path
@@ -162,18 +162,14 @@ class History:
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
         self._removals_read_to = -1
 
-    def decoder(self) -> Decoder:
-        """Return a new Decoder of this log's events."""
-        return Decoder(self._path)
-
-    def stored_rows_of_event(self, event: Event) -> tuple[Block, np.ndarray] | None:
+    def stored_rows_of_event(self, event: Event) -> NumberedRows | None:
         """Return the rows that an event's payload still holds.
 
         Rows that were unlearned and not erased yet are among them.
 
         Returns (Block, original numbers (rows,) of the rows), or None if there are no rows.
         """
-        return self.decoder().decode_with_row_numbers(event, self._schema())
+        return Decoder(self._path).decode_with_row_numbers(event, self._schema())
 
     def events(
         self,
@@ -193,7 +189,7 @@ class History:
         """
         last = self._log.last if until is None else until
         horizon = last if unlearn_horizon is None else unlearn_horizon
-        decoder = self.decoder()
+        decoder = Decoder(self._path)
 
         for event in self._read_events(after, last):
             if wanted_positions is None or event.position in wanted_positions:
@@ -203,7 +199,7 @@ class History:
 
     def without_unlearned_rows(
         self, position: int, block: Block, row_numbers: np.ndarray, unlearn_horizon: int
-    ) -> tuple[Block, np.ndarray] | None:
+    ) -> NumberedRows | None:
         """Return an event's rows without unlearned rows, and their numbers.
 
         position: position of the event.
@@ -241,7 +237,7 @@ class History:
         after: only rows of events after this position are returned.
         until: position of the unlearn event.
         """
-        decoder = self.decoder()
+        decoder = Decoder(self._path)
         for position in sorted(p for p in removal if after < p < until):
             for event in self._read_events(position - 1, position):
                 removed_before = self._unlearned_row_numbers(position, until)
@@ -272,7 +268,10 @@ class History:
             raise InvalidParameter("nothing to unlearn was named; give positions or ids.")
         self.check_removable({})
         for position in positions:
-            self._check_event_has_rows(position)
+            if not 0 <= position <= self._log.last:
+                raise InvalidParameter(f"position {position} is not in the log; it ends at {self._log.last}.")
+            if self._log.read(position - 1, position)[0].kind == "unlearn":
+                raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
         removal: Removal = dict.fromkeys(positions)
         return self._add_rows_by_id(set(map(str, ids)), removal) if ids else removal
 
@@ -297,9 +296,7 @@ class History:
         if removal and min(removal) < first:
             raise HistoryGone(f"events before position {first} were dropped, {min(removal)} among them.", first=first)
 
-    def _remaining_rows_of_event(
-        self, event: Event, decoder: Decoder, unlearn_horizon: int
-    ) -> tuple[Block, np.ndarray] | None:
+    def _remaining_rows_of_event(self, event: Event, decoder: Decoder, unlearn_horizon: int) -> NumberedRows | None:
         """Return an event's rows that were not unlearned, and their numbers.
 
         The numbers (rows,) are the indices of the rows when the event was appended.
@@ -331,9 +328,8 @@ class History:
                     self._removals_read_to = event.position
                 self._removals_read_to = before_position - 1
 
-            removed = [
-                rows for unlearned_at, rows in self._removals.get(position, ()) if unlearned_at < before_position
-            ]
+            removals = self._removals.get(position, ())
+            removed = [rows for unlearned_at, rows in removals if unlearned_at < before_position]
         return None if None in removed else list(chain.from_iterable(rows for rows in removed if rows is not None))
 
     def _read_events(self, after: int, until: int) -> Iterator[Event]:
@@ -345,14 +341,6 @@ class History:
             yield from page
             after = page[-1].position
 
-    def _check_event_has_rows(self, position: int) -> None:
-        """Raise InvalidParameter unless the event at `position` has rows."""
-        if not 0 <= position <= self._log.last:
-            raise InvalidParameter(f"position {position} is not in the log; it ends at {self._log.last}.")
-        event = self._log.read(position - 1, position)[0]
-        if event.kind == "unlearn":
-            raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
-
     def _add_rows_by_id(self, ids: set[str], removal: Removal) -> Removal:
         """Add rows with certain ids to the rows to unlearn.
 
@@ -362,7 +350,7 @@ class History:
         Raises InvalidParameter if no learned row has one of the ids.
         """
         found_ids = set[str]()
-        decoder = self.decoder()
+        decoder = Decoder(self._path)
         last = self._log.last
 
         # The index has hashes of ids, so read the events to find the ids themselves.

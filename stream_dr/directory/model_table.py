@@ -26,14 +26,8 @@ from typing import Any
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
 from stream_dr.failpoints import failpoint
-from stream_dr.log.index import APPLICATION, INDEX_NAME, LOG_FORMAT
-from stream_dr.log.sqlite_file import (
-    check_integrity,
-    commit_or_rollback,
-    damaged_file_error,
-    open_connection,
-    translate_errors,
-)
+from stream_dr.log.index import INDEX_NAME, open_index_database
+from stream_dr.log.sqlite_file import check_integrity, commit_or_rollback, damaged_file_error
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.saved import spec_from_json
 
@@ -115,12 +109,10 @@ class ModelTable:
 
         with self._change_row("models", "name", name) as db:
             values = (id, name, _spec_json(spec), start, _policies_json(policy, refine))
-            row = db.execute(
-                "INSERT INTO models (id, name, spec, start, policy) VALUES (?, ?, ?, ?, ?)", values
-            ).lastrowid
+            cursor = db.execute("INSERT INTO models (id, name, spec, start, policy) VALUES (?, ?, ?, ?, ?)", values)
             failpoint("models.before_commit")
         failpoint("models.after_commit")
-        return Entry(int(row or 0), name, spec, start, policy, refine, None, 0)
+        return Entry(int(cursor.lastrowid or 0), name, spec, start, policy, refine, None, 0)
 
     def _reserve_id(self, name: str) -> int:
         """Return an id that only the next model may get."""
@@ -229,10 +221,8 @@ class ModelTable:
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """Open a connection to the SQLite file for the with-block."""
-        with (
-            translate_errors(self.path),
-            closing(open_connection(self.path, self.writable, APPLICATION, LOG_FORMAT)) as db,
-        ):
+        database = open_index_database(self.path.parent, self.writable)
+        with closing(database), database.connection() as db:
             yield db
 
 
@@ -264,13 +254,8 @@ def _entry_of_row(id: int, name: str, spec: str, start: int, policy: Any, failur
     """
     fields = json.loads(policy) if policy else {}
     refine = fields.pop("refine", None)
-    return Entry(
-        id,
-        name,
-        spec_from_json(json.loads(spec)),
-        start,
-        PublishPolicy(**fields) if fields else None,
-        RefinePolicy(**refine) if refine else None,
-        ModelFailure(**json.loads(failure)) if failure else None,
-        ceiling,
-    )
+    publish_policy = PublishPolicy(**fields) if fields else None
+    refine_policy = RefinePolicy(**refine) if refine else None
+    model_failure = ModelFailure(**json.loads(failure)) if failure else None
+    parsed_spec = spec_from_json(json.loads(spec))
+    return Entry(id, name, parsed_spec, start, publish_policy, refine_policy, model_failure, ceiling)

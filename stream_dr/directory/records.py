@@ -28,14 +28,16 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from stream_dr.aliases import JsonDict
 from stream_dr.models.model import Model
 from stream_dr.models.versions import Published
 from stream_dr.solve.principal_angles import principal_angles
 from stream_dr.threads import new_engine_thread
+
+if TYPE_CHECKING:
+    from stream_dr.directory.directory import Directory
 
 log = logging.getLogger("stream_dr.records")
 
@@ -129,11 +131,11 @@ class Records:
 
         Models that were never tested are left out.
         """
-        records = [json.loads(text) for _, text in self._select_ids_and_json_texts("kind = 'tested' ORDER BY id")]
-        return {
-            record["id"]: {name: value for name, value in record.items() if name not in _NOT_SCORES}
-            for record in records
-        }
+        scores = {}
+        for _, text in self._select_ids_and_json_texts("kind = 'tested' ORDER BY id"):
+            record = json.loads(text)
+            scores[record["id"]] = {name: value for name, value in record.items() if name not in _NOT_SCORES}
+        return scores
 
     def copy_to(self, path: Path) -> None:
         """Copy the records to a new file, if they are readable."""
@@ -160,26 +162,6 @@ class Records:
         return []
 
 
-class RecordedDirectory(Protocol):
-    """Attributes of a Directory that a Recorder reads.
-
-    A Recorder is a thread that writes records.
-    """
-
-    records: Records
-    models: dict[str, Model]
-
-    @property
-    def position(self) -> int:
-        """Position of the log's last event. −1 if there is none."""
-        ...
-
-    @property
-    def rows(self) -> int:
-        """Number of rows ever appended to the log."""
-        ...
-
-
 class Recorder:
     """Thread that writes a directory's records while models learn.
 
@@ -199,9 +181,7 @@ class Recorder:
     The attribute `woken` is a threading.Event. Any thread sets it when a model may have changed.
     """
 
-    def __init__(
-        self, directory: RecordedDirectory, scores_of_model: Callable[[Model], JsonDict] = lambda model: {}
-    ) -> None:
+    def __init__(self, directory: "Directory", scores_of_model: Callable[[Model], JsonDict]) -> None:
         self._directory = directory
         self._scores = scores_of_model
         self.woken = threading.Event()
@@ -232,7 +212,7 @@ class Recorder:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _run(self) -> None:
@@ -329,9 +309,8 @@ class Recorder:
 
         if model.failure is not None and model.id not in self._failed:
             self._failed.add(model.id)
-            self._directory.records.add(
-                "failed", model=model.name, position=model.failure.position, code=model.failure.code
-            )
+            failure = model.failure
+            self._directory.records.add("failed", model=model.name, position=failure.position, code=failure.code)
 
 
 class RecordsTail:

@@ -139,9 +139,7 @@ class MissingBatches:
         # Start the look-up of the next shard before the drafts of the current shard are read.
         order = self._shards_of_all_passes()
         with new_thread_pool("look-ahead", 1) as thread:
-            lookups = (
-                (shard, thread.submit(self._missing_batches, pass_number, shard)) for pass_number, shard in order
-            )
+            lookups = ((shard, thread.submit(self._missing_batches, number, shard)) for number, shard in order)
             following = next(lookups, None)
             while following is not None:
                 current, following = following, next(lookups, None)
@@ -170,28 +168,20 @@ class MissingBatches:
         The shard's bytes are checked if any batch is missing. Raises DamagedShard or
         SourceMissing.
         """
-        missing = [
-            r for r in references(shard, pass_number) if self._nothing_logged or self._log.find_key(r.key) is None
-        ]
+        in_pass = references(shard, pass_number)
+        missing = [r for r in in_pass if self._nothing_logged or self._log.find_key(r.key) is None]
         if missing:
             shard.check()
         return missing
 
     def _shards_of_all_passes(self) -> Iterator[tuple[int, Shard]]:
-        """Return an iterator over (pass number, shard) of all passes."""
-        return (
-            (pass_number, shard)
-            for pass_number in range(1, self._passes + 1)
-            for shard in self._ordered_shards(pass_number)
-        )
-
-    def _ordered_shards(self, pass_number: int) -> list[Shard]:
-        """Return the shards in a pass's order, which may be random."""
-        shards = list(self._dataset.shards)
-        if self._shuffle is None:
-            return shards
-        order = np.random.default_rng((self._shuffle, pass_number)).permutation(len(shards))
-        return [shards[i] for i in order]
+        """Yield (pass number, shard) of all passes, each in its order, which may be random."""
+        for pass_number in range(1, self._passes + 1):
+            shards = list(self._dataset.shards)
+            if self._shuffle is not None:
+                order = np.random.default_rng((self._shuffle, pass_number)).permutation(len(shards))
+                shards = [shards[i] for i in order]
+            yield from ((pass_number, shard) for shard in shards)
 
 
 def find_shard(directory_path: Path, uri: str, sha256: str) -> Shard:

@@ -47,8 +47,8 @@ def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
     try:
         with Log(path / "log", writable=False) as log:
             yield _run_check(f"log of {log.last + 1} events", log.verify)
-            if include_shards:
-                yield from _check_referenced_shards(path, log)
+        if include_shards:
+            yield from verify_shards(path)
     except DirectoryMissing:
         raise
     except StreamDRError as e:
@@ -68,13 +68,16 @@ def verify_shards(path: Path) -> Iterator[Finding]:
 
     Yields a Finding for each shard.
     """
+    shards: dict[tuple[str, str], None] = {}
     with Log(path / "log", writable=False) as log:
-        yield from _check_referenced_shards(path, log)
+        # No variable holds the list of events, so its memory is freed before shards are read.
+        for event in log.read_undamaged("reference"):
+            # Skip an event whose payload is damaged. `Log.verify` reports it.
+            with suppress(ValueError, KeyError):
+                fields = json.loads(bytes(event.body))
+                shards[fields["uri"], fields["sha256"]] = None
 
-
-def _check_referenced_shards(path: Path, log: Log) -> Iterator[Finding]:
-    """Yield a Finding for each shard that the log refers to."""
-    for uri, sha256 in _referenced_shards(log):
+    for uri, sha256 in shards:
         yield _run_check(f"shard {uri}", partial(_read_whole_shard, path, uri, sha256))
 
 
@@ -105,17 +108,3 @@ def _read_whole_shard(path: Path, uri: str, sha256: str) -> None:
     shard.verify()
     for batch in range(len(shard.batch_rows)):
         shard.read(batch)
-
-
-def _referenced_shards(log: Log) -> list[tuple[str, str]]:
-    """Return (uri, sha256) of each shard that events refer to.
-
-    The shards are in the order of the events.
-    """
-    shards: dict[tuple[str, str], None] = {}
-    for event in log.read_undamaged("reference"):
-        # Skip an event whose payload is damaged. `Log.verify` reports it.
-        with suppress(ValueError, KeyError):
-            fields = json.loads(bytes(event.body))
-            shards[(fields["uri"], fields["sha256"])] = None
-    return list(shards)

@@ -142,19 +142,17 @@ def check_workers(client: "Client", min_memory_bytes: int = 0) -> None:
             )
 
 
-def _refuse_other_versions(
-    worker_address: str, worker_versions: dict[str, str], client_versions: dict[str, str]
-) -> None:
+def _refuse_other_versions(address: str, worker_versions: dict[str, str], client_versions: dict[str, str]) -> None:
     """Raise ClusterError if worker and client versions differ.
 
-    worker_address: address of the worker.
+    address: address of the worker.
     worker_versions: versions on the worker.
     client_versions: versions in the client process.
     """
     other = [f"{name} {version}" for name, version in worker_versions.items() if version != client_versions[name]]
     if other:
         mine = ", ".join(f"{name} {client_versions[name]}" for name in client_versions)
-        raise ClusterError(f"worker {worker_address} has {', '.join(other)}; the client has {mine}. Install the same.")
+        raise ClusterError(f"worker {address} has {', '.join(other)}; the client has {mine}. Install the same.")
 
 
 def _total_state_bytes(plan: TaskPlan) -> int:
@@ -283,9 +281,8 @@ class _ClusterRun:
         level, number = node
         key = f"{self._context.topic}-{level}-{number}"
         if level == 0:
-            return submit(
-                self._client, _learn_and_report, plan.tasks[number], plan.specs, self._context, [], True, key=key
-            )
+            task = plan.tasks[number]
+            return submit(self._client, _learn_and_report, task, plan.specs, self._context, [], True, key=key)
 
         first_child = Node(level - 1, 2 * number)
         older = self._submit_subtree(first_child)

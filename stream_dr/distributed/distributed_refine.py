@@ -23,6 +23,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import find_shard, shard_file_uri
 from stream_dr.distributed.cluster import STATES_IN_MEMORY, check_workers, connect_to_scheduler, gather_results, submit
+from stream_dr.distributed.parts import read_batch
 from stream_dr.distributed.task_plan import Task, divide_into_tasks
 from stream_dr.errors import CannotMerge, CannotRefine
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -35,7 +36,6 @@ from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
 from stream_dr.running.refine import PassCallback, refine_model
-from stream_dr.shards.dataset import open_shard
 from stream_dr.statistics.protocol import State
 
 if TYPE_CHECKING:
@@ -129,12 +129,10 @@ class _ClusterSums:
         self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
 
         # Create tasks for the workers. Each task has some of the batches that shards contain.
-        sized = [
-            _locate_and_estimate_bytes(directory, reference) for _, reference in references if reference is not None
-        ]
+        sized = [_locate_and_estimate_bytes(directory, r) for _, r in references if r is not None]
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)
-        self._tasks = divide_into_tasks([r for r, _ in sized], [size for _, size in sized], state_bytes)
+        self._tasks = divide_into_tasks(sized, state_bytes)
         self._sent_context = client.scatter(self._context, broadcast=True)
 
     def __call__(
@@ -157,38 +155,28 @@ class _ClusterSums:
             pairs = [submit(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + parts[2 * len(pairs) :]
 
-        # Add up the rows that the log itself holds. The workers have added up the rows in shards.
-        here = (
-            [_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass)]
-            if self._logged.positions
-            else []
-        )
+        # Add up the rows that the log itself holds, while the workers add up the rows in shards.
+        here: list[Sums] = []
+        if self._logged.positions:
+            here.append(_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass))
         total: Sums = reduce(Sums.merge, [*gather_results(client, parts), *here])
         if on_rows is not None:
             on_rows(total.rows)
         return total
 
 
-class _SizedReference(NamedTuple):
-    """Reference to a batch of a shard, with its size.
+def _locate_and_estimate_bytes(directory: Directory, reference: Reference) -> tuple[Reference, float]:
+    """Return a reference with its shard's current place, and bytes.
 
-    n_bytes: estimated size in bytes, which is the size of the shard's file times the part of the
-        shard's rows that are in the batch.
-    """
-
-    reference: Reference
-    n_bytes: float
-
-
-def _locate_and_estimate_bytes(directory: Directory, reference: Reference) -> _SizedReference:
-    """Find the shard and the size of a batch.
+    The number of bytes is estimated: the size of the shard's file times the part of the shard's
+    rows that are in the batch.
 
     The URI of the returned reference is the current place of the shard.
 
     reference: reference to the batch, as the log has it.
     """
     shard = find_shard(directory.path, reference.uri, reference.sha256)
-    return _SizedReference(reference._replace(uri=shard_file_uri(shard)), shard.bytes / shard.rows * reference.rows)
+    return reference._replace(uri=shard_file_uri(shard)), shard.bytes / shard.rows * reference.rows
 
 
 class _RowsAtPositions:
@@ -216,9 +204,8 @@ class _RowsAtPositions:
         """
         first = min(self.positions) - 1
         last = self._frozen.position
-        for position, block in self._directory.history.events(
-            first, last, self.positions, self._frozen.unlearn_horizon
-        ):
+        history, horizon = self._directory.history, self._frozen.unlearn_horizon
+        for position, block in history.events(first, last, self.positions, horizon):
             yield position, drop_unneeded_targets_and_add_hashes(self._estimator, block)
 
 
@@ -236,9 +223,9 @@ class _ShardRows:
         the Source protocol and are ignored.
         """
         estimator = estimator_from_spec(self._context.spec)
-        for number, r in enumerate(self._task.references):
-            block: Block = open_shard(r.uri, r.sha256).read(r.batch)
-            yield number, drop_unneeded_targets_and_add_hashes(estimator, reorder_columns(block, self._context.schema))
+        for number, reference in enumerate(self._task.references):
+            block = reorder_columns(read_batch(reference), self._context.schema)
+            yield number, drop_unneeded_targets_and_add_hashes(estimator, block)
 
 
 def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:

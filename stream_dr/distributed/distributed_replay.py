@@ -108,9 +108,9 @@ class _ParallelReplay:
         batch_reference: reference to that batch.
         """
         try:
-            return check_block_and_extend_schema(
-                shard.read(batch_reference.batch), self._directory.schema, self._models, self._directory.limits
-            )
+            block = shard.read(batch_reference.batch)
+            schema, limits = self._directory.schema, self._directory.limits
+            return check_block_and_extend_schema(block, schema, self._models, limits)
         except StreamDRError as e:
             raise type(e)(f"{batch_reference.uri}, batch {batch_reference.batch}: {e}", **e.details) from e
 
@@ -128,8 +128,8 @@ class _ParallelReplay:
         width = self._dataset.n_features or 0
         labels = max(1, len(self._dataset.labels))
         state_bytes = sum(m.estimator.state_bytes(width, labels) for m in mergeable_models) if width else 0
-        row_bytes = [shard.bytes / max(shard.rows, 1) * reference.rows for shard, reference in missing_batches]
-        return divide_into_tasks([reference for _, reference in missing_batches], row_bytes, state_bytes)
+        sized = [(r, shard.bytes / max(shard.rows, 1) * r.rows) for shard, r in missing_batches]
+        return divide_into_tasks(sized, state_bytes)
 
     def _count_batch_and_report(self, reference: Reference) -> None:
         """Count the rows of a batch and report progress."""

@@ -10,6 +10,7 @@ Memory: at most one result for each thread, and one result for each level of the
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from stream_dr.directory.draft import Reference
 from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn_task, merge
@@ -49,9 +50,8 @@ class _PlanRun:
         if task_index > min(self.refusals, default=task_index):
             return None
 
-        result = learn_task(
-            plan.tasks[task_index], plan.specs, plan.schema, plan.limits, before_batch=self._report_batch_if_running
-        )
+        task, on_batch = plan.tasks[task_index], self._report_batch_if_running
+        result = learn_task(task, plan.specs, plan.schema, plan.limits, before_batch=on_batch)
         if result.refusal is not None:
             self.refusals[task_index] = result
             return None
@@ -114,16 +114,10 @@ def thread_plan_runner(n_threads: int) -> PlanRunner:
 
     n_threads: number of threads in this process that run tasks.
     """
-
-    def run_in_threads(plan: TaskPlan, on_batch: BatchCallback) -> tuple[PartialResult, ...]:
-        return run_plan_in_threads(plan, n_threads, on_batch)
-
-    return run_in_threads
+    return partial(_run_plan_in_threads, n_threads)
 
 
-def run_plan_in_threads(
-    plan: TaskPlan, n_threads: int, before_batch: BatchCallback = lambda reference: None
-) -> tuple[PartialResult, ...]:
+def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCallback) -> tuple[PartialResult, ...]:
     """Run a task plan in threads of this process.
 
     n_threads: number of threads that run tasks.

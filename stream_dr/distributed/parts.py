@@ -99,7 +99,7 @@ def learn_task(
             before_batch(reference)
 
         # Learn the batch, and add its outline (a Block with one row of the batch) to the result.
-        block = _cached_shard(reference.uri, reference.sha256).read(reference.batch)
+        block = read_batch(reference)
         try:
             schema = check_block_and_extend_schema(block, schema, learners, limits)
             block = reorder_columns(block, schema)
@@ -139,6 +139,11 @@ def row_with_target_or_first(block: Block) -> Block:
     y = block.y
     has_targets = y is not None and y.present is not None and y.present.any()
     return block.take(np.flatnonzero(y.present)[:1] if has_targets else np.array([0]))
+
+
+def read_batch(reference: Reference) -> Block:
+    """Read the batch of a shard that a reference names, on a worker."""
+    return _cached_shard(reference.uri, reference.sha256).read(reference.batch)
 
 
 @lru_cache(maxsize=256)

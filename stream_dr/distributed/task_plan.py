@@ -14,7 +14,7 @@ result of any other node depends on the node's children. So the same plan gives 
 every run, even if processes are killed or tasks end in another order.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from stream_dr.directory.draft import Reference
@@ -113,17 +113,14 @@ class TaskPlan(NamedTuple):
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
 
 
-def divide_into_tasks(
-    references: Iterable[Reference], bytes_per_batch: Sequence[float], total_state_bytes: int
-) -> tuple[Task, ...]:
+def divide_into_tasks(batches: Iterable[tuple[Reference, float]], total_state_bytes: int) -> tuple[Task, ...]:
     """Divide batches into tasks of consecutive batches.
 
     A task has at least MIN_TASK_ROWS rows. Its rows take at least ROW_TO_STATE_BYTES *
     `total_state_bytes` bytes. The next batch starts a new task as soon as both limits are reached.
     The last task may be smaller.
 
-    references: the batches, in order.
-    bytes_per_batch: number of bytes of all rows of each batch.
+    batches: reference and number of bytes of all rows of each batch, in order.
     total_state_bytes: number of bytes of one state of each model.
     """
     tasks: list[Task] = []
@@ -131,7 +128,7 @@ def divide_into_tasks(
     rows = 0
     run_bytes = 0.0
 
-    for reference, size in zip(references, bytes_per_batch, strict=True):
+    for reference, size in batches:
         run.append(reference)
         rows += reference.rows
         run_bytes += size

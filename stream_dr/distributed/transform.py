@@ -15,17 +15,16 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from stream_dr.directory.directory import Directory
-from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import references
 from stream_dr.distributed.cluster import check_workers, connect_to_scheduler, gather_results, submit
+from stream_dr.distributed.parts import read_batch
 from stream_dr.distributed.task_plan import Task, divide_into_tasks
 from stream_dr.errors import InvalidParameter, OutputExists
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.projection import Projection
-from stream_dr.rows.block import Block
 from stream_dr.running.query import batch_of_projected_rows, id_and_target_types, published_or_raise
-from stream_dr.shards.dataset import Dataset, open_shard
+from stream_dr.shards.dataset import Dataset
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, encode_manifest
 from stream_dr.shards.uri import open_filesystem_and_path, write_file_atomically
 
@@ -60,19 +59,17 @@ def project_rows_on_cluster(
     # Divide the data set into tasks of about equal size.
     projection = published_or_raise(model).projection
     schema = directory.schema
-    sized = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
-    tasks = divide_into_tasks([r for r, _ in sized], [size * r.rows for r, size in sized], total_state_bytes=0)
+    sized = [(r, shard.bytes / shard.rows * r.rows) for shard in dataset.shards for r in references(shard, 1)]
+    tasks = divide_into_tasks(sized, total_state_bytes=0)
 
     # Let the workers write the files. UNFINISHED marks the folder until the manifest is written.
     write_file_atomically(output_folder, UNFINISHED, b"")
     with connect_to_scheduler(scheduler_address) as client:
         check_workers(client)
-        context = client.scatter(
-            _TaskContext(projection, schema, id_and_target_types(dataset), output_folder), broadcast=True
-        )
-        entries = gather_results(
-            client, [submit(client, _write_projected_file, t, n, context) for n, t in enumerate(tasks)]
-        )
+        context = _TaskContext(projection, schema, id_and_target_types(dataset), output_folder)
+        sent = client.scatter(context, broadcast=True)
+        files = [submit(client, _write_projected_file, t, n, sent) for n, t in enumerate(tasks)]
+        entries = gather_results(client, files)
 
     rows: int = sum(entry.rows for entry in entries)
     manifest = Manifest(rows, projection.n_components, schema.target_kind, schema.labels, tuple(entries))
@@ -107,7 +104,7 @@ def _write_projected_file(task: Task, file_number: int, context: _TaskContext) -
     name = f"part-{file_number:05d}.parquet"
     sink = pa.BufferOutputStream()
     batches = (
-        batch_of_projected_rows(_read_referenced_batch(r), context.projection, context.schema, context.fields)
+        batch_of_projected_rows(read_batch(r), context.projection, context.schema, context.fields)
         for r in task.references
     )
 
@@ -121,7 +118,3 @@ def _write_projected_file(task: Task, file_number: int, context: _TaskContext) -
     write_file_atomically(context.out, name, content)
     rows = tuple(r.rows for r in task.references)
     return ShardEntry(name, sum(rows), rows, len(content), hashlib.sha256(content).hexdigest())
-
-
-def _read_referenced_batch(reference: Reference) -> Block:
-    return open_shard(reference.uri, reference.sha256).read(reference.batch)

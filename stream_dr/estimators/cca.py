@@ -151,9 +151,8 @@ class CCA(TargetRegression, TwoStage):
 
         # Scale to unit diagonal, so that units do not decide which eigenvalues count as zero.
         scale = 1.0 / np.sqrt(diagonal[varying_columns])
-        values, vectors = nonzero_semidefinite_eigenpairs(
-            moments.target_scatter[np.ix_(varying_columns, varying_columns)] * scale[:, None] * scale
-        )
+        scatter = moments.target_scatter[np.ix_(varying_columns, varying_columns)]
+        values, vectors = nonzero_semidefinite_eigenpairs(scatter * scale[:, None] * scale)
         keep = values > 1e-10 * values.max(initial=0.0)
         root = np.zeros((len(diagonal), int(keep.sum())))
         root[varying_columns] = scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])

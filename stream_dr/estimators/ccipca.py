@@ -19,24 +19,17 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
-from stream_dr.estimators.fitting.mapping import (
-    StateType,
-    check_feature_map,
-    make_accumulator,
-    max_bytes_with_map,
-    solve_inner_and_add_map,
-    whole_inner_state,
-)
+from stream_dr.estimators.fitting.mapped_method import MappedMethod
+from stream_dr.estimators.fitting.mapping import StateType, check_feature_map, whole_inner_state
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
-from stream_dr.projection import Linear, Projection
-from stream_dr.statistics.protocol import Accumulator, State
+from stream_dr.projection import Linear
 from stream_dr.statistics.recurrences.basis_state import drop_short_columns_and_normalise
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 
 
 @dataclass(eq=False, repr=False)
-class CCIPCA(LinearGaussian):
+class CCIPCA(MappedMethod[CCIPCAState], LinearGaussian):
     """Find principal components of very wide streams, row by row.
 
     Candid covariance-free incremental PCA [CCIPCA]. Each row updates the components. Rows may be
@@ -109,27 +102,16 @@ class CCIPCA(LinearGaussian):
         check_choice("center", self.center, (True, False))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator that is empty or continues from `state`."""
-        return make_accumulator(self.feature_map, self._make_basis_accumulator, state)
-
-    def _make_basis_accumulator(self, state: CCIPCAState | None) -> CCIPCAAccumulator:
+    def inner_accumulator(self, state: CCIPCAState | None) -> CCIPCAAccumulator:
         """Return an accumulator of rows after the feature map."""
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
-    def solve(self, state: State) -> Projection:
-        """Return the projection to the components that `state` has learned.
-
-        The state has one vector for each component, which is scaled to length 1. Costs O(d p²) for
-        d features and p components.
-        """
-        return solve_inner_and_add_map(state, self._unit_vector_projection)
-
-    def _unit_vector_projection(self, state: CCIPCAState) -> Linear:
+    def solve_inner(self, state: CCIPCAState) -> Linear:
         """Return the projection to a state's components.
 
         The state has one vector for each component, which is scaled to length 1. If there is a
-        feature map, the state and the projection are of mapped rows.
+        feature map, the state and the projection are of mapped rows. Costs O(d p²) for d features
+        and p components.
         """
         vectors = state.basis.vectors()[:, : state.n_features]
         loadings, eigenvalues = drop_short_columns_and_normalise(vectors, min_relative_length=1e-10)
@@ -147,31 +129,17 @@ class CCIPCA(LinearGaussian):
     def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return a Gaussian model of the rows, with components as axes."""
         projection = self.linear_projection()
-        state = whole_inner_state(self.state_)
-        d, n = len(projection.mean), state.rows
-        return GaussianLogLikelihood(
-            projection.mean,
-            projection.loadings,
-            projection.eigenvalues,
-            float(cast(CCIPCAState, state).variance[0]),
-            np.ones(d),
-            n,
-            min(d, n),
-        )
+        mean, axes, variances = projection.mean, projection.loadings, projection.eigenvalues
+        state = cast(CCIPCAState, whole_inner_state(self.state_))
+        d, n, total = len(mean), state.rows, float(state.variance[0])
+        return GaussianLogLikelihood(mean, axes, variances, total, np.ones(d), n, min(d, n))
 
-    def state_bytes(self, n_features: int, n_targets: int) -> int:
+    def inner_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size of the state in bytes.
 
         The size is 8 · k · (d + 2 k).
 
         k is the number of components, plus 1 if the rows are centred, rounded up to a multiple of
-        8. d is the number of features, after the feature map if there is one.
-        """
-        return max_bytes_with_map(self.feature_map, self._basis_state_bytes, n_features, n_targets)
-
-    def _basis_state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the state's size in bytes, without a feature map.
-
-        `n_features` is the number of features after the feature map.
+        8. d is `n_features`, the number of features after the feature map.
         """
         return basis_bytes(n_features, self.n_components, int(self.center))

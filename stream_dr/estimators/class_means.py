@@ -82,10 +82,9 @@ class ClassMeans(LinearClassifier):
         smallest = EPS * float(moments.diagonal.sum())
         variance = within / (moments.weight * len(offsets)) if within > smallest else 1.0
 
-        classes = len(moments.labels)
-        return gaussian_class_readout(
-            moments, centres, np.full(len(eigenvalues), variance), np.full(classes, 1.0 / max(classes, 1))
-        )
+        variances = np.full(len(eigenvalues), variance)
+        priors = np.full(len(moments.labels), 1.0 / max(len(moments.labels), 1))
+        return gaussian_class_readout(moments, centres, variances, priors)
 
     @property
     def centroids_(self) -> np.ndarray:

@@ -104,7 +104,7 @@ class GraphWMV(NeighbourhoodMethod):
         check_number_in_range("beta", self.beta, 0.0)
         check_choice("unlabelled", self.unlabelled, ("skip", "use"))
 
-    def solve_sample(self, state: Reservoir) -> Linear:
+    def solve_inner(self, state: Reservoir) -> Linear:
         """Return the projection in which weighted pairs of sampled rows differ most."""
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
@@ -127,9 +127,8 @@ class GraphWMV(NeighbourhoodMethod):
                 out += (labels @ (C @ n))[:, None] * columns - labels @ (C @ (labels.T @ columns))
             return cast(np.ndarray, out)
 
-        return largest_eigenvalue_projection(
-            state.kept, multiply_by_laplacian, self.n_components, self.scaling == "unit"
-        )
+        unit = self.scaling == "unit"
+        return largest_eigenvalue_projection(state.kept, multiply_by_laplacian, self.n_components, unit)
 
 
 def _class_indicators(class_codes: np.ndarray) -> sp.csr_array:

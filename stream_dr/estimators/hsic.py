@@ -96,17 +96,14 @@ def _exact_hsic(
     check_choice("x_kernel", x_kernel, ("linear", "rbf"))
     check_number_in_range("x_sigma", x_sigma, low=0.0, exclude_low=True)
 
-    block, _ = spca.parse(
-        new_fitted_state(spca), move_named_column_to_targets(as_block(X, y, weights)), raise_if_empty=True
-    )
-    block, _ = drop_rows_without_target(block)
+    rows = move_named_column_to_targets(as_block(X, y, weights))
+    block, _ = drop_rows_without_target(spca.parse(new_fitted_state(spca), rows, raise_if_empty=True)[0])
     # Choose the kernel of the targets.
     # For labels, "rbf" means the linear kernel of the indicators (0 and 1), without a width.
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
     row_sigma = x_sigma if x_kernel == "rbf" else None
-    return _hsic_in_blocks(
-        block.X, _targets_as_numbers(block.y), weights_or_ones(block.weights, block.rows), row_sigma, y_sigma
-    )
+    row_weights = weights_or_ones(block.weights, block.rows)
+    return _hsic_in_blocks(block.X, _targets_as_numbers(block.y), row_weights, row_sigma, y_sigma)
 
 
 def _targets_as_numbers(targets: Targets) -> np.ndarray:
@@ -116,7 +113,7 @@ def _targets_as_numbers(targets: Targets) -> np.ndarray:
     """
     k = len(targets.labels) if targets.values is None else targets.values.shape[1]
     encoded = encode(targets, "indicator", np.arange(k, dtype=np.int32))
-    return dense_encoded_rows(encoded, 0, targets.rows, k)
+    return dense_encoded_rows(encoded, targets.rows, k)
 
 
 def _hsic_in_blocks(

@@ -1,11 +1,11 @@
 """HSL (hypergraph spectral learning) by the two-stage method."""
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import HiddenAttribute, check_choice
@@ -16,7 +16,14 @@ from stream_dr.statistics.moments.label_sets import LabelSets
 from stream_dr.statistics.moments.state import MomentState
 
 
-class HSL(TwoStage):
+# A dataclass has the fields of its last base first. So `laplacian` is the first parameter of HSL.
+@dataclass(eq=False, repr=False)
+class _LaplacianParameter:
+    laplacian: Literal["zhou", "clique", "star"] = "zhou"
+
+
+@dataclass(eq=False, repr=False)
+class HSL(TwoStage, _LaplacianParameter):
     """Find directions that keep rows with common labels together.
 
     Hypergraph spectral learning. The rows are the vertices of a hypergraph. Each label is a
@@ -73,32 +80,6 @@ class HSL(TwoStage):
         "HSL does not predict, it projects: put it before a classifier of label sets, such as scikit-learn's "
         "KNeighborsClassifier, in a pipeline, or use OPLS or CCA, which predict them."
     )
-
-    def __init__(
-        self,
-        laplacian: Literal["zhou", "clique", "star"] = "zhou",
-        n_components: int | None = None,
-        *,
-        gamma: float | Literal["cv"] = 0.0,
-        shrinkage: float | None = None,
-        scaling: Literal["unit", "source"] = "unit",
-        scatter: Literal["auto", "exact", "diagonal"] = "auto",
-        standardize: bool = False,
-        decay: float = 1.0,
-        min_class_rows: int = 2,
-        target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
-        feature_map: JsonDict | None = None,
-        random_state: int | None = None,
-        folds: int = 0,
-        folds_by: Literal["row", "id"] = "row",
-        one_standard_error: bool = False,
-    ) -> None:
-        super().__init__(
-            n_components, gamma=gamma, shrinkage=shrinkage, scaling=scaling, scatter=scatter, standardize=standardize,
-            decay=decay, min_class_rows=min_class_rows, target=target, feature_map=feature_map,
-            random_state=random_state, folds=folds, folds_by=folds_by, one_standard_error=one_standard_error,
-        )  # fmt: skip
-        self.laplacian = laplacian
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""

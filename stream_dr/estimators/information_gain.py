@@ -9,18 +9,11 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
-from stream_dr.estimators.fitting.mapping import (
-    StateType,
-    check_feature_map,
-    inner_projection,
-    make_accumulator,
-    max_bytes_with_map,
-    solve_inner_and_add_map,
-)
+from stream_dr.estimators.fitting.mapped_method import MappedMethod
+from stream_dr.estimators.fitting.mapping import StateType, check_feature_map, inner_projection
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
-from stream_dr.projection import Columns, Projection
+from stream_dr.projection import Columns
 from stream_dr.statistics.feature_counts import FeatureCountAccumulator, FeatureCounts
-from stream_dr.statistics.protocol import Accumulator, State
 
 _CHUNK = 1 << 20
 """Maximum number of counts that are processed at a time.
@@ -30,7 +23,7 @@ Each feature has one count for each label.
 
 
 @dataclass(eq=False, repr=False)
-class InformationGain(AdditiveEstimator):
+class InformationGain(MappedMethod[FeatureCounts], AdditiveEstimator):
     """Select the features whose presence says most about the label.
 
     A feature is present in a row if its value is not 0. So the method is suited to word counts and
@@ -100,27 +93,22 @@ class InformationGain(AdditiveEstimator):
         check_choice("target", self.target, ("auto", "class", "multilabel"))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: State | None = None) -> Accumulator:
+    def inner_accumulator(self, state: FeatureCounts | None) -> FeatureCountAccumulator:
         """Return an accumulator of counts, empty or continued from `state`."""
-        return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
+        return FeatureCountAccumulator(state)
 
-    def solve(self, state: State) -> Projection:
-        """Return the projection to the features of largest information gain."""
-        return solve_inner_and_add_map(state, self._most_informative_columns)
-
-    def _most_informative_columns(self, state: FeatureCounts) -> Columns:
+    def solve_inner(self, state: FeatureCounts) -> Columns:
         """Return the features of largest information gain, best first."""
         scores = information_gain(state)
         best = np.argsort(-scores, kind="stable")[: self.n_components].astype(np.int64)
         return Columns(best, scores[best], state.n_features)
 
-    def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size of the state in bytes.
+    def inner_bytes(self, n_features: int, n_targets: int) -> int:
+        """Return the size of the counts in bytes.
 
-        The size is 8 · (features · (labels + 1) + 2 · labels). If there is a feature map, the size
-        is computed for the columns that the map returns.
+        `n_features` is the number of features after the feature map.
         """
-        return max_bytes_with_map(self.feature_map, _count_state_bytes, n_features, n_targets)
+        return 8 * (n_features * (n_targets + 1) + 2 * n_targets)
 
     @property
     def columns_(self) -> np.ndarray:
@@ -191,10 +179,8 @@ class InformationGain(AdditiveEstimator):
             names = getattr(self.projection(), "feature_names", None)
         if names is None:
             return np.asarray([f"x{i}" for i in self.columns_], dtype=object)
-        if len(names) != self._n_mapped_features():
-            raise InvalidParameter(
-                f"input_features has {len(names)} names; the rows have {self._n_mapped_features()} features."
-            )
+        if len(names) != (width := self._n_mapped_features()):
+            raise InvalidParameter(f"input_features has {len(names)} names; the rows have {width} features.")
         return np.asarray(list(names), dtype=object).take(self.columns_)
 
 
@@ -232,8 +218,7 @@ def _class_information_gain(
     missing = np.maximum(total_weight - present_weights, 0.0)
     present_terms = _mutual_information_terms(joint_weights, present_weights, class_weights, total_weight)
     absent_terms = _mutual_information_terms(absent, missing, class_weights, total_weight)
-    information: np.ndarray = (present_terms + absent_terms) / total_weight
-    return information
+    return np.asarray((present_terms + absent_terms) / total_weight)
 
 
 def _multilabel_information_gain(
@@ -253,18 +238,9 @@ def _multilabel_information_gain(
     gains = np.zeros(len(present_weights))
     for j, weight in enumerate(label_weights):
         pair = np.column_stack([joint_weights[:, j], np.maximum(present_weights - joint_weights[:, j], 0.0)])
-        gains += _class_information_gain(
-            pair, present_weights, np.asarray([weight, total_weight - weight]), total_weight
-        )
+        with_and_without = np.asarray([weight, total_weight - weight])
+        gains += _class_information_gain(pair, present_weights, with_and_without, total_weight)
     return gains
-
-
-def _count_state_bytes(n_features: int, n_targets: int) -> int:
-    """Return the size of the counts in bytes.
-
-    `n_features` is the number of features after the feature map.
-    """
-    return 8 * (n_features * (n_targets + 1) + 2 * n_targets)
 
 
 def _mutual_information_terms(
@@ -294,5 +270,4 @@ def _mutual_information_terms(
     # Mask the terms whose weight is not 0. The other terms are 0, and no logarithm is computed.
     there = (joint_weights > 0) & (expected > 0)
     ratio = np.where(there, joint_weights, 1.0) / np.where(there, expected, 1.0)
-    terms: np.ndarray = (joint_weights * np.log(ratio)).sum(1)
-    return terms
+    return np.asarray((joint_weights * np.log(ratio)).sum(1))

@@ -15,24 +15,17 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import (
-    StateType,
-    check_feature_map,
-    make_accumulator,
-    max_bytes_with_map,
-    solve_inner_and_add_map,
-)
+from stream_dr.estimators.fitting.mapped_method import MappedMethod
+from stream_dr.estimators.fitting.mapping import StateType, check_feature_map
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
-from stream_dr.projection import Linear, Projection
-from stream_dr.statistics.protocol import Accumulator, State
+from stream_dr.projection import Linear
 from stream_dr.statistics.recurrences.basis_state import drop_short_columns_and_normalise
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 
 
 @dataclass(eq=False, repr=False)
-class IncrementalSKM(Estimator):
+class IncrementalSKM(MappedMethod[SKMState]):
     """Find directions that separate the classes, updated row by row.
 
     The authors of the method call it incremental supervised Kampong measure [SKM, section 4.4, eq.
@@ -114,27 +107,16 @@ class IncrementalSKM(Estimator):
         check_choice("target", self.target, ("auto", "class"))
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator that is empty or continues from `state`."""
-        return make_accumulator(self.feature_map, self._make_basis_accumulator, state)
-
-    def _make_basis_accumulator(self, state: SKMState | None) -> SKMAccumulator:
+    def inner_accumulator(self, state: SKMState | None) -> SKMAccumulator:
         """Return an accumulator of rows after the feature map."""
         return SKMAccumulator(self.n_components, self.a, state)
 
-    def solve(self, state: State) -> Projection:
-        """Return the projection to the components that `state` has learned.
-
-        The state has one vector for each component, which is scaled to length 1. Costs
-        O(d p (p + c)) for d features, p components and c classes.
-        """
-        return solve_inner_and_add_map(state, self._unit_vector_projection)
-
-    def _unit_vector_projection(self, state: SKMState) -> Linear:
+    def solve_inner(self, state: SKMState) -> Linear:
         """Return the projection to a state's components.
 
         The state has one vector for each component, which is scaled to length 1. If there is a
-        feature map, the state and the projection are of mapped rows.
+        feature map, the state and the projection are of mapped rows. Costs O(d p (p + c)) for
+        d features, p components and c classes.
         """
         counts = state.basis.counts
         vectors = state.basis.vectors()
@@ -143,9 +125,8 @@ class IncrementalSKM(Estimator):
         # Count the eigenvalues that can be positive. For a ≥ 1 these are (classes − 1).
         positive = max(int(np.count_nonzero(counts)) - 1, 0) if self.a >= 1.0 else vectors.shape[1]
         if self.keep == "positive":
-            return Linear(
-                mean, *drop_short_columns_and_normalise(vectors[:, :positive], min_relative_length=1e-2), "recurrence"
-            )
+            loadings, lengths = drop_short_columns_and_normalise(vectors[:, :positive], min_relative_length=1e-2)
+            return Linear(mean, loadings, lengths, "recurrence")
 
         # Return every component whose vector is not zero.
         # Lengths of components past the first `positive` ones become negative.
@@ -153,18 +134,11 @@ class IncrementalSKM(Estimator):
         loadings, lengths = drop_short_columns_and_normalise(vectors[:, there], min_relative_length=0.0)
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
-    def state_bytes(self, n_features: int, n_targets: int) -> int:
+    def inner_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size of the state in bytes.
 
         The size is 8 · k · (d + 2 k). k is the number of components plus the number of classes,
-        rounded up to a multiple of 8. d is the number of features, after the feature map if there
-        is one.
-        """
-        return max_bytes_with_map(self.feature_map, self._basis_state_bytes, n_features, n_targets)
-
-    def _basis_state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the state's size in bytes, without a feature map.
-
-        `n_features` is the number of features after the feature map.
+        rounded up to a multiple of 8. d is `n_features`, the number of features after the feature
+        map.
         """
         return basis_bytes(n_features, self.n_components, n_targets)

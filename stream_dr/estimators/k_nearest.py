@@ -6,18 +6,18 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.utils import Tags
 
-from stream_dr.aliases import FileName
-from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMismatch, error_for_unknown_parameter
+from stream_dr.errors import CannotMerge, TargetsRequired
+from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
-from stream_dr.estimators.fitting.named_columns import reorder_columns_by_name
 from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.parameter_checks import NamedParameters, check_positive_int
-from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
+from stream_dr.estimators.fitting.parameter_checks import check_positive_int
+from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
+from stream_dr.estimators.fitting.stream_learner import StreamLearner
 from stream_dr.feature_maps.draws import check_seed_or_none
+from stream_dr.projection import check_n_features
 from stream_dr.rows.block import Block
 from stream_dr.rows.frames import RowsAndNames
 from stream_dr.rows.number_rows import as_rows
@@ -28,7 +28,7 @@ from stream_dr.targets.parsing import parse_targets
 
 
 @dataclass(eq=False, repr=False)
-class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
+class KNearest(ClassifierMixin, StreamLearner):
     """Classify rows by their nearest neighbours in a sample.
 
     The papers use this classifier for projected rows, as in `KNearest().fit(lda.transform(X), y)`.
@@ -92,15 +92,6 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         check_positive_int("reservoir", self.reservoir)
         check_seed_or_none(self.random_state)
 
-    def set_params(self, **params: object) -> Self:
-        """Set parameters by name.
-
-        Raises InvalidParameter for an unknown name.
-        """
-        if error := error_for_unknown_parameter(type(self).__name__, params, self.get_params()):
-            raise error
-        return super().set_params(**params)
-
     def accumulator(self, state: State | None = None) -> ReservoirAccumulator:
         """Return an accumulator that samples rows.
 
@@ -147,8 +138,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         features than the rows learned.
         """
         rows = self._rows_in_learned_column_order(X)
-        labels: np.ndarray = self.classes_[self._fitted_neighbour_classifier().predict(rows)]
-        return labels
+        return np.asarray(self.classes_[self._fitted_neighbour_classifier().predict(rows)])
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return each class's share of a row's neighbours.
@@ -194,17 +184,6 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         self.fitted_ = new_fitted_state(self, self.state_.merge(other.state_), mine.names or theirs.names)
         return self
 
-    def save(self, path: FileName) -> None:
-        """Write the parameters and the sample to one file.
-
-        `stream_dr.load` reads the file and returns a classifier that is equal bit by bit.
-
-        path: path of the file.
-        """
-        import stream_dr
-
-        stream_dr.save(self, path)
-
     @property
     def state_(self) -> Reservoir:
         """Sampled rows with their labels, immutable.
@@ -217,35 +196,6 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def classes_(self) -> np.ndarray:
         """Labels seen so far, sorted."""
         return label_array(sorted(self.fitted().accumulator.labels))
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Number of rows learned."""
-        return int(self.fitted().accumulator.rows)
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of features of the rows learned."""
-        return int(self.fitted().accumulator.n_features)
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names (features,) of the features.
-
-        Raises AttributeError if the rows learned had no named columns.
-        """
-        names = self.fitted().names
-        if names is None:
-            raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
-        return np.asarray(names, dtype=object)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "fitted_" in vars(self)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def fitted(self) -> FittedState:
         """Return the fitted state (sample and feature names).
@@ -264,8 +214,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         if there is no row.
         """
         rows, _ = self._with_learned_column_order(self.fitted(), X)
-        if not rows.shape[0]:
-            raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
+        named_columns.raise_if_no_rows(rows)
         return rows
 
     def _with_learned_column_order(self, fitted: FittedState, X: RowsLike) -> RowsAndNames:
@@ -277,14 +226,9 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """
         rows, names = as_rows(X)
         learned = fitted.accumulator.n_features
-        if not learned:
-            return RowsAndNames(rows, names)
-        rows, names = reorder_columns_by_name(fitted.names, names, rows, type(self).__name__)
-        if rows.shape[1] != learned:
-            raise WidthMismatch(
-                f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {learned} features as input. "
-                "Send those columns or fit anew."
-            )
+        if learned:
+            rows, names = named_columns.reorder_columns_by_name(fitted.names, names, rows, type(self).__name__)
+            check_n_features(rows.shape[1], learned, type(self).__name__)
         return RowsAndNames(rows, names)
 
     def _fitted_neighbour_classifier(self) -> KNeighborsClassifier:
@@ -309,9 +253,8 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """
         # Check the rows and the labels. An error leaves the state unchanged.
         rows, names = self._with_learned_column_order(fitted, X)
-        if refuse_empty and 0 in rows.shape:
-            what = "sample" if not rows.shape[0] else "feature"
-            raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")
+        if refuse_empty:
+            named_columns.raise_if_no_rows(rows)
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
 
@@ -321,9 +264,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         sample.add(Block(rows, targets, names=names, checked=True))
 
         if refuse_empty and not sample.rows:
-            raise TargetsRequired(
-                f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
-            )
+            raise named_columns.nothing_to_fit_error(type(self).__name__)
 
         # Store the names, and drop the cached classifier, which was fitted before this batch.
         fitted.names = names

@@ -72,14 +72,13 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
         super().check_parameters()
         check_choice("drop_first", self.drop_first, (False, True))
 
-    def solve_sample(self, state: Reservoir) -> Eigenmap:
+    def solve_inner(self, state: Reservoir) -> Eigenmap:
         """Return the sampled rows' coordinates (embedding) as a projection.
 
         Other rows are projected by their neighbours among the sampled rows.
         """
-        return laplacian_eigenmaps(
-            state.kept, self.sample_graph(state), self.n_components, self.scaling == "unit", self.drop_first
-        )
+        graph, unit = self.sample_graph(state), self.scaling == "unit"
+        return laplacian_eigenmaps(state.kept, graph, self.n_components, unit, self.drop_first)
 
     @property
     def parts_(self) -> int:

@@ -168,9 +168,9 @@ class LDA(LinearClassifier, TwoStage):
         loadings, eigenvalues = super().directions(moments, state)
         most = max(len(moments.label_weights) - 1, 0)
         loadings, eigenvalues = loadings[:, :most], eigenvalues[:most]
-        return (
-            (loadings, eigenvalues) if self.priors is None else self._rotate_by_priors(loadings, eigenvalues, moments)
-        )
+        if self.priors is None:
+            return loadings, eigenvalues
+        return self._rotate_by_priors(loadings, eigenvalues, moments)
 
     def _rotate_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
         """Return the directions in which weighted class means differ most.
@@ -350,5 +350,4 @@ def _between_scatter_factor(moments: Moments) -> np.ndarray:
 
     The root times its own transpose is the between-class scatter, summed over rows.
     """
-    factor: np.ndarray = moments.cross / np.sqrt(moments.label_weights)
-    return factor
+    return np.asarray(moments.cross / np.sqrt(moments.label_weights))

@@ -68,11 +68,10 @@ class LLE(Embedding):
         check_max_neighbours(self.n_neighbors, self.reservoir)
         check_number_in_range("reg", self.reg, 0.0)
 
-    def solve_sample(self, state: Reservoir) -> BarycentricProjection:
+    def solve_inner(self, state: Reservoir) -> BarycentricProjection:
         """Return the sampled rows' coordinates (embedding) as a projection.
 
         Other rows are projected by their nearest sampled rows.
         """
-        return locally_linear_embedding(
-            state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit"
-        )
+        unit = self.scaling == "unit"
+        return locally_linear_embedding(state.kept, self.n_components, self.n_neighbors, self.reg, unit)

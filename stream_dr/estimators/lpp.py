@@ -73,12 +73,11 @@ class LPP(NeighbourhoodMethod):
         check_choice("label_aware", self.label_aware, (False, True))
         check_number_in_range("gamma", self.gamma, 0.0)
 
-    def solve_sample(self, state: Reservoir) -> Linear:
+    def solve_inner(self, state: Reservoir) -> Linear:
         """Return the projection that keeps neighbouring sampled rows together."""
         if not len(state.numbers):
             return projection_without_components(np.zeros(state.n_features))
         graph = self.sample_graph(state, state.codes if self.label_aware else None)
         D = sp.diags_array(graph.degrees, format="csr")
-        return locality_projection(
-            state.kept, D - graph.weights, D, self.n_components, self.gamma, self.scaling == "unit"
-        )
+        unit = self.scaling == "unit"
+        return locality_projection(state.kept, D - graph.weights, D, self.n_components, self.gamma, unit)

@@ -81,7 +81,7 @@ class NPE(ReservoirMethod):
         check_number_in_range("reg", self.reg, 0.0)
         check_number_in_range("gamma", self.gamma, 0.0)
 
-    def solve_sample(self, state: Reservoir) -> Linear:
+    def solve_inner(self, state: Reservoir) -> Linear:
         """Return the linear projection that preserves the sample's neighbourhoods.
 
         Each projected row is close to the same weighted mean of its neighbours as before.
@@ -94,11 +94,5 @@ class NPE(ReservoirMethod):
         # If classes are not used, all rows count as one class.
         codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
         W = barycentric_weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
-        return locality_projection(
-            state.kept,
-            lle_alignment_matrix(W),
-            sp.eye_array(r, format="csr"),
-            self.n_components,
-            self.gamma,
-            self.scaling == "unit",
-        )
+        A, B = lle_alignment_matrix(W), sp.eye_array(r, format="csr")
+        return locality_projection(state.kept, A, B, self.n_components, self.gamma, self.scaling == "unit")

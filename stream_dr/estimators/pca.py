@@ -110,10 +110,8 @@ class PCA(LinearGaussian, ClosedForm):
         # Divide the column of a category by the root of the category's share of rows.
         # Multiply by 0 the columns (`gaps`) that say in which rows a value is missing.
         numbers, categories, gaps = columns
-        varying_columns, present = (
-            numbers[m.rounding.varying_columns(m.diagonal)[numbers]],
-            categories[m.mean[categories] > 0.0],
-        )
+        varying_columns = numbers[m.rounding.varying_columns(m.diagonal)[numbers]]
+        present = categories[m.mean[categories] > 0.0]
         factor = np.ones(len(m.mean))
         factor[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
         # The factor of a category is 0 if all of its rows were unlearned.
@@ -146,9 +144,8 @@ class PCA(LinearGaussian, ClosedForm):
         projection = super().make_projection(moments, directions, solution_kind)
         if not self.whiten:
             return projection
-        return projection._replace(
-            loadings=projection.loadings / np.sqrt(projection.eigenvalues / variance_divisor(moments))
-        )
+        deviations = np.sqrt(projection.eigenvalues / variance_divisor(moments))
+        return projection._replace(loadings=projection.loadings / deviations)
 
     @property
     def components_(self) -> np.ndarray:
@@ -206,9 +203,8 @@ class PCA(LinearGaussian, ClosedForm):
                 "PCA keeps only the diagonal of Cxx here (scatter is diagonal past 4,096 features), and principal axes "
                 "cannot be had from it. Call refine(source), give scatter='exact', or use CCIPCA."
             )
-        values, vectors = nonzero_semidefinite_eigenpairs(
-            moments.scatter, moments.rounding.eigenvalue_floor(moments.diagonal)
-        )
+        floor = moments.rounding.eigenvalue_floor(moments.diagonal)
+        values, vectors = nonzero_semidefinite_eigenpairs(moments.scatter, floor)
         return vectors, values
 
 

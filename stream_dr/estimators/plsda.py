@@ -139,8 +139,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         """
         if moments.along is not None:
             return moments.along[: loadings.shape[1]]
-        along: np.ndarray = np.einsum("ij,ij->j", loadings, moments.scatter_product(loadings))
-        return along
+        return np.asarray(np.einsum("ij,ij->j", loadings, moments.scatter_product(loadings)))
 
     @property
     def x_rotations_(self) -> np.ndarray:

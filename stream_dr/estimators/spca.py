@@ -28,9 +28,8 @@ class KernelTargetKinds:
         - The kernel "linear" allows all kinds.
         """
         kernel = "linear" if spca is None else spca.kernel
-        return {"delta": ("class",), "rbf": ("class", "continuous")}.get(
-            str(kernel), ("class", "multilabel", "continuous")
-        )
+        every = ("class", "multilabel", "continuous")
+        return {"delta": ("class",), "rbf": ("class", "continuous")}.get(str(kernel), every)
 
 
 @dataclass(eq=False, repr=False)
@@ -109,9 +108,9 @@ class SPCA(DependenceMethod):
         With kernel="rbf", numbers become random Fourier features. With another kernel, numbers are
         unchanged. Labels become indicators (columns of 0 and 1).
         """
-        return (
-            Fourier(self.n_fourier, float(self.sigma), self.random_state or 0) if self.kernel == "rbf" else "indicator"
-        )
+        if self.kernel != "rbf":
+            return "indicator"
+        return Fourier(self.n_fourier, float(self.sigma), self.random_state or 0)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the directions and eigenvalues, largest eigenvalue first.
@@ -129,9 +128,8 @@ class SPCA(DependenceMethod):
         more = min(self.n_components or 0, len(vectors)) - len(values)
         if not self.null_space or more <= 0:
             return vectors, values
-        return np.hstack([vectors, self._random_orthogonal_directions(vectors, more)]), np.append(
-            values, np.zeros(more)
-        )
+        drawn = self._random_orthogonal_directions(vectors, more)
+        return np.hstack([vectors, drawn]), np.append(values, np.zeros(more))
 
     def _random_orthogonal_directions(self, vectors: np.ndarray, count: int) -> np.ndarray:
         """Return random orthonormal directions (features, count) orthogonal to `vectors`.

@@ -149,8 +149,7 @@ def centred_random_signs(labels: Sequence[Label], n_columns: int, seed: int) -> 
     while (equal := (signs == signs[0]).all(axis=0)).any():
         draw += 1
         signs[:, equal] = random_signs(labels, n_columns, seed, draw)[:, equal]
-    centred: np.ndarray = (signs - signs.mean(axis=0)) * np.sqrt(1.0 - 2.0 ** (1 - len(labels)))
-    return centred
+    return np.asarray((signs - signs.mean(axis=0)) * np.sqrt(1.0 - 2.0 ** (1 - len(labels))))
 
 
 def random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw_number: int = 0) -> np.ndarray:
@@ -177,6 +176,5 @@ def _hash_bits(key: str, n_bits: int) -> np.ndarray:
     key: text to hash.
     n_bits: number of bits.
     """
-    return np.unpackbits(np.frombuffer(hashlib.shake_256(key.encode()).digest((n_bits + 7) // 8), dtype=np.uint8))[
-        :n_bits
-    ]
+    digest = hashlib.shake_256(key.encode()).digest((n_bits + 7) // 8)
+    return np.unpackbits(np.frombuffer(digest, dtype=np.uint8), count=n_bits)

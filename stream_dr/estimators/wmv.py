@@ -111,9 +111,8 @@ class WMV(ClosedForm):
         if self.pairs == "equal" and self.alpha >= 0.0:
             raise InvalidParameter(f"alpha={self.alpha}; it must be below 0 (rows of one class are drawn together).")
         pairs = self.pair_weights
-        if pairs is not None and not (
-            isinstance(pairs, list | tuple) and all(_is_weighted_label_pair(pair) for pair in pairs)
-        ):
+        is_list = pairs is None or isinstance(pairs, list | tuple)
+        if not is_list or not all(map(_is_weighted_label_pair, pairs or ())):
             raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
     def keeps_scatter_per_class(self) -> bool:
@@ -213,10 +212,9 @@ class WMV(ClosedForm):
         moments = self._with_unlabelled_class(moments)
         C = self.class_pair_weights(moments)
         scatter = moments.scatter
-        eigenvalue_floor = (
-            float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
-        )
-        values, vectors = nonzero_indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, eigenvalue_floor)
+        largest = float(np.abs(C).max(initial=0.0))
+        floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
+        values, vectors = nonzero_indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
         p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
 

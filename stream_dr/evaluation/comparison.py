@@ -23,7 +23,7 @@ takes at most 60 seconds (SECONDS), plus the time of the fit that is running at 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,9 @@ from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.linear_classifier import LinearClassifier
 from stream_dr.estimators.fitting.named_columns import read_rows_and_names
+from stream_dr.estimators.fitting.predictor import Predictor
 from stream_dr.feature_maps import feature_map as feature_map_of
 from stream_dr.feature_maps.column_report import describe, suggest_map_spec
 from stream_dr.feature_maps.table import map_table_rows
@@ -122,20 +124,6 @@ class _Method(NamedTuple):
     name: str
     key: str
     params: JsonDict
-
-
-@runtime_checkable
-class _Predictor(Protocol):
-    """Estimator that predicts targets."""
-
-    def predict(self, X: Rows) -> np.ndarray: ...
-
-
-@runtime_checkable
-class _ProbabilityPredictor(Protocol):
-    """Estimator that predicts probabilities of classes."""
-
-    def predict_proba(self, X: Rows) -> np.ndarray: ...
 
 
 class _Fold(NamedTuple):
@@ -314,11 +302,7 @@ def suggest(
 
 
 def _score_all_folds(
-    sample: Block,
-    methods: Sequence[_Method],
-    extra_params: JsonDict,
-    folds: Sequence[_Fold],
-    progress: StageProgress,
+    sample: Block, methods: Sequence[_Method], extra_params: JsonDict, folds: Sequence[_Fold], progress: StageProgress
 ) -> _FoldScores:
     """Score every method on every fold.
 
@@ -334,7 +318,11 @@ def _score_all_folds(
     with warnings.catch_warnings():
         # Hide the warnings of these fits, because only the scores are returned to the caller.
         warnings.simplefilter("ignore")
-        _compile_kernels(sample, methods, extra_params)
+        # Fit every method on few rows first, which compiles numba functions.
+        # The times that are measured later then do not include compilation.
+        few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
+        for method in methods:
+            _fit_and_score_method(method, extra_params, few, few)
         progress("learn", 0, total)
 
         deadline = perf_counter() + SECONDS
@@ -393,18 +381,6 @@ def _refuse_too_many_labels_for_classes(sample: Block) -> None:
             f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
             "target='continuous'."
         )
-
-
-def _compile_kernels(sample: Block, methods: Iterable[_Method], extra_params: JsonDict) -> None:
-    """Compile numba functions by fitting every method on few rows.
-
-    The times that are measured later then do not include compilation.
-
-    extra_params: parameters that every method gets in addition to its own.
-    """
-    few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
-    for method in methods:
-        _fit_and_score_method(method, extra_params, few, few)
 
 
 def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
@@ -467,14 +443,10 @@ def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> Me
         return MethodResult(*method, float("nan"), cannot=f"learn a fold within {SECONDS:g} s")
 
     scores = [fold.score for fold in fold_results]
-    seconds = [fold.seconds for fold in fold_results]
+    score, spread = float(np.mean(scores)), float(np.std(scores))
+    seconds = float(np.mean([fold.seconds for fold in fold_results]))
     last = next((fold for fold in fold_results if np.isnan(fold.score)), fold_results[-1])
-    return last._replace(
-        params=method.params,
-        score=float(np.mean(scores)),
-        seconds=float(np.mean(seconds)),
-        spread=float(np.std(scores)),
-    )
+    return last._replace(params=method.params, score=score, seconds=seconds, spread=spread)
 
 
 def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block, test: Block) -> MethodResult:
@@ -502,7 +474,7 @@ def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block,
         seconds = perf_counter() - start
 
         # If the estimator does not predict, a linear model predicts from its components.
-        if isinstance(estimator, _Predictor):
+        if isinstance(estimator, Predictor):
             predicted = estimator.predict(test)
         else:
             linear = _new_linear_model(train).fit(estimator.transform(train), _targets_for_sklearn(train))
@@ -514,9 +486,8 @@ def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block,
 
     size = estimator.state_bytes(estimator.n_features_in_, len(train.y.labels) or train.y.values.shape[1])
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
-    return MethodResult(
-        name, key, params, score, estimator.rank_, seconds, size, _missing_abilities(estimator, train.y.kind)
-    )
+    cannot = _missing_abilities(estimator, train.y.kind)
+    return MethodResult(name, key, params, score, estimator.rank_, seconds, size, cannot)
 
 
 def _score_constant_baseline(baseline: str, train: Block, test: Block) -> MethodResult:
@@ -531,9 +502,8 @@ def _score_constant_baseline(baseline: str, train: Block, test: Block) -> Method
 
     model = DummyClassifier(strategy="most_frequent") if baseline == _MOST_FREQUENT else DummyRegressor()
     predicted = model.fit(np.zeros((train.rows, 1)), _targets_for_sklearn(train)).predict(np.zeros((test.rows, 1)))
-    return MethodResult(
-        baseline, "", {}, _accuracy_or_r2(_targets_for_sklearn(test), predicted), cannot="tell rows apart"
-    )
+    score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
+    return MethodResult(baseline, "", {}, score, cannot="tell rows apart")
 
 
 def _score_linear_baseline(fitted_estimator: Estimator, train: Block, test: Block) -> MethodResult:
@@ -569,8 +539,8 @@ def _missing_abilities(estimator: Estimator, target_kind: str) -> str:
         Probabilities are an ability for labels only.
     """
     abilities = {
-        "predict": isinstance(estimator, _Predictor),
-        "give probabilities": isinstance(estimator, _ProbabilityPredictor) or target_kind != "class",
+        "predict": isinstance(estimator, Predictor),
+        "give probabilities": isinstance(estimator, LinearClassifier) or target_kind != "class",
         "merge": estimator.merges,
         "unlearn": estimator.additive,
         "use targets": bool(estimator.target_kinds),
@@ -649,10 +619,8 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
     with warnings.catch_warnings():
         # Ignore scikit-learn's warning that a label has fewer rows than folds, which is valid.
         warnings.simplefilter("ignore")
-        splits = splitter(n_folds, shuffle=True, random_state=0).split(
-            np.zeros(sample.rows), _targets_for_sklearn(sample)
-        )
-        return [_Fold(*split) for split in splits]
+        folds = splitter(n_folds, shuffle=True, random_state=0)
+        return [_Fold(*split) for split in folds.split(np.zeros(sample.rows), _targets_for_sklearn(sample))]
 
 
 def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress: StageProgress) -> DrawnSample:
@@ -700,11 +668,8 @@ def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Bl
         X, names = read_rows_and_names(block, any_column_names=False, as_table=False)
     except StreamDRError:
         X, names = read_rows_and_names(block, any_column_names=True, as_table=True)
-    y = (
-        None
-        if block.y is None
-        else parse_targets(block.y, X.shape[0], ("class", "continuous"), target_kind, earlier_kind)
-    )
+    kinds = ("class", "continuous")
+    y = None if block.y is None else parse_targets(block.y, X.shape[0], kinds, target_kind, earlier_kind)
     return block._replace(X=X, y=y, ids=None, names=names, checked=True)
 
 

@@ -93,7 +93,6 @@ class NearestMean:
     """
 
     def __init__(self, sample: ProbeSample) -> None:
-        self._multilabel = sample.y.ndim == 2
         if sample.means is not None:
             self._means, self._others = sample.means, sample.others
         else:
@@ -101,7 +100,7 @@ class NearestMean:
 
     def predict(self, Z: Rows) -> np.ndarray:
         """Classify projected rows, as `Probe.predict` describes."""
-        if not self._multilabel or self._others is None:
+        if self._others is None:
             return nearest_mean(Z, self._means)
 
         # Each label has two means, of the rows with the label and of the rows without the label.
@@ -135,15 +134,13 @@ class NearestNeighbours:
         neighbour_targets = self._sample.y[np.take_along_axis(near, order, 1)]
 
         if self._sample.y.ndim == 2:
-            shares: np.ndarray = neighbour_targets.mean(1)
-            return 2.0 * shares - 1.0
+            return np.asarray(2.0 * neighbour_targets.mean(1) - 1.0)
 
         votes = np.zeros((len(neighbour_targets), self._sample.labels))
         for rank in range(self._k):
             # Count a nearer neighbour's vote slightly more, to decide between equal votes.
             votes[np.arange(len(votes)), neighbour_targets[:, rank]] += 1.0 - rank * 1e-6
-        winners: np.ndarray = np.argmax(votes, axis=1)
-        return winners
+        return np.asarray(np.argmax(votes, axis=1))
 
 
 class LinearProbe:
@@ -217,5 +214,4 @@ def _column_scales(Z: Rows) -> np.ndarray:
     The scale of dense rows is the standard deviation. The scale of sparse rows is the root mean
     square, because sparse rows that are centred would not be sparse any more.
     """
-    scales: np.ndarray = np.sqrt(np.asarray(Z.multiply(Z).mean(0)).ravel()) if sp.issparse(Z) else Z.std(0)
-    return scales
+    return np.asarray(np.sqrt(Z.multiply(Z).mean(0))).ravel() if sp.issparse(Z) else np.asarray(Z.std(0))

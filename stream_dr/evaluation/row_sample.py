@@ -4,20 +4,12 @@ Rows may be dense, sparse or rows of a table. The sample stores unprojected rows
 projection can be applied to the same rows.
 """
 
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.reservoir import ReservoirAccumulator
-
-
-class RowProjector(Protocol):
-    """Object that projects rows, such as a Projection."""
-
-    def apply(self, X: Rows) -> Rows:
-        """Project rows X (rows, features) to (rows, components)."""
-        ...
 
 
 class RowSample:
@@ -73,16 +65,16 @@ class RowSample:
         """
         return self._reservoir.freeze().numbers
 
-    def project_sampled_rows(self, projection: RowProjector) -> Rows:
+    def project_sampled_rows(self, project: Callable[[Rows], Rows]) -> Rows:
         """Return the projected sampled rows (sampled rows, components).
 
         The rows have the same order as in the stream.
         """
         reservoir = self._reservoir.freeze()
         if not self._tables:
-            return projection.apply(reservoir.kept)
+            return project(reservoir.kept)
 
         # Remove the rows that are no longer in the sample, because newer rows replaced them.
         parts = [(numbers, X, np.isin(numbers, reservoir.numbers)) for numbers, X in self._tables]
         self._tables = [(numbers[in_sample], X[in_sample]) for numbers, X, in_sample in parts if in_sample.any()]
-        return np.vstack([projection.apply(X) for _, X in self._tables])
+        return np.vstack([project(X) for _, X in self._tables])

@@ -39,7 +39,8 @@ class ClassScores:
         predicted_codes: (rows,) predicted label codes.
         n_labels: number of different labels so far. All label codes are below this number.
         """
-        self._grow_to_labels(n_labels)
+        # Labels that are new get a row and a column of zeros.
+        self._confusion = np.pad(self._confusion, (0, max(n_labels - len(self._confusion), 0)))
         size = len(self._confusion)
         self._confusion += np.bincount(true_codes * size + predicted_codes, minlength=size * size).reshape(size, size)
 
@@ -55,20 +56,8 @@ class ClassScores:
 
         # Micro-averaged F1 equals the accuracy if each row has exactly one label.
         accuracy = float(correct.sum() / rows) if rows else float("nan")
-        return {
-            "accuracy": accuracy,
-            "micro_f1": accuracy,
-            "macro_f1": _mean_or_nan(2 * correct[seen] / occurrences[seen]),
-            "rows": rows,
-        }
-
-    def _grow_to_labels(self, n_labels: int) -> None:
-        """Enlarge the confusion matrix to at least `n_labels` labels."""
-        known = len(self._confusion)
-        if n_labels > known:
-            grown = np.zeros((n_labels, n_labels), np.int64)
-            grown[:known, :known] = self._confusion
-            self._confusion = grown
+        macro = _mean_or_nan(2 * correct[seen] / occurrences[seen])
+        return {"accuracy": accuracy, "micro_f1": accuracy, "macro_f1": macro, "rows": rows}
 
 
 class LabelScores:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -31,6 +30,7 @@ from stream_dr.projection import Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import raise_if_raw_rows
 from stream_dr.rows.source import Source
+from stream_dr.solve.neighbours import fit_sparse_width
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import drop_rows_without_target, raise_unsupported_target_kind
@@ -250,10 +250,7 @@ class _Evaluation:
     """
 
     def __init__(
-        self,
-        models: Mapping[str, Estimator | None],
-        settings: EvaluateSettings,
-        on_point: Callable[[Point], object],
+        self, models: Mapping[str, Estimator | None], settings: EvaluateSettings, on_point: Callable[[Point], object]
     ) -> None:
         self._models = models
         self._settings = settings
@@ -295,12 +292,38 @@ class _Evaluation:
             self._count_no_change_baseline(truth)
 
     def solve(self) -> None:
-        """Solve every model, and fit classifiers of its projected rows.
+        """Solve every model, and fit classifiers on its projected sample.
 
         Also sets the number of learned rows at which the models are solved next.
         """
-        self._solve_and_fit_probes()
         self._next_solve = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
+
+        # Forget the label codes of rows that are no longer in the sample.
+        numbers = self._sample.sampled_row_numbers().tolist()
+        self._sample_truth = {number: self._sample_truth[number] for number in numbers}
+        y = self._labels_as_array(list(self._sample_truth.values()))
+        means, others = self._feature_means_with_and_without_label()
+
+        for name, estimator in self._models.items():
+            projection: Projection | _FirstColumnsProjection
+            if estimator is None:
+                projection = _FirstColumnsProjection(self._sample.n_features)
+            else:
+                projection = estimator.solve(self._accumulators[name].freeze())
+            self._projections[name] = projection
+
+            # A linear projection maps class means of rows to class means of projected rows.
+            # If the projection is not linear, pass None. Probes then use means of projected rows.
+            linear = projection.kind in ("linear", "columns")
+            sample = ProbeSample(
+                self._sample.project_sampled_rows(projection.apply),
+                y,
+                projection.apply(means) if linear else None,
+                projection.apply(others) if linear and self._kind == "multilabel" else None,
+                len(self._labels),
+            )
+            for probe in self._settings.probes:
+                self._probes[name, probe] = fit_probe(probe, sample, self._settings.neighbours)
 
     def _count_no_change_baseline(self, codes_by_row: list[list[int]]) -> None:
         """Count the predictions of the baseline NO_CHANGE for a batch.
@@ -333,8 +356,10 @@ class _Evaluation:
 
     def scores(self) -> list[Score]:
         """Return a Score for each pair of model and classifier."""
+        # A model that was not solved yet has 0 components.
+        components = {name: projection.n_components for name, projection in self._projections.items()}
         scores = [
-            Score(name, probe, self._last_n_components(name), self._scores_of_pair((name, probe)))
+            Score(name, probe, components.get(name, 0), self._scores_of_pair((name, probe)))
             for name in self._models
             for probe in self._settings.probes
         ]
@@ -406,36 +431,6 @@ class _Evaluation:
         offsets = block.y.indptr.tolist()
         return [flat[offsets[i] : offsets[i + 1]] for i in range(block.rows)]
 
-    def _solve_and_fit_probes(self) -> None:
-        """Solve every model, and fit classifiers on its projected sample."""
-        # Forget the label codes of rows that are no longer in the sample.
-        self._sample_truth = {
-            number: self._sample_truth[number] for number in self._sample.sampled_row_numbers().tolist()
-        }
-        y = self._labels_as_array(list(self._sample_truth.values()))
-        means, others = self._feature_means_with_and_without_label()
-
-        for name, estimator in self._models.items():
-            projection: Projection | _FirstColumnsProjection
-            if estimator is None:
-                projection = _FirstColumnsProjection(self._sample.n_features)
-            else:
-                projection = estimator.solve(self._accumulators[name].freeze())
-            self._projections[name] = projection
-
-            # A linear projection maps class means of rows to class means of projected rows.
-            # If the projection is not linear, pass None. Probes then use means of projected rows.
-            linear = projection.kind in ("linear", "columns")
-            sample = ProbeSample(
-                self._sample.project_sampled_rows(projection),
-                y,
-                projection.apply(means) if linear else None,
-                projection.apply(others) if linear and self._kind == "multilabel" else None,
-                len(self._labels),
-            )
-            for probe in self._settings.probes:
-                self._probes[name, probe] = fit_probe(probe, sample, self._settings.neighbours)
-
     def _feature_means_with_and_without_label(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the class means of all learned rows.
 
@@ -493,14 +488,6 @@ class _Evaluation:
 
         self._on_point(Point(self.rows, *model_and_probe, len(y), float(correct.mean())))
 
-    def _last_n_components(self, model_name: str) -> int:
-        """Return the number of components of a model's last projection.
-
-        0 if the model was not solved yet.
-        """
-        projection = self._projections.get(model_name)
-        return 0 if projection is None else projection.n_components
-
 
 class _FirstColumnsProjection(NamedTuple):
     """Projection that returns rows unchanged, for the baseline FULL_BASELINE.
@@ -523,7 +510,4 @@ class _FirstColumnsProjection(NamedTuple):
 
         X is (rows, features).
         """
-        if not sp.issparse(X) or X.shape[1] == self.n_features:
-            return X
-        X = X[:, : self.n_features]
-        return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], self.n_features))
+        return fit_sparse_width(X, self.n_features)

@@ -73,9 +73,8 @@ def _make_spec_function(
     spec.__name__ = spec.__qualname__ = map_name
     place = f"{map_class.__module__.rpartition('.')[2]}.{getattr(map_class, '__name__', map_name)}"
     usage = f">>> import stream_dr\n>>> {example}"
-    spec.__doc__ = (
-        f"Return the spec of {description}.\n\nSee {place} for the parameters. Raises InvalidParameter.\n\n{usage}\n"
-    )
+    summary = f"Return the spec of {description}.\n\nSee {place} for the parameters. Raises InvalidParameter."
+    spec.__doc__ = f"{summary}\n\n{usage}\n"
     vars(spec)["__signature__"] = inspect.signature(map_class).replace(return_annotation=dict[str, Any])
     return spec
 

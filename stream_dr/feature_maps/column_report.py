@@ -121,11 +121,8 @@ def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[Column
     for column in columns:
         before = runs[-1] if runs else []
         follows = before and column.name == f"{before[0].name[:-1]}{len(before)}" and before[0].name.endswith("0")
-        if follows and (column.taken_for, column.made, column.why) == (
-            before[0].taken_for,
-            before[0].made,
-            before[0].why,
-        ):
+        same_encoding = ("taken_for", "made", "why")
+        if follows and all(getattr(column, name) == getattr(before[0], name) for name in same_encoding):
             before.append(column)
         else:
             runs.append([column])
@@ -178,17 +175,14 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     begins = {name: inferred[name].kind for name in names if inferred[name].kind}
     words = hashed_columns_per_text(table_map.encoding(), [TableColumn(name) for name in names], begins)
 
-    columns, learned_columns = [], []
-    for name in names:
-        report, column, problem = _report_column(name, columns_of[name], inferred[name], table_map, words)
-        columns.append(report)
-        learned_columns.append(column)
-        problems += [problem] if problem else []
+    reported = [_report_column(name, columns_of[name], inferred[name], table_map, words) for name in names]
+    problems += [column.problem for column in reported if column.problem]
     # For the map `text` the scatter is always diagonal, so there is no note.
-    note = (
-        "" if (spec or {}).get("map") == "text" else reason_for_diagonal_scatter(table_map.encoding(), learned_columns)
-    )
-    return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems), note)
+    note = ""
+    if (spec or {}).get("map") != "text":
+        note = reason_for_diagonal_scatter(table_map.encoding(), [column.statistics for column in reported])
+    columns = tuple(column.report for column in reported)
+    return TableReport(sum(batch.rows for batch in batches), columns, tuple(problems), note)
 
 
 def _table_map_from_spec(spec: dict[str, Any]) -> Table:
@@ -213,9 +207,10 @@ def _infer_kind_from_batches(name: str, batches: list[RawColumn | None], table_m
     batches: values of the column in each batch. None for a batch without the column.
     table_map: map with the kinds that the user declares.
     """
-    inferred = declared_or_inferred_kind(name, batches[0] or _column_without_rows(), table_map.column_overrides())
+    overrides, no_values = table_map.column_overrides(), RawColumn("number", np.zeros(0))
+    inferred = declared_or_inferred_kind(name, batches[0] or no_values, overrides)
     for values in filter(None, batches):
-        inferred = inferred if inferred.kind else declared_or_inferred_kind(name, values, table_map.column_overrides())
+        inferred = inferred if inferred.kind else declared_or_inferred_kind(name, values, overrides)
     return inferred
 
 
@@ -258,29 +253,14 @@ def _report_column(
             column, width = set_kind_and_add_columns(column, inferred.kind, n_hashed_words, width)
         try:
             if column.is_encoded and not problem:
-                column, width = update_column_statistics(
-                    column, convert_values_to_kind(column, batch, len(batch.values)), encoding, width
-                )
+                converted = convert_values_to_kind(column, batch, len(batch.values))
+                column, width = update_column_statistics(column, converted, encoding, width)
         except StreamDRError as e:
             problem = str(e)
 
-    description = _describe_encoding(column, table_map)
-    report = ColumnReport(
-        name,
-        inferred.kind,
-        inferred.why,
-        description,
-        width,
-        len(values),
-        missing,
-        _arguments_changing_encoding(column),
-    )
+    description, options = _describe_encoding(column, table_map), _arguments_changing_encoding(column)
+    report = ColumnReport(name, inferred.kind, inferred.why, description, width, len(values), missing, options)
     return _ReportedColumn(report, column, problem)
-
-
-def _column_without_rows() -> RawColumn:
-    """Return a column without rows."""
-    return RawColumn("number", np.zeros(0))
 
 
 def _describe_encoding(column: TableColumn, table_map: Table) -> str:

@@ -127,9 +127,8 @@ class RandomFourier(FeatureMap):
         """
         gamma = float(self.gamma or 0.0)
         distance = _median_l1_or_squared_l2(X, self.kernel)
-        value = float(
-            matern(np.array(distance), gamma, self.nu) if self.kernel == "matern" else np.exp(-gamma * distance)
-        )
+        kernel = matern(np.array(distance), gamma, self.nu) if self.kernel == "matern" else np.exp(-gamma * distance)
+        value = float(kernel)
         if value < LEAST_MEDIAN and np.isfinite(distance):
             warnings.warn(
                 f"the kernel of two rows of the first batch is {value:.2g} in the median (gamma={gamma:.3g}), so that every "
@@ -144,11 +143,9 @@ class RandomFourier(FeatureMap):
         The gamma of this map must be None, the gamma of `other` a number, and all other parameters
         equal.
         """
-        return (
-            not self.has_final_parameters
-            and isinstance(other, RandomFourier)
-            and replace(other, gamma=self.gamma) == self
-        )
+        if self.has_final_parameters or not isinstance(other, RandomFourier):
+            return False
+        return replace(other, gamma=self.gamma) == self
 
     def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number D of columns of mapped rows.
@@ -161,20 +158,17 @@ class RandomFourier(FeatureMap):
         """Raise InvalidParameter if a parameter is outside its range."""
         n, gamma = self.n_features, self.gamma
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 2 <= n < 2**31 or n % 2:
-            raise InvalidParameter(
-                f"n_features={n!r} of random_fourier; it must be an even integer ≥ 2 and below 2**31."
-            )
+            needed = "an even integer ≥ 2 and below 2**31"
+            raise InvalidParameter(f"n_features={n!r} of random_fourier; it must be {needed}.")
         if self.kernel not in ("rbf", "laplace", "matern"):
-            raise InvalidParameter(
-                f"kernel={self.kernel!r} of random_fourier; it must be 'rbf', 'laplace' or 'matern'."
-            )
+            needed = "'rbf', 'laplace' or 'matern'"
+            raise InvalidParameter(f"kernel={self.kernel!r} of random_fourier; it must be {needed}.")
         check_nu("random_fourier", self.nu)
         if gamma is not None and not (is_finite_number(gamma) and gamma > 0):
             raise InvalidParameter(f"gamma={gamma!r} of random_fourier; it must be a finite number > 0, or None.")
         if not isinstance(self.orthogonal, bool) or (self.orthogonal and self.kernel != "rbf"):
-            raise InvalidParameter(
-                f"orthogonal={self.orthogonal!r}; it must be a bool, and 'rbf' the kernel where true."
-            )
+            needed = "a bool, and 'rbf' the kernel where true"
+            raise InvalidParameter(f"orthogonal={self.orthogonal!r}; it must be {needed}.")
         check_seed_or_none(self.seed)
 
     def apply(self, X: Rows, n_stream_features: int, names: tuple[str, ...] | None = None) -> np.ndarray:
@@ -220,20 +214,19 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     fourier_map: the map. Its gamma must be a number.
     n_features: number of features of the rows before mapping.
     """
-    half = fourier_map.n_features // 2
+    half, seed = fourier_map.n_features // 2, fourier_map.seed
     gamma = float(fourier_map.gamma)  # type: ignore[arg-type]
     if fourier_map.orthogonal:
-        omega: np.ndarray = np.sqrt(2.0 * gamma) * _draw_orthogonal_frequencies(n_features, half, fourier_map.seed)
+        omega: np.ndarray = np.sqrt(2.0 * gamma) * _draw_orthogonal_frequencies(n_features, half, seed)
     elif fourier_map.kernel == "rbf":
-        omega = np.sqrt(2.0 * gamma) * draw_normals(fourier_map.seed, SPECTRUM, 0, n_features, half)
+        omega = np.sqrt(2.0 * gamma) * draw_normals(seed, SPECTRUM, 0, n_features, half)
     elif fourier_map.kernel == "matern":
         # Normals divided by the root of a χ² variable have a multivariate t distribution.
-        freedom = 2.0 * gammaincinv(fourier_map.nu, draw_uniforms(fourier_map.seed, FREEDOM, 0, half)[:, 0])
-        omega = np.sqrt(4.0 * gamma * fourier_map.nu / freedom) * draw_normals(
-            fourier_map.seed, SPECTRUM, 0, n_features, half
-        )
+        freedom = 2.0 * gammaincinv(fourier_map.nu, draw_uniforms(seed, FREEDOM, 0, half)[:, 0])
+        normals = draw_normals(seed, SPECTRUM, 0, n_features, half)
+        omega = np.sqrt(4.0 * gamma * fourier_map.nu / freedom) * normals
     else:
-        omega = gamma * draw_cauchys(fourier_map.seed, SPECTRUM, 0, n_features, half)
+        omega = gamma * draw_cauchys(seed, SPECTRUM, 0, n_features, half)
     omega.flags.writeable = False
     return omega
 

@@ -73,11 +73,9 @@ class Hashing(FeatureMap):
         if names is None:
             used, indices = np.unique(X.indices, return_inverse=True)
             X = sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], len(used)))
-        table = (
-            cached_name_hashing_matrix(self, tuple(names))
-            if names is not None
-            else _name_hashing_matrix(self, map(str, used.tolist()))
-        )
+            table = _name_hashing_matrix(self, map(str, used.tolist()))
+        else:
+            table = cached_name_hashing_matrix(self, tuple(names))
         hashed = sp.csr_matrix(X @ table)
         hashed.sum_duplicates()
         return hashed
@@ -146,6 +144,5 @@ def _value_as_float(value: Any, feature_name: Hashable, row: int) -> float:
     try:
         return float(value)
     except (TypeError, ValueError) as e:
-        raise InvalidRows(
-            f"row {row}, feature {feature_name!r} is {value!r}; values must be numbers, strings or bools."
-        ) from e
+        needed = "values must be numbers, strings or bools"
+        raise InvalidRows(f"row {row}, feature {feature_name!r} is {value!r}; {needed}.") from e

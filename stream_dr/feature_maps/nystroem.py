@@ -44,6 +44,7 @@ from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.matern import check_nu, matern
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.rows.number_rows import as_rows
+from stream_dr.rows.sparse_rows import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields, stack_rows
 
 KERNELS = ("rbf", "laplace", "matern", "polynomial", "linear")
 """Names of the kernels."""
@@ -120,9 +121,7 @@ class Landmarks(NamedTuple):
     @property
     def rows(self) -> Rows:
         """The landmark rows (landmarks, features) as an ndarray or CSR."""
-        if self.indices is None or self.indptr is None:
-            return self.values
-        return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.factor), self.n_features))
+        return rows_from_fields(self.values, self.indices, self.indptr, self.n_features)
 
     def has_same_rows(self, other: "Landmarks") -> bool:
         """Return True if `other` has equal rows in equal order."""
@@ -238,9 +237,8 @@ class Nystroem(FeatureMap):
 
         n_input_columns: number of features of the rows before mapping.
         """
-        return self.most * (
-            (8 * n_input_columns if n_input_columns <= _WIDEST_DENSE else 12 * _WIDEST_DENSE) + 8 * self.most
-        )
+        row_bytes = 8 * n_input_columns if n_input_columns <= _WIDEST_DENSE else 12 * _WIDEST_DENSE
+        return self.most * (row_bytes + 8 * self.most)
 
     def initial_landmarks(self) -> Landmarks:
         """Return the landmarks before the first row of the stream.
@@ -249,11 +247,9 @@ class Nystroem(FeatureMap):
         the stream.
         """
         nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
-        return (
-            nothing
-            if self.draws_landmarks
-            else _add_independent_landmarks(self, nothing, parse_landmark_rows(self.landmarks))
-        )
+        if self.draws_landmarks:
+            return nothing
+        return _add_independent_landmarks(self, nothing, parse_landmark_rows(self.landmarks))
 
     def add_landmarks_from_batch(self, landmarks: Landmarks, block: Block) -> Landmarks:
         """Return the landmarks with new landmarks from a batch.
@@ -277,9 +273,10 @@ class Nystroem(FeatureMap):
         seen = landmarks.seen + block.rows
         for start in range(0, len(chosen), _AT_ONCE):
             landmarks = _add_independent_landmarks(self, landmarks, block.X[chosen[start : start + _AT_ONCE]])
-        return landmarks._replace(
-            seen=seen, picked=picked, n_features=width, **_widen_dense_landmarks(landmarks, width)
-        )
+        values = landmarks.values
+        if landmarks.indices is None:
+            values = pad_with_zero_columns(values, width)
+        return landmarks._replace(seen=seen, picked=picked, n_features=width, values=values)
 
     def coordinates(self, landmarks: Landmarks, X: Rows) -> np.ndarray:
         """Return the coordinates of rows on the landmarks.
@@ -313,7 +310,7 @@ class Nystroem(FeatureMap):
         from sklearn.metrics import pairwise as kernels
 
         width = max(A.shape[1], B.shape[1])
-        A, B = (_pad_with_zero_columns(M.astype(np.float64, copy=False), width) for M in (A, B))
+        A, B = (pad_with_zero_columns(M.astype(np.float64, copy=False), width) for M in (A, B))
         if self.kernel == "linear":
             return np.asarray(kernels.linear_kernel(A, B))
         if self.kernel == "polynomial":
@@ -433,9 +430,9 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
     columns = np.zeros(remainder.shape)
     new: list[int] = []
     for i in range(len(remainder)):
-        if len(new) == room:
-            break
         j = len(new)
+        if j == room:
+            break
         pivot = remainder[i, i] - columns[i, :j] @ columns[i, :j]
         if pivot > _DEPENDENT * K[i, i]:
             columns[i:, j] = (remainder[i:, i] - columns[i:, :j] @ columns[i, :j]) / np.sqrt(pivot)
@@ -451,51 +448,9 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
     width = max(landmarks.n_features, candidate_rows.shape[1])
     rows = candidate_rows[new].astype(np.float64)
     if n:
-        parts = [_pad_with_zero_columns(landmarks.rows, width), _pad_with_zero_columns(rows, width)]
-        sparse = sp.issparse(parts[0])
-        rows = (
-            sp.vstack([sp.csr_matrix(p) for p in parts], format="csr") if sparse else np.vstack(_to_dense_arrays(parts))
-        )
-    return Landmarks(
-        landmarks.seen, landmarks.picked, width, factor, *_rows_to_csr_arrays(_pad_with_zero_columns(rows, width))
-    )
-
-
-def _rows_to_csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return values, indices and indptr of rows in CSR form.
-
-    If the rows are dense, the values are the rows themselves, and indices and indptr are None.
-    """
-    if not sp.issparse(rows):
-        return np.ascontiguousarray(rows), None, None
-    return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
-
-
-def _widen_dense_landmarks(landmarks: Landmarks, n_features: int) -> dict[str, np.ndarray]:
-    """Return the arrays of landmarks with more features.
-
-    For dense landmarks, the result is the array `values` with columns of zeros added. For sparse
-    landmarks, no array changes, and the result is empty.
-
-    n_features: new number of features.
-    """
-    return {} if landmarks.indices is not None else {"values": _pad_with_zero_columns(landmarks.values, n_features)}
-
-
-def _pad_with_zero_columns(X: Rows, width: int) -> Rows:
-    """Return rows X with columns of zeros added.
-
-    width: number of columns of the returned rows.
-    """
-    if X.shape[1] == width:
-        return X
-    if sp.issparse(X):
-        return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
-    return np.pad(X, ((0, 0), (0, width - X.shape[1])))
-
-
-def _to_dense_arrays(parts: list[Rows]) -> list[np.ndarray]:
-    return [p.toarray() if sp.issparse(p) else p for p in parts]
+        rows = stack_rows(landmarks.rows, rows, width)
+    fields = csr_or_dense_fields(pad_with_zero_columns(rows, width))
+    return Landmarks(landmarks.seen, landmarks.picked, width, factor, *fields)
 
 
 def _rows_as_hashable_bytes(X: Rows) -> list[bytes]:

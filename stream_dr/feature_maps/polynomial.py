@@ -28,6 +28,7 @@ from stream_dr.feature_maps.draws import check_seed_or_none, draw_uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.nystroem import check_kernel_parameters
 from stream_dr.rows.block import Rows, check_finite
+from stream_dr.rows.sparse_rows import pad_with_zero_columns
 
 SKETCH = 24
 """Number that identifies this use of random numbers (parameter `purpose_id` in draws.py)."""
@@ -106,7 +107,7 @@ class Polynomial(FeatureMap):
         Raises NotFinite if a product is too large.
         """
         if sp.issparse(X):
-            X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], max(n_stream_features, X.shape[1])))
+            X = pad_with_zero_columns(X, max(n_stream_features, X.shape[1]))
         X = X.astype(np.float64, copy=False) * np.sqrt(self.gamma)
         with np.errstate(over="ignore", invalid="ignore"):
             out = self._all_products(X) if self.product_count(X.shape[1]) <= self.n_features else self._tensor_sketch(X)
@@ -181,7 +182,7 @@ def _product_factors_and_weights(n_features: int, degree: int) -> tuple[np.ndarr
 
 @lru_cache(maxsize=16)
 def _draw_count_sketch(
-    polynomial_map: Polynomial, sketch_number: int, n_features: int
+    sketched_map: Polynomial, sketch_number: int, n_features: int
 ) -> tuple[sp.csr_matrix, np.ndarray]:
     """Return a count sketch, and the sketch of √coef0.
 
@@ -196,13 +197,12 @@ def _draw_count_sketch(
     n_features: number of features of the rows before mapping.
     """
     # Row 0 is drawn for the constant √coef0.
-    drawn = draw_uniforms(polynomial_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)
-    places = (drawn[:, 0] * polynomial_map.n_features).astype(np.int64)
+    drawn = draw_uniforms(sketched_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)
+    size = sketched_map.n_features
+    places = (drawn[:, 0] * size).astype(np.int64)
     signs = np.where(drawn[:, 1] < 0.5, -1.0, 1.0)
 
-    table = sp.csr_matrix(
-        (signs[1:], places[1:], np.arange(n_features + 1)), shape=(n_features, polynomial_map.n_features)
-    )
-    constant = np.zeros(polynomial_map.n_features)
-    constant[places[0]] = signs[0] * np.sqrt(polynomial_map.coef0)
+    table = sp.csr_matrix((signs[1:], places[1:], np.arange(n_features + 1)), shape=(n_features, size))
+    constant = np.zeros(size)
+    constant[places[0]] = signs[0] * np.sqrt(sketched_map.coef0)
     return table, constant

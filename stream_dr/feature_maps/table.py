@@ -33,22 +33,10 @@ import scipy.sparse as sp
 
 from stream_dr.checks import FEATURE_COUNT_LIMIT, ROW_COUNT_LIMIT, check_within, field_error
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
+from stream_dr.feature_maps import table_columns
 from stream_dr.feature_maps.draws import is_finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
-from stream_dr.feature_maps.table_columns import (
-    MOST_ONE_HOT,
-    SIZES,
-    WORDS_IN_ALL,
-    EncodingSpec,
-    TableColumn,
-    convert_values_to_kind,
-    encode_values_as_entries,
-    mapped_columns_of_categories_and_missing,
-    mapped_names_by_index,
-    merge_column_statistics,
-    set_kind_and_add_columns,
-    update_column_statistics,
-)
+from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn
 from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, declared_or_inferred_kind
 from stream_dr.feature_maps.widths import hashed_columns_per_text
 from stream_dr.feature_maps.words import Words
@@ -90,16 +78,14 @@ class TableState(NamedTuple):
         check_within(self, 0, ROW_COUNT_LIMIT, "rows")
         check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
         if len(set(self.names)) != len(self.names) or (isinstance(table_map, Text) and len(self.names) != 1):
-            raise field_error(
-                self, "columns", f"{len(self.names)} columns", "of distinct names, and one of a map of texts"
-            )
+            actual = f"{len(self.names)} columns"
+            raise field_error(self, "columns", actual, "of distinct names, and one of a map of texts")
 
         encoding = table_map.encoding()
         for column in self.columns:
             column.check(encoding, (None if isinstance(table_map, Table) else ("", "text")))
-        places = np.concatenate(
-            [np.zeros(0, dtype=np.int64), *(column.mapped_column_indices(encoding) for column in self.columns)]
-        )
+        indices = (column.mapped_column_indices(encoding) for column in self.columns)
+        places = np.concatenate([np.zeros(0, dtype=np.int64), *indices])
         if len(places) != self.width or not np.array_equal(np.sort(places), np.arange(self.width)):
             raise field_error(self, "width", f"{self.width}", f"the {len(places)} columns that are made, each once")
 
@@ -178,9 +164,8 @@ class Table(FeatureMap):
 
         kinds = self.as_ or {}
         if not isinstance(kinds, dict) or not all(kind in AS for kind in kinds.values()):
-            raise InvalidParameter(
-                f"as_={kinds!r} of table; it must be a dict of columns' names to one of {', '.join(AS)}."
-            )
+            needed = f"a dict of columns' names to one of {', '.join(AS)}"
+            raise InvalidParameter(f"as_={kinds!r} of table; it must be {needed}.")
         if self.impute != "mean" and not is_finite_number(self.impute):
             raise InvalidParameter(f"impute={self.impute!r} of table; it must be 'mean' or a finite number.")
 
@@ -252,9 +237,8 @@ class Text(FeatureMap):
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
         if not isinstance(self.ngram_range, list | tuple):
-            raise InvalidParameter(
-                f"ngram_range={self.ngram_range!r} of text; it must be two integers, 1 ≤ least ≤ most."
-            )
+            needed = "two integers, 1 ≤ least ≤ most"
+            raise InvalidParameter(f"ngram_range={self.ngram_range!r} of text; it must be {needed}.")
         self.encoding().words.check()
         if self.column is not None and not isinstance(self.column, str):
             raise InvalidParameter(f"column={self.column!r} of text; it must be a column's name, or None.")
@@ -275,9 +259,8 @@ class Text(FeatureMap):
         texts = [name for name, kind in rows.kinds.items() if kind == "text"]
         name = self.column or ("text" if "text" in texts else texts[0] if len(texts) == 1 else None)
         if name not in rows.names:
-            raise InvalidRows(
-                f"the rows have no one column of texts ({', '.join(rows.names[:5])} …); name it: text(column=…)."
-            )
+            names = ", ".join(rows.names[:5])
+            raise InvalidRows(f"the rows have no one column of texts ({names} …); name it: text(column=…).")
         return TableState(columns=(TableColumn(str(name)),))
 
     def column_overrides(self) -> ColumnOverrides:
@@ -324,10 +307,10 @@ def update_statistics(table_map: Table | Text, state: TableState | None, rows: R
     columns = []
     for column in state.columns:
         if new_kinds.get(column.name):
-            column, width = set_kind_and_add_columns(column, new_kinds[column.name], words, width)
+            column, width = table_columns.set_kind_and_add_columns(column, new_kinds[column.name], words, width)
         if column.is_encoded:
-            values = convert_values_to_kind(column, rows.column(column.name), rows.rows)
-            column, width = update_column_statistics(column, values, encoding, width, sign)
+            values = table_columns.convert_values_to_kind(column, rows.column(column.name), rows.rows)
+            column, width = table_columns.update_column_statistics(column, values, encoding, width, sign)
         columns.append(column)
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
 
@@ -362,11 +345,10 @@ def mapped_columns_by_kind(state: TableState, encoding: EncodingSpec) -> MappedC
     """
     none = np.zeros(0, dtype=np.int64)
     gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
-    categories = [c.mapped_column_indices(encoding) for c in state.columns if c.kind == "category"]
+    indices = (c.mapped_column_indices(encoding) for c in state.columns if c.kind == "category")
+    categories = np.setdiff1d(np.concatenate([none, *indices]), gaps)
     numbers = [c.places for c in state.columns if c.kind in SIZES]
-    return MappedColumns(
-        np.concatenate([none, *numbers]), np.setdiff1d(np.concatenate([none, *categories]), gaps), gaps
-    )
+    return MappedColumns(np.concatenate([none, *numbers]), categories, gaps)
 
 
 def clear_counts_keep_columns(state: TableState) -> TableState:
@@ -396,7 +378,7 @@ def check_map_can_learn(feature_map: FeatureMap | None, rows: RawRows) -> None:
         feature_map.empty_statistics(rows)
     else:
         for name, kind in (feature_map.as_ or {}).items():
-            convert_values_to_kind(TableColumn(name, kind), rows.column(name), rows.rows)
+            table_columns.convert_values_to_kind(TableColumn(name, kind), rows.column(name), rows.rows)
 
 
 def slices_within_memory_limit(table_map: Table | Text, state: TableState, rows: RawRows) -> list[slice]:
@@ -424,7 +406,7 @@ def map_table_rows(table_map: Table | Text, state: TableState, rows: RawRows) ->
     encoding = table_map.encoding()
     encoded = [c for c in state.columns if c.is_encoded]
     pairs = zip(encoded, convert_columns_to_encode(state, rows), strict=True)
-    parts = [encode_values_as_entries(column, values, encoding) for column, (_, values) in pairs]
+    parts = [table_columns.encode_values_as_entries(column, values, encoding) for column, (_, values) in pairs]
     shape = (rows.rows, state.width)
     if not parts:
         return sp.csr_matrix(shape)
@@ -444,7 +426,7 @@ def convert_columns_to_encode(state: TableState, rows: RawRows) -> Iterator[tupl
     """
     for column in state.columns:
         if column.is_encoded:
-            yield column.name, convert_values_to_kind(column, rows.column(column.name), rows.rows)
+            yield column.name, table_columns.convert_values_to_kind(column, rows.column(column.name), rows.rows)
 
 
 def count_values_not_encoded(table_map: Table | Text, state: TableState, rows: RawRows) -> int:
@@ -460,8 +442,8 @@ def count_values_not_encoded(table_map: Table | Text, state: TableState, rows: R
         if column is None and not isinstance(table_map, Text):
             count += int(np.count_nonzero(~values.missing))
         elif column is not None and column.kind == "category":
-            texts = convert_values_to_kind(column, values, rows.rows)
-            place = mapped_columns_of_categories_and_missing(column, texts.labels, encoding)[texts.values]
+            texts = table_columns.convert_values_to_kind(column, values, rows.rows)
+            place = table_columns.mapped_columns_of_categories_and_missing(column, texts.labels, encoding)[texts.values]
             count += int(np.count_nonzero((place < 0) & ~texts.missing))
     return count
 
@@ -473,7 +455,7 @@ def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str
     """
     names: dict[int, str] = {}
     for column in state.columns:
-        names |= mapped_names_by_index(column, table_map.encoding()) if column.is_encoded else {}
+        names |= table_columns.mapped_names_by_index(column, table_map.encoding()) if column.is_encoded else {}
     return tuple(names[i] for i in range(state.width))
 
 
@@ -550,12 +532,10 @@ def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) ->
     columns = []
     mixed = a.mixed or b.mixed
     for column in a.columns:
-        mixed |= (
-            column.kind == "category"
-            and set(column.categories) != set(theirs[column.name].categories)
-            and (column.hashed >= 0 or theirs[column.name].hashed >= 0)
-        )
-        column, places, width = merge_column_statistics(column, theirs[column.name], encoding, width)
+        other = theirs[column.name]
+        different = column.kind == "category" and set(column.categories) != set(other.categories)
+        mixed |= different and (column.hashed >= 0 or other.hashed >= 0)
+        column, places, width = table_columns.merge_column_statistics(column, other, encoding, width)
         new_index[list(places)] = list(places.values())
         columns.append(column)
     return MergedTable(TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index)

@@ -150,22 +150,19 @@ class TableColumn(NamedTuple):
         check_within(self, 0, ROW_COUNT_LIMIT, "present")
         check_within(self, -1, FEATURE_COUNT_LIMIT, "missing", "hashed")
         if len(set(self.categories)) != len(self.categories) or (self.categories and self.kind != "category"):
-            raise field_error(
-                self, "categories", f"{len(self.categories)} categories", "distinct, of a column of categories"
-            )
+            actual = f"{len(self.categories)} categories"
+            raise field_error(self, "categories", actual, "distinct, of a column of categories")
 
         texts = len(self.places) if self.kind == "text" else 0
-        if self.kind == "text" and not 1 <= texts <= (encoding.words.n_features or WORDS_IN_ALL):
-            raise field_error(
-                self, "places", f"{texts} words", f"from 1 to {encoding.words.n_features or WORDS_IN_ALL}"
-            )
+        most_words = encoding.words.n_features or WORDS_IN_ALL
+        if self.kind == "text" and not 1 <= texts <= most_words:
+            raise field_error(self, "places", f"{texts} words", f"from 1 to {most_words}")
         size = SIZES.get(self.kind, texts or len(self.categories))
         check_dtype_and_shapes(self, np.int64, counts=(texts or len(self.categories),), places=(size,))
         check_within(self, 0, ROW_COUNT_LIMIT, "counts")
         if (self.hashed >= 0 and self.kind != "category") or (self.missing >= 0 and not self.is_encoded):
-            raise field_error(
-                self, "hashed", f"{self.hashed}, and missing {self.missing}", f"-1 where kind is {self.kind!r}"
-            )
+            actual = f"{self.hashed}, and missing {self.missing}"
+            raise field_error(self, "hashed", actual, f"-1 where kind is {self.kind!r}")
 
     def mapped_column_indices(self, encoding: EncodingSpec) -> np.ndarray:
         """Return the numeric columns that encode this column.
@@ -250,10 +247,9 @@ def update_column_statistics(
     if column.kind == "category":
         return _update_category_statistics(column, values, encoding, table_width, sign)
     if column.kind == "text":
-        with_word = (count_hashed_words(column.words(encoding), values.labels) != 0).T @ np.bincount(
-            values.values[~missing], minlength=len(values.labels)
-        )
-        counts = column.counts + sign * with_word.astype(np.int64)
+        rows_of_text = np.bincount(values.values[~missing], minlength=len(values.labels))
+        has_word = count_hashed_words(column.words(encoding), values.labels) != 0
+        counts = column.counts + sign * (has_word.T @ rows_of_text).astype(np.int64)
         return ColumnAndWidth(column._replace(counts=counts), table_width)
     total = column.total + sign * float(values.values[~missing].sum()) if column.present else 0.0
     return ColumnAndWidth(column._replace(total=total), table_width)
@@ -312,10 +308,8 @@ def mapped_columns_of_categories_and_missing(
     known = dict(zip(column.categories, column.places.tolist(), strict=True))
     places = [known.get(label, -1) for label in categories]
     if column.hashed >= 0:
-        places = [
-            column.hashed + hashed_category_index(t, encoding) if p < 0 else p
-            for p, t in zip(places, categories, strict=True)
-        ]
+        pairs = zip(places, categories, strict=True)
+        places = [column.hashed + hashed_category_index(t, encoding) if p < 0 else p for p, t in pairs]
     return np.array([*places, -1], dtype=np.int64)
 
 
@@ -393,13 +387,9 @@ def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSp
     encoding: settings of the feature map.
     table_width: number of numeric columns of the whole table before this merge.
     """
-    if not (a.kind and b.kind):
-        a, table_width = (
-            (a, table_width)
-            if a.kind or not b.kind
-            else set_kind_and_add_columns(a, b.kind, len(b.places), table_width)
-        )
-    elif a.kind != b.kind:
+    if b.kind and not a.kind:
+        a, table_width = set_kind_and_add_columns(a, b.kind, len(b.places), table_width)
+    elif b.kind and a.kind != b.kind:
         raise CannotMerge(f"column {a.name} is {a.kind} in one state and {b.kind} in the other; give its kind (as_).")
     if a.kind == b.kind == "text" and len(a.places) != len(b.places):
         raise CannotMerge(
@@ -431,9 +421,8 @@ def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSp
         at = {c: i for i, c in enumerate((*a.categories, *new))}
         counts = np.append(a.counts, np.zeros(len(new), dtype=np.int64))
         np.add.at(counts, [at[c] for c in b.categories], b.counts)
-        a = a._replace(
-            categories=(*a.categories, *new), places=np.append(a.places, np.arange(table_width, table_width + len(new)))
-        )
+        places = np.append(a.places, np.arange(table_width, table_width + len(new)))
+        a = a._replace(categories=(*a.categories, *new), places=places)
     elif b.kind:
         new_index |= dict(zip(b.places.tolist(), a.places.tolist(), strict=True))
         counts = a.counts + b.counts
@@ -463,19 +452,15 @@ def _update_category_statistics(
     # Count the batch's rows of each category.
     rows = np.bincount(values.values[~values.missing], minlength=len(values.labels))
     row_counts = {label: int(n) for label, n in zip(values.labels, rows.tolist(), strict=True) if n}
-    new = sorted(
-        (label for label in row_counts if label not in set(column.categories)), key=lambda label: -row_counts[label]
-    )
+    known = set(column.categories)
+    new = sorted((label for label in row_counts if label not in known), key=lambda label: -row_counts[label])
     most = (MOST_ONE_HOT if column.name in encoding.one_hot else encoding.max_categories) - len(column.categories)
     closed = column.hashed >= 0 or column.name in encoding.hash or sign < 0
 
     # `own` has the new categories that get their own column.
-    own = (
-        new
-        if len(new) <= most
-        else [label for label in new[: max(0, most)] if row_counts[label] >= FREQUENT * len(values.values)]
-    )
-    own = [] if closed else own
+    own = [] if closed else new
+    if len(own) > most:
+        own = [label for label in new[: max(0, most)] if row_counts[label] >= FREQUENT * len(values.values)]
     if len(own) < len(new) and column.hashed < 0:
         if sign < 0:
             raise CannotUnlearn(f"column {column.name} never had the value {new[0]!r}; it cannot be taken out.")

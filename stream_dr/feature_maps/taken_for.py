@@ -98,9 +98,9 @@ def declared_or_inferred_kind(name: str, first_values: RawColumn, overrides: Col
 
     # Strings are texts if they have many words and few repetitions.
     if first_values.kind != "text":
-        return InferredKind(
-            {"date": "date", "time": "time"}.get(first_values.kind, "number"), _describe_kind(first_values.kind)
-        )
+        kind = {"date": "date", "time": "time"}.get(first_values.kind, "number")
+        values = {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}
+        return InferredKind(kind, values.get(first_values.kind, "numbers"))
     words = _mean_words_per_text(first_values)
     if words >= WORDS and distinct > len(present) / 2:
         return InferredKind("text", f"{words:.0f} words on average, mostly different")
@@ -166,13 +166,3 @@ def _is_id_if_all_distinct(name: str, column: RawColumn, n_distinct: int) -> boo
 def _mean_words_per_text(column: RawColumn) -> float:
     """Return the mean word count of a column's distinct texts."""
     return sum(len(text.split()) for text in column.labels) / len(column.labels)
-
-
-def _describe_kind(kind: str) -> str:
-    """Return a phrase that names the values of a kind.
-
-    For example, the phrase for "integer" is "whole numbers". Users read it in a report.
-    """
-    return {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}.get(
-        kind, "numbers"
-    )

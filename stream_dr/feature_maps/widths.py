@@ -33,35 +33,33 @@ def max_mapped_columns_of_table(encoding: EncodingSpec, columns: Sequence[TableC
     encoding: settings of the map.
     columns: statistics of the table's columns.
     """
-    return sum(_max_mapped_columns_of(column, column.kind, encoding) for column in columns)
+    return sum(_max_mapped_columns_of(column, encoding) for column in columns)
 
 
-def _max_mapped_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
+def _max_mapped_columns_of(column: TableColumn, encoding: EncodingSpec) -> int:
     """Return the largest possible width of a column's encoding.
 
     The width is the number of numeric columns that encode the column.
 
-    column: statistics of the table's column that has the value.
-    kind: kind of the column, such as "number" or "text".
+    column: statistics of the column.
     """
-    return len(column.places) + 1 if column.kind == "text" else _max_mapped_columns_of_kind(column.name, kind, encoding)
+    if column.kind == "text":
+        return len(column.places) + 1
+    return _max_mapped_columns_of_kind(column.name, column.kind, encoding)
 
 
-def check_max_encoded_columns(
-    encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str], max_width: int
-) -> None:
+def check_max_encoded_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> None:
     """Raise TooManyFeatures if a table may get too many columns.
 
     The columns are the numeric columns that encode the table.
 
     overrides: settings for single columns.
     kinds: kind of each column of the table by name, "" for a column without a value so far.
-    max_width: largest number of numeric columns that is allowed.
     """
     total = max_mapped_columns_of_kinds(encoding, overrides, kinds)
-    if total > max_width:
-        message = table_too_wide_message(total, _max_mapped_columns_by_name(encoding, overrides, kinds), max_width)
-        raise TooManyFeatures(f'{message}, or take scatter="diagonal".', needed=total, limit=max_width)
+    if total > MAX_EXACT_WIDTH:
+        message = _table_too_wide_message(total, _max_mapped_columns_by_name(encoding, overrides, kinds))
+        raise TooManyFeatures(f'{message}, or take scatter="diagonal".', needed=total, limit=MAX_EXACT_WIDTH)
 
 
 def reason_for_diagonal_scatter(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
@@ -72,16 +70,14 @@ def reason_for_diagonal_scatter(encoding: EncodingSpec, columns: Sequence[TableC
 
     columns: the columns of the table.
     """
-    most = {column.name: _max_mapped_columns_of(column, column.kind, encoding) for column in columns}
+    most = {column.name: _max_mapped_columns_of(column, encoding) for column in columns}
     total = sum(most.values())
-    return (
-        ""
-        if total <= MAX_EXACT_WIDTH
-        else f"{table_too_wide_message(total, most, MAX_EXACT_WIDTH)}, else only its diagonal is stored."
-    )
+    if total <= MAX_EXACT_WIDTH:
+        return ""
+    return f"{_table_too_wide_message(total, most)}, else only its diagonal is stored."
 
 
-def table_too_wide_message(max_total: int, max_by_column: dict[str, int], allowed_width: int) -> str:
+def _table_too_wide_message(max_total: int, max_by_column: dict[str, int]) -> str:
     """Return the message that a table may be too wide.
 
     The columns are the numeric columns that encode the table. The message names the column of the
@@ -89,13 +85,11 @@ def table_too_wide_message(max_total: int, max_by_column: dict[str, int], allowe
 
     max_total: largest possible number of numeric columns of the table.
     max_by_column: largest possible number of numeric columns of each column, by name.
-    allowed_width: largest number of numeric columns that is allowed.
     """
     name = max(max_by_column, key=max_by_column.__getitem__)
     return (
-        f"up to {max_total} columns may be made of this table's {len(max_by_column)} (of {name} "
-        f"{max_by_column[name]}), and exact scatter is "
-        f"kept of up to {allowed_width}. Lower max_categories, n_hashed or n_words of the map"
+        f"up to {max_total} columns may be made of this table's {len(max_by_column)} (of {name} {max_by_column[name]}), and "
+        f"exact scatter is kept of up to {MAX_EXACT_WIDTH}. Lower max_categories, n_hashed or n_words of the map"
     )
 
 
@@ -141,11 +135,8 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
 
     The result is a dict from the name of a column to its kind.
     """
-    return (
-        dict.fromkeys(overrides.categories, "category")
-        | dict(overrides.kinds)
-        | dict.fromkeys(overrides.drop, "dropped")
-    )
+    categories, dropped = dict.fromkeys(overrides.categories, "category"), dict.fromkeys(overrides.drop, "dropped")
+    return categories | dict(overrides.kinds) | dropped
 
 
 def _max_mapped_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:

@@ -6,21 +6,18 @@ index.sqlite-wal, -shm        SQLite's own files
 head                          last acknowledged position (head.py)
 """
 
-import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from stream_dr.disk import fsync_directory
 from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
 from stream_dr.log.head import HeadFile, truncated_error
-from stream_dr.log.index import INDEX_NAME, BodyFileEntry, Index
+from stream_dr.log.index import INDEX_NAME, BodyFileEntry, CreateTables, Index
 from stream_dr.log.sqlite_file import damaged_file_error
 
 
-def create_or_check_log(
-    folder: Path, writable: bool, least_position: int, create_more_tables: Callable[[sqlite3.Connection], object]
-) -> None:
+def create_or_check_log(folder: Path, writable: bool, least_position: int, create_more_tables: CreateTables) -> None:
     """Create a log, or check the log in a folder.
 
     An existing log must not end before the last acknowledged event.

@@ -90,6 +90,9 @@ _WITHOUT_SCHEMA = """
 SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT schemas.position FROM schemas) LIMIT 1
 """
 
+CreateTables = Callable[[sqlite3.Connection], object]
+"""Function that creates more tables in a new index."""
+
 Row = tuple[Any, ...]
 """Row of a SQL table."""
 
@@ -151,9 +154,7 @@ def open_index_database(folder: Path, writable: bool) -> Database:
     return Database(folder / INDEX_NAME, writable, APPLICATION, LOG_FORMAT)
 
 
-def create_index(
-    folder: Path, create_more_tables: Callable[[sqlite3.Connection], object] = lambda connection: None
-) -> None:
+def create_index(folder: Path, create_more_tables: CreateTables) -> None:
     """Create the log's index (a SQLite file) in a folder.
 
     A temporary file is filled and then moved to its final name.
@@ -197,25 +198,14 @@ def append_bodies_to_file(
     return places, current_file._replace(end=starts[-1] + len(bodies[-1]))
 
 
-def event_table_row(event: Event, total_rows_so_far: int, place: Place) -> Row:
+def event_table_row(event: Event, total_rows: int, place: Place) -> Row:
     """Return the table row of an event.
 
-    total_rows_so_far: number of rows of all events up to this event.
+    total_rows: number of rows of all events up to this event.
     place: place where the event's body is stored.
     """
     e = event
-    header = (
-        e.position,
-        e.kind,
-        e.key,
-        e.fingerprint,
-        e.rows,
-        e.schema,
-        e.checksum,
-        total_rows_so_far,
-        *place,
-        len(e.body),
-    )
+    header = (e.position, e.kind, e.key, e.fingerprint, e.rows, e.schema, e.checksum, total_rows, *place, len(e.body))
     return (*header, row_digest(*header), e.body if place.file is None else None)
 
 
@@ -238,12 +228,9 @@ def add_events_to_index(
     id_hashes_by_position: hashes of the rows' ids.
     """
     insert_events(connection, event_rows)
-    insert_newest_keys(
-        connection,
-        ((e.key, KnownEvent(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None),
-        max_keys,
-    )
-    insert_schema_changes(connection, ((e.position, e.schema) for e in events if e.schema is not None))
+    insert_newest_keys(connection, events, max_keys)
+    changes = [_with_digest(e.position, e.schema) for e in events if e.schema is not None]
+    connection.executemany("INSERT OR IGNORE INTO schemas VALUES (?,?,?)", changes)
     if id_hashes_by_position:
         ids.insert_id_hashes(connection, folder / INDEX_NAME, id_hashes_by_position)
     if written_file is not None:
@@ -256,9 +243,7 @@ def insert_events(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
     connection.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
 
 
-def insert_newest_keys(
-    connection: sqlite3.Connection, new_keys: Iterable[tuple[str, KnownEvent]], max_keys: int
-) -> None:
+def insert_newest_keys(connection: sqlite3.Connection, events: Iterable[Event], max_keys: int) -> None:
     """Add idempotency keys, and remove the oldest beyond `max_keys`.
 
     A key that is in the index already does not change. Keys of references are not counted and not
@@ -266,39 +251,20 @@ def insert_newest_keys(
     """
     last = connection.execute(_LAST_NUMBER).fetchone()[0] or 0
     number = last
-    for key, known in new_keys:
-        lasting = key.startswith(LASTING)
-        row = _with_digest(key, *known, None if lasting else number + 1)
+    for e in events:
+        if e.key is None:
+            continue
+        lasting = e.key.startswith(LASTING)
+        row = _with_digest(e.key, e.position, e.fingerprint, e.rows, None if lasting else number + 1)
         number += connection.execute("INSERT OR IGNORE INTO keys VALUES (?,?,?,?,?,?)", row).rowcount and not lasting
     if number > max(last, max_keys):
         connection.execute("DELETE FROM keys WHERE number <= ?", (number - max_keys,))
-
-
-def insert_schema_changes(connection: sqlite3.Connection, changes: Iterable[tuple[int, str]]) -> None:
-    """Add changes of the stream's schema to the index.
-
-    changes: pairs (position of the event, change as JSON).
-    """
-    connection.executemany(
-        "INSERT OR IGNORE INTO schemas VALUES (?,?,?)", [_with_digest(*change) for change in changes]
-    )
 
 
 def store_file_end(connection: sqlite3.Connection, current: BodyFileEntry) -> None:
     """Store the end of the last body in a payload file."""
     row = _with_digest(current.first, current.file.identity, current.end)
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
-
-
-def insert_pending_erasure(connection: sqlite3.Connection, file_number: int, start: int, size: int) -> None:
-    """Store that bytes of a payload file must be overwritten.
-
-    file_number: number of the file.
-    start: offset of the range.
-    size: number of bytes.
-    """
-    id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
-    connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file_number, start, size))
 
 
 def replace_event_in_index(
@@ -313,7 +279,8 @@ def replace_event_in_index(
     """
     *_, total, file, start, size = Index(folder, connection).header(event.position)
     if file is not None:
-        insert_pending_erasure(connection, file, start, size)
+        id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
+        connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file, start, size))
     connection.execute("DELETE FROM events WHERE position=?", (event.position,))
     insert_events(connection, [event_table_row(event, total, new_place)])
     if written_file is not None:

@@ -19,7 +19,7 @@ import sqlite3
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -112,9 +112,8 @@ class LogReader:
             return []
 
         try:
-            events = self._select_events(
-                "position > ? AND position <= ? ORDER BY position LIMIT ?", (after, end, limit), max_bytes
-            )
+            condition = "position > ? AND position <= ? ORDER BY position LIMIT ?"
+            events = self._select_events(condition, (after, end, limit), max_bytes)
             positions = [event.position for event in events] or [end + 1]
             for expected, position in enumerate(positions, after + 1):
                 if position != expected:
@@ -328,7 +327,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         max_file_bytes: int = 64 << 20,
         max_keys: int = tables.KEYS,
         least_position: int = -1,
-        create_more_tables: Callable[[sqlite3.Connection], object] = lambda connection: None,
+        create_more_tables: tables.CreateTables = lambda connection: None,
     ) -> None:
         create_or_check_log(Path(path), writable, least_position, create_more_tables)
         super().__init__(Path(path), writable, max_keys)

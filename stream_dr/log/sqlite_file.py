@@ -146,13 +146,10 @@ def create_sqlite_file(
     for leftover in path.parent.glob(f"{temporary.name}*"):
         leftover.unlink()
 
+    owner = (f"application_id={application_id}", f"user_version={user_version}")
+    settings = (*first_pragmas, "synchronous=FULL", *owner)
     with translate_errors(path), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-        for setting in (
-            *first_pragmas,
-            "synchronous=FULL",
-            f"application_id={application_id}",
-            f"user_version={user_version}",
-        ):
+        for setting in settings:
             connection.execute(f"PRAGMA {setting}")
         yield connection
 
@@ -203,20 +200,11 @@ def _check_owner(connection: sqlite3.Connection, path: Path, application_id: int
         raise ForeignFile(f"{path} is a SQLite file that stream_dr did not write; move it away.", path=str(path))
     file_version = connection.execute("PRAGMA user_version").fetchone()[0]
     if file_version != user_version:
-        raise unknown_format_error(path, file_version, user_version)
-
-
-def unknown_format_error(path: Path, file_version: int, version: int) -> UnknownFormat:
-    """Return the error for a file with another format version.
-
-    file_version: format version of the file.
-    version: format version that this release reads.
-    """
-    return UnknownFormat(
-        f"{path} has format version {file_version}; this release reads {version} and upgrades no other. Use the version "
-        "that wrote it, or learn the rows again in a new directory.",
-        path=str(path),
-    )
+        raise UnknownFormat(
+            f"{path} has format version {file_version}; this release reads {user_version} and upgrades no other. Use the "
+            "version that wrote it, or learn the rows again in a new directory.",
+            path=str(path),
+        )
 
 
 def _open_maybe_immutable(uri_with_mode: str, path: Path, uri_is_writable: bool) -> sqlite3.Connection:
@@ -242,9 +230,8 @@ def _open_maybe_immutable(uri_with_mode: str, path: Path, uri_is_writable: bool)
             raise damaged_file_error(
                 path, "a write was interrupted, and is undone when it is next opened by serve or replay"
             ) from None
-        connection = sqlite3.connect(
-            f"{uri_with_mode}&immutable=1", uri=True, isolation_level=None, check_same_thread=False
-        )
+        immutable = f"{uri_with_mode}&immutable=1"
+        connection = sqlite3.connect(immutable, uri=True, isolation_level=None, check_same_thread=False)
     return connection
 
 
@@ -281,19 +268,14 @@ def translate_errors(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except sqlite3.DatabaseError as e:
-        ours = _translate_sqlite_error(e, path)
+    except (sqlite3.DatabaseError, OSError) as e:
+        ours = _translate_system_error(e, path) if isinstance(e, OSError) else _translate_sqlite_error(e, path)
         if ours is None:
             raise
         raise ours from e
     except UnicodeDecodeError as e:
         # SQLite's message may quote a damaged schema. Python cannot decode it if it is not UTF-8.
         raise damaged_file_error(path, str(e)) from e
-    except OSError as e:
-        ours = _translate_system_error(e, path)
-        if ours is None:
-            raise
-        raise ours from e
 
 
 @contextmanager

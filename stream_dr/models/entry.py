@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, InsufficientStorage, SourceMissing, StreamDRError
 
-RETRIED_ERRORS: tuple[type[StreamDRError], ...] = (
-    SourceMissing,
-    DamagedShard,
-    DamagedFile,
-    ForeignFile,
-    InsufficientStorage,
-)
+RETRIED_ERRORS = (SourceMissing, DamagedShard, DamagedFile, ForeignFile, InsufficientStorage)
 """Errors that files or the disk cause, and not an event.
 
 If a model failed with one of these errors, a restart tries the model again.
@@ -45,9 +39,13 @@ class ModelFailure(NamedTuple):
         return cls(position, code, f"{type(error).__name__}: {error}")
 
     @property
-    def public_message(self) -> str:
-        """Message for clients. The message of an unexpected error stays in the process's log."""
-        return "the log has the details" if self.code == "internal" else self.message
+    def described(self) -> str:
+        """Position, code and message, for a client.
+
+        The message of an unexpected error may contain private data, so clients do not get it.
+        """
+        message = "the log has the details" if self.code == "internal" else self.message
+        return f"at position {self.position} ({self.code}): {message}"
 
     @property
     def is_retried_on_restart(self) -> bool:

@@ -24,16 +24,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, Protocol
 
+from stream_dr import errors
 from stream_dr.aliases import JsonDict
-from stream_dr.errors import (
-    CatchingUp,
-    InvalidParameter,
-    ModelFailed,
-    NotFitted,
-    StreamDRError,
-    UnknownVersion,
-    remove_stack_frames,
-)
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
@@ -202,11 +194,11 @@ class Model:
     """
 
     def __init__(self, entry: Entry, max_versions: int, store_version_ceiling: Callable[[int, int], None]) -> None:
-        refused: InvalidParameter | None = None
+        refused: errors.InvalidParameter | None = None
         try:
             self.spec = fill_spec_defaults(entry.spec)
             self.estimator: Estimator = estimator_from_spec(self.spec)
-        except InvalidParameter as e:
+        except errors.InvalidParameter as e:
             # The stored parameters are not valid in this release.
             # Only this model fails, and the process goes on.
             refused = e
@@ -386,6 +378,13 @@ class Model:
         return int(self.accumulator.rows_skipped)
 
     @property
+    def state_bytes(self) -> int:
+        """Number of bytes of the accumulator's state, as a bound."""
+        accumulator = self.accumulator
+        n_targets = len(accumulator.labels) or 1
+        return state_bytes(self.estimator, accumulator.n_features, n_targets, accumulator.table)
+
+    @property
     def classes(self) -> tuple[Label, ...]:
         """Sorted labels of the rows that were not unlearned."""
         return tuple(sorted(self.accumulator.remaining_labels))
@@ -441,11 +440,9 @@ class Model:
         # Apply the rule for rows, then the rule for seconds.
         if self.refine_policy.rows is not None and self.rows - refined_rows >= self.refine_policy.rows:
             return refined_at
-        return (
-            refined_at + self.refine_policy.seconds
-            if self.refine_policy.seconds and self.rows != refined_rows
-            else math.inf
-        )
+        if self.refine_policy.seconds and self.rows != refined_rows:
+            return refined_at + self.refine_policy.seconds
+        return math.inf
 
     @property
     def needs_publishing(self) -> bool:
@@ -475,14 +472,9 @@ class Model:
           is refined again.
         * The model has no rows.
         """
-        return self.position >= position and (not self.needs_publishing or self.published_includes(position))
-
-    def published_includes(self, position: int) -> bool:
-        """Return True if the published projection includes an event.
-
-        position: position of the event in the log.
-        """
-        return self.published is not None and self.published.position >= position
+        published = self.published
+        is_published = published is not None and published.position >= position
+        return self.position >= position and (is_published or not self.needs_publishing)
 
     def blocking_reason(self, position: int) -> str | None:
         """Return why the event at `position` cannot be published.
@@ -501,8 +493,7 @@ class Model:
             return None
 
         what = "failed" if self.failure else "cannot be published"
-        why = failure.public_message
-        return f"model {self.name!r} {what} at position {failure.position} ({failure.code}): {why}"
+        return f"model {self.name!r} {what} {failure.described}"
 
     def freeze(self) -> FrozenState:
         """Return an immutable copy of the current state.
@@ -513,9 +504,8 @@ class Model:
         with self._learning:
             if self.failure is not None:
                 raise self.failure_error(self.failure)
-            return FrozenState(
-                self.accumulator.freeze(), self.position, self.rows, max(self.position, self.unlearn_horizon)
-            )
+            horizon = max(self.position, self.unlearn_horizon)
+            return FrozenState(self.accumulator.freeze(), self.position, self.rows, horizon)
 
     def publish(self, frozen: FrozenState) -> Published:
         """Compute the projection of a frozen state, and publish it.
@@ -524,7 +514,7 @@ class Model:
         be computed, the error is raised and the model does not change.
         """
         with self._solve_lock:
-            return self._orient_and_publish(self.estimator.solve(frozen.state), frozen)
+            return self._orient_and_publish(self.estimator.solve(frozen.state), frozen, residual=None)
 
     def freeze_and_mark_solving(self) -> FrozenState:
         """Return the state for `try_to_publish`, and set `solving.is_running`.
@@ -551,7 +541,7 @@ class Model:
                 current = self.published
                 if current is not None and (current.refined_at is not None or current.position >= frozen.position):
                     return None
-                published = self._orient_and_publish(self.estimator.solve(frozen.state), frozen)
+                published = self._orient_and_publish(self.estimator.solve(frozen.state), frozen, residual=None)
 
             self.solving.error = None
             return published
@@ -602,17 +592,13 @@ class Model:
         position: log position of the last event that the state includes.
         """
         if str(error) != str(self.solving.error):
-            traceback = None if isinstance(error, StreamDRError) else error
-            log.warning(
-                "model %s could not be solved at position %d: %s", self.name, position, error, exc_info=traceback
-            )
+            cause = None if isinstance(error, errors.StreamDRError) else error
+            log.warning("model %s could not be solved at position %d: %s", self.name, position, error, exc_info=cause)
 
         # The traceback of an error refers to the state, which would stay in memory with the error.
-        self.solving.error = remove_stack_frames(error)
+        self.solving.error = errors.remove_stack_frames(error)
 
-    def _orient_and_publish(
-        self, projection: Projection, frozen: FrozenState, residual: float | None = None
-    ) -> Published:
+    def _orient_and_publish(self, projection: Projection, frozen: FrozenState, residual: float | None) -> Published:
         """Orient a projection, give it a version, and publish it.
 
         The components get the order and signs of the last published components.
@@ -631,7 +617,7 @@ class Model:
 
         # The spread of the components comes from solutions that each leave out one fold of rows.
         # If such a solution fails, the projection is published without the spread.
-        with suppress(StreamDRError):
+        with suppress(errors.StreamDRError):
             projection = self.estimator.with_uncertainty_if_in_folds(projection, frozen.state)
 
         published = Published(
@@ -658,12 +644,11 @@ class Model:
         """
         self.last_snapshot = SnapshotContents(position, projection_version)
 
-    def failure_error(self, failure: ModelFailure) -> ModelFailed:
+    def failure_error(self, failure: ModelFailure) -> errors.ModelFailed:
         """Return the error for a request to a failed model."""
-        why = failure.public_message
-        return ModelFailed(f"model {self.name!r} failed at position {failure.position} ({failure.code}): {why}.")
+        return errors.ModelFailed(f"model {self.name!r} failed {failure.described}.")
 
-    def unpublished_error(self) -> StreamDRError:
+    def unpublished_error(self) -> errors.StreamDRError:
         """Return the error for requests without a published projection.
 
         * ModelFailed if the model has failed.
@@ -675,32 +660,32 @@ class Model:
         kind, why = self._unpublished_class_and_text()
         return kind(f"model {self.name!r} {why}")
 
-    def _unpublished_class_and_text(self) -> tuple[type[NotFitted], str]:
+    def _unpublished_class_and_text(self) -> tuple[type[errors.NotFitted], str]:
         """Return class and text of the error of `unpublished_error`."""
         if self.position < self.log_end:
-            return CatchingUp, (
+            return errors.CatchingUp, (
                 f"has published no projection yet: it has learned the log up to position {self.position} of {self.log_end}. "
                 "Ask again in a moment, while a service or a replay runs."
             )
         if self.rows == 0:
-            return NotFitted, "has published no projection yet: it has learned no row. Send rows first."
+            return errors.NotFitted, "has published no projection yet: it has learned no row. Send rows first."
 
         # The state could not be solved.
         error = self.solving.error
         if error is not None:
-            kind = type(error) if isinstance(error, NotFitted) else NotFitted
-            if isinstance(error, StreamDRError):
+            kind = type(error) if isinstance(error, errors.NotFitted) else errors.NotFitted
+            if isinstance(error, errors.StreamDRError):
                 return kind, f"has no projection of its {self.rows} rows: {error}"
             return kind, f"could not be solved ({type(error).__name__}); the log has the details."
 
         # The state was not solved yet.
         # The policy says whether a projection is computed without a request.
         if self.policy is not None and not self.auto_publishes:
-            return NotFitted, (
+            return errors.NotFitted, (
                 f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
                 f"POST /models/{self.name}/publish."
             )
-        return CatchingUp, (
+        return errors.CatchingUp, (
             f"is not solved yet for its {self.rows} rows; a service or a replay that runs does so in a moment."
         )
 
@@ -709,7 +694,7 @@ class Model:
         published = self.versions.find(number)
         if published is None:
             numbers = self.versions.numbers
-            raise UnknownVersion(
+            raise errors.UnknownVersion(
                 f"model {self.name!r} keeps versions {numbers[:1]} … {numbers[-1:]}; {number} is not there."
             )
         return published
@@ -746,12 +731,7 @@ class Model:
             "solution": projection.solution if projection else None,
             "refined_at": published.refined_at if published else None,
             "residual": published.residual if published else None,
-            "bytes": state_bytes(
-                self.estimator,
-                accumulator.n_features,
-                len(accumulator.labels) or 1,
-                accumulator.table,
-            ),
+            "bytes": self.state_bytes,
             "stale_rows": self.stale_rows,
             "publish": self.policy._asdict() if self.policy else None,
             "refine": self.refine_policy._asdict() if self.refine_policy and any(self.refine_policy) else None,

@@ -21,20 +21,10 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.feature_maps import spec_with_defaults
+from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits
-from stream_dr.models.snapshot_file import (
-    Arrays,
-    errors_as_damaged_file,
-    pack_projection,
-    pack_under_prefix,
-    read_bytes,
-    read_file,
-    safetensors_bytes,
-    select_and_strip_prefix,
-    unpack_projection,
-    write_file,
-)
+from stream_dr.models.snapshot_file import Arrays, FileContents
 from stream_dr.statistics.protocol import unpack
 
 
@@ -56,7 +46,7 @@ def save(estimator: Any, path: FileName) -> None:
     >>> stream_dr.load("lda.model").n_samples_seen_
     4
     """
-    write_file(Path(path), *_pack_estimator(estimator))
+    snapshot_file.write_file(Path(path), *_pack_estimator(estimator))
 
 
 def saved_file_bytes(estimator: Any) -> bytes:
@@ -64,29 +54,26 @@ def saved_file_bytes(estimator: Any) -> bytes:
 
     Raises UnknownEstimator or InvalidParameter.
     """
-    return safetensors_bytes(*_pack_estimator(estimator))
+    return snapshot_file.safetensors_bytes(*_pack_estimator(estimator))
 
 
-def _pack_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
+def _pack_estimator(estimator: Any) -> FileContents:
     """Return the arrays and metadata of a saved estimator.
 
     An unfitted estimator has no arrays.
     """
     arrays: Arrays = {}
-    metadata: JsonDict = {
-        "kind": "estimator",
-        "spec": spec_to_json(spec_of_estimator(estimator)),
-        "stream_dr": __version__,
-    }
+    spec = spec_to_json(spec_of_estimator(estimator))
+    metadata: JsonDict = {"kind": "estimator", "spec": spec, "stream_dr": __version__}
     fitted: FittedState | None = vars(estimator).get("fitted_")
     if fitted is not None:
         # Add the state, then the refined projection and the projection last returned to the user.
         fitted.check_learning_parameters_unchanged(estimator)
-        arrays, described = pack_under_prefix("state", fitted.accumulator.freeze())
+        arrays, described = snapshot_file.pack_under_prefix("state", fitted.accumulator.freeze())
         metadata |= described | {"names": list(fitted.names) if fitted.names else None}
         for name, projection in (("refined", fitted.refined), ("shown", fitted.shown)):
             if projection is not None and (name == "refined" or projection is not fitted.refined):
-                more, metadata[name] = pack_projection(name, projection)
+                more, metadata[name] = snapshot_file.pack_projection(name, projection)
                 arrays |= more
     return arrays, metadata
 
@@ -111,7 +98,9 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
     >>> stream_dr.load("pca.model")
     PCA(n_components=2)
     """
-    arrays, metadata = read_bytes(source) if isinstance(source, bytes) else read_file(Path(source))
+    arrays, metadata = (
+        snapshot_file.read_bytes(source) if isinstance(source, bytes) else snapshot_file.read_file(Path(source))
+    )
     what = "the file that was sent" if isinstance(source, bytes) else source
     if metadata.get("kind") not in ("estimator", "model"):
         raise ForeignFile(f"{what} holds no estimator ({metadata.get('kind')}); name a file of save or a snapshot.")
@@ -119,7 +108,7 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
     estimator: Estimator | KNearest = _unfitted_estimator(what, metadata)
     if "state" in metadata:
         _check_state_size(what, estimator, metadata, max_bytes)
-        with errors_as_damaged_file(what):
+        with snapshot_file.errors_as_damaged_file(what):
             estimator.fitted_ = _unpack_fitted_state(estimator, arrays, metadata)
     return estimator
 
@@ -163,9 +152,8 @@ def estimator_from_spec(spec: Spec) -> Any:
 
     Raises UnknownEstimator or InvalidParameter.
     """
-    return make(
-        spec.estimator, all_parameter_values(spec), CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS
-    )
+    registry = CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS
+    return make(spec.estimator, all_parameter_values(spec), registry)
 
 
 def spec_from_json(fields: JsonDict) -> Spec:
@@ -200,9 +188,8 @@ def fill_spec_defaults(spec: Spec) -> Spec:
     # Add the default values of the feature map's parameters that are not set.
     map_params = spec.params.get("feature_map")
     if map_params is not None:
-        defaults["feature_map"] = {
-            k: v for k, v in spec_with_defaults(values["feature_map"]).items() if k not in map_params
-        }
+        map_values = spec_with_defaults(values["feature_map"])
+        defaults["feature_map"] = {k: v for k, v in map_values.items() if k not in map_params}
     return spec._replace(defaults=defaults)
 
 
@@ -221,9 +208,8 @@ def same_model(known_spec: Spec, spec: Spec) -> bool:
     maps = {(s.params.get("feature_map") or {}).get("map") for s in (known_spec, spec)}
     if spec.estimator != known_spec.estimator or len(maps) > 1:
         return False
-    return all_parameter_values(
-        fill_spec_defaults(spec._replace(defaults=known_spec.defaults))
-    ) == all_parameter_values(known_spec)
+    completed = fill_spec_defaults(spec._replace(defaults=known_spec.defaults))
+    return all_parameter_values(completed) == all_parameter_values(known_spec)
 
 
 def _unfitted_estimator(file_label: object, metadata: JsonDict) -> Any:
@@ -233,7 +219,7 @@ def _unfitted_estimator(file_label: object, metadata: JsonDict) -> Any:
 
     file_label: path or description of the file, for the message.
     """
-    with errors_as_damaged_file(file_label):
+    with snapshot_file.errors_as_damaged_file(file_label):
         spec = spec_from_json(metadata["spec"])
     return estimator_from_spec(fill_spec_defaults(spec))
 
@@ -246,7 +232,7 @@ def _check_state_size(file_label: object, estimator: Any, metadata: JsonDict, ma
 
     file_label: path or description of the file, for the message.
     """
-    with errors_as_damaged_file(file_label):
+    with snapshot_file.errors_as_damaged_file(file_label):
         state = metadata["state"]
         # Take the first of the folds' states, because all have the same features and labels.
         state = state["parts"]["states"][0] if "parts" in state else state
@@ -269,7 +255,7 @@ def _unpack_fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> 
     Raises DamagedFile, and any error that invalid metadata causes.
     """
     # Read the state and the names of the columns.
-    state = unpack(estimator.state_type, select_and_strip_prefix("state", arrays), metadata["state"])
+    state = unpack(estimator.state_type, snapshot_file.select_and_strip_prefix("state", arrays), metadata["state"])
     names = metadata.get("names") or None
     if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
         raise DamagedFile(f"names are {names!r:.60}; they must be a list of columns' names. Use an older copy.")
@@ -277,11 +263,11 @@ def _unpack_fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> 
     # Read the refined projection and the projection last returned to the user.
     fitted = new_fitted_state(estimator, state, tuple(names) if names else None)
     if "refined" in metadata:
-        fitted.refined = fitted.shown = unpack_projection("refined", arrays, metadata["refined"])
+        fitted.refined = fitted.shown = snapshot_file.unpack_projection("refined", arrays, metadata["refined"])
     if "shown" in metadata:
-        fitted.shown = unpack_projection("shown", arrays, metadata["shown"])
+        fitted.shown = snapshot_file.unpack_projection("shown", arrays, metadata["shown"])
     # Only a model's snapshot has a published projection. A saved estimator has none.
     if "published" in metadata:
-        fitted.shown = unpack_projection("published", arrays, metadata["published"]["projection"])
+        fitted.shown = snapshot_file.unpack_projection("published", arrays, metadata["published"]["projection"])
         fitted.refined = fitted.shown if metadata["published"]["refined_at"] is not None else None
     return fitted

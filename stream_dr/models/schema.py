@@ -296,9 +296,8 @@ def _arrange_as_table(block: Block, schema: Schema) -> Block:
     """
     if schema.names is None or schema.kinds is None:
         return block
-    rows = raw_from_array(block.X, block.names).reorder_convert_and_add_columns(
-        dict(zip(schema.names, schema.kinds, strict=True))
-    )
+    kinds = dict(zip(schema.names, schema.kinds, strict=True))
+    rows = raw_from_array(block.X, block.names).reorder_convert_and_add_columns(kinds)
     return block._replace(X=rows, names=rows.names)
 
 

@@ -26,20 +26,11 @@ from stream_dr.disk import cannot_write_error, fsync_directory, is_disk_full_or_
 from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
+from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Entry, ModelFailure
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.saved import fill_spec_defaults, load, save, spec_from_json, spec_to_json
-from stream_dr.models.snapshot_file import (
-    Arrays,
-    errors_as_damaged_file,
-    pack_projection,
-    pack_under_prefix,
-    read_file,
-    safetensors_bytes,
-    select_and_strip_prefix,
-    unpack_projection,
-    write_file,
-)
+from stream_dr.models.snapshot_file import Arrays, FileContents
 from stream_dr.models.versions import Published
 from stream_dr.projection import Linear
 from stream_dr.statistics.protocol import Accumulator, State, pack, unpack
@@ -81,7 +72,7 @@ def write_snapshot_if_needed(model: Model, frozen: FrozenState, directory_path: 
 
         published = model.published
         folder.mkdir(parents=True, exist_ok=True)
-        write_file(path, *_pack_snapshot(model, frozen, published))
+        snapshot_file.write_file(path, *_pack_snapshot(model, frozen, published))
         model.note_snapshot(frozen.position, published.version if published else 0)
         failpoint("snapshot.noted")
         for old in snapshots_newest_first(folder)[MAX_SNAPSHOTS:]:
@@ -89,9 +80,9 @@ def write_snapshot_if_needed(model: Model, frozen: FrozenState, directory_path: 
     return path
 
 
-def _pack_snapshot(model: Model, frozen: FrozenState, published: Published | None) -> tuple[Arrays, JsonDict]:
+def _pack_snapshot(model: Model, frozen: FrozenState, published: Published | None) -> FileContents:
     """Return the arrays and metadata of a model's snapshot."""
-    arrays, metadata = pack_under_prefix("state", frozen.state)
+    arrays, metadata = snapshot_file.pack_under_prefix("state", frozen.state)
     if published is not None:
         more, metadata["published"] = _pack_published(published)
         arrays |= more
@@ -122,7 +113,7 @@ def export_model(model: Model) -> bytes:
     >>> stream_dr.load(stream_dr.export_model(model))
     LDA()
     """
-    return safetensors_bytes(*_pack_snapshot(model, model.freeze(), model.published))
+    return snapshot_file.safetensors_bytes(*_pack_snapshot(model, model.freeze(), model.published))
 
 
 def write_published_of_failed_model(failed_model: Model, directory_path: Path) -> None:
@@ -143,7 +134,7 @@ def write_published_of_failed_model(failed_model: Model, directory_path: Path) -
         "next_version": failed_model.version_numbers.next,
         "published": description,
     }
-    write_file(folder / FAILED_FILE_NAME, arrays, metadata)
+    snapshot_file.write_file(folder / FAILED_FILE_NAME, arrays, metadata)
 
 
 def restore_published(failed_model: Model, directory_path: Path) -> None:
@@ -154,8 +145,8 @@ def restore_published(failed_model: Model, directory_path: Path) -> None:
     """
     path = snapshot_folder(directory_path, failed_model.name, failed_model.id) / FAILED_FILE_NAME
     try:
-        arrays, metadata = read_file(path)
-        with errors_as_damaged_file(path):
+        arrays, metadata = snapshot_file.read_file(path)
+        with snapshot_file.errors_as_damaged_file(path):
             _restore_published_from(failed_model, arrays, metadata)
     except StreamDRError as e:
         log.warning("%s passed over (%s): %s", path, e.code, e)
@@ -213,7 +204,7 @@ def restore_newest_snapshot(model: Model, directory_path: Path, log_last: int, m
     # Try the snapshots, newest first. The reason why a snapshot cannot be used is logged.
     for path in snapshots_newest_first(snapshot_folder(directory_path, model.name, model.id)):
         try:
-            with errors_as_damaged_file(path):
+            with snapshot_file.errors_as_damaged_file(path):
                 _restore_from_file(model, path, log_last)
         except StreamDRError as e:
             log.warning("snapshot %s passed over (%s): %s", path, e.code, e)
@@ -225,9 +216,8 @@ def restore_newest_snapshot(model: Model, directory_path: Path, log_last: int, m
     # There is no valid snapshot. Start again from the saved estimator, if there is one.
     if model.spec.saved is not None:
         try:
-            adopt_saved_estimator(
-                model, load(start_estimator_path(directory_path, model.name, model.id), max_bytes=None)
-            )
+            path = start_estimator_path(directory_path, model.name, model.id)
+            adopt_saved_estimator(model, load(path, max_bytes=None))
         except StreamDRError as e:
             log.warning("model %s cannot begin (%s): %s", model.name, e.code, e)
         else:
@@ -341,11 +331,6 @@ def remove_snapshots(directory_path: Path, model: Model) -> None:
         shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
 
 
-def all_snapshot_folders(directory_path: Path) -> list[Path]:
-    """Return the paths of the snapshot folders of all models."""
-    return sorted((directory_path / "snapshots").glob("*"))
-
-
 def state_sha256(state: State) -> str:
     """Return the sha256 (hex) of a State's arrays.
 
@@ -368,20 +353,20 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
     of a later position than `log_last`.
     """
     # Check that the snapshot is of this model and of this log.
-    arrays, metadata = read_file(path)
+    arrays, metadata = snapshot_file.read_file(path)
     if metadata.get("kind") != "model" or spec_to_json(
         fill_spec_defaults(spec_from_json(metadata["spec"]))
     ) != spec_to_json(model.spec):
         raise ForeignFile(f"{path} is of another model ({metadata.get('spec')}).")
 
     unlearn_horizon = metadata["removed_to"]
-    if max(metadata["position"], unlearn_horizon) > log_last:
-        raise DamagedFile(
-            f"{path} is at position {max(metadata['position'], unlearn_horizon)}, the log ends at {log_last}."
-        )
+    newest_position = max(metadata["position"], unlearn_horizon)
+    if newest_position > log_last:
+        raise DamagedFile(f"{path} is at position {newest_position}, the log ends at {log_last}.")
 
     # Restore the state, then the published projection.
-    state: State = unpack(model.estimator.state_type, select_and_strip_prefix("state", arrays), metadata["state"])
+    state_arrays = snapshot_file.select_and_strip_prefix("state", arrays)
+    state: State = unpack(model.estimator.state_type, state_arrays, metadata["state"])
     model.replace_state(state, metadata["position"], unlearn_horizon)
     model.set_log_end(model.log_end, model.names or (tuple(metadata["names"]) if metadata.get("names") else None))
     _restore_published_from(model, arrays, metadata)
@@ -393,13 +378,13 @@ def _restore_published_from(model: Model, arrays: Arrays, metadata: JsonDict) ->
     published = None
     if "published" in metadata:
         fields = dict(metadata["published"])
-        projection = unpack_projection("published", arrays, fields.pop("projection"))
+        projection = snapshot_file.unpack_projection("published", arrays, fields.pop("projection"))
         published = Published(projection=projection, **fields)
     model.restore_published(published, metadata["next_version"])
 
 
-def _pack_published(published: Published) -> tuple[Arrays, JsonDict]:
+def _pack_published(published: Published) -> FileContents:
     """Return the arrays and metadata of a published projection."""
-    arrays, metadata = pack_projection("published", published.projection)
+    arrays, metadata = snapshot_file.pack_projection("published", published.projection)
     fields = {k: getattr(published, k) for k in ("version", "position", "rows", "refined_at", "residual")}
     return arrays, fields | {"projection": metadata}

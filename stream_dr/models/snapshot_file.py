@@ -32,6 +32,9 @@ from stream_dr.statistics.protocol import STATES, Packable, pack, unpack
 Arrays = dict[str, np.ndarray]
 """Arrays by name."""
 
+FileContents = tuple[Arrays, JsonDict]
+"""Arrays by name, and metadata."""
+
 _UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, AttributeError)
 """Errors that safetensors raises for a file that it cannot read.
 
@@ -63,7 +66,7 @@ def safetensors_bytes(arrays: Arrays, metadata: JsonDict) -> bytes:
     return save(arrays, {KEY: canonical_json(contents)})
 
 
-def read_file(path: Path) -> tuple[Arrays, JsonDict]:
+def read_file(path: Path) -> FileContents:
     """Read and check a file's arrays and metadata.
 
     Raises
@@ -85,7 +88,7 @@ def read_file(path: Path) -> tuple[Arrays, JsonDict]:
     return arrays, _check_and_parse_metadata(str(path), arrays, file_metadata)
 
 
-def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
+def read_bytes(content: bytes) -> FileContents:
     """Return the arrays and metadata from a file's bytes.
 
     The arrays are copies. Raises ForeignFile, UnknownFormat or DamagedFile.
@@ -102,7 +105,7 @@ def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
     return arrays, _check_and_parse_metadata(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
 
 
-def pack_under_prefix(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
+def pack_under_prefix(prefix: str, state: Packable) -> FileContents:
     """Pack a state or projection into arrays and metadata.
 
     Each array's name begins with the prefix. The metadata has one key, the prefix. Its value
@@ -112,7 +115,7 @@ def pack_under_prefix(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
     return {f"{prefix}.{name}": array for name, array in arrays.items()}, {prefix: description}
 
 
-def pack_projection(prefix: str, projection: Projection) -> tuple[Arrays, JsonDict]:
+def pack_projection(prefix: str, projection: Projection) -> FileContents:
     """Pack a projection into arrays and metadata.
 
     `unpack_projection` unpacks them. Each array's name begins with the prefix.
@@ -178,13 +181,8 @@ def arrays_digest(arrays: Arrays, text: str = "") -> str:
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         total.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-        total.update(_array_buffer(array))
+        total.update(array.data)
     return total.hexdigest()
-
-
-def _array_buffer(array: np.ndarray) -> memoryview | bytes:
-    """Return a C-ordered array's bytes without copying them."""
-    return array.data.cast("B") if array.size else b""
 
 
 def _check_and_parse_metadata(file_label: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> JsonDict:

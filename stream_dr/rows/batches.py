@@ -90,8 +90,7 @@ def move_named_column_to_targets(block: Block, kind: Kind | None = None) -> Bloc
     # Move the column from the rows to the targets.
     columns = list(table.columns) if pandas else table.column_names
     if y not in columns:
-        raise SchemaMismatch(
-            f"X has no column {y!r} for the targets{did_you_mean(y, columns)}; it has {columns[:10]}.", column=y
-        )
+        meant = did_you_mean(y, columns)
+        raise SchemaMismatch(f"X has no column {y!r} for the targets{meant}; it has {columns[:10]}.", column=y)
     rows = table.drop(columns=y) if pandas else table.drop_columns([y])
     return block._replace(X=rows, y=table[y])

@@ -150,7 +150,7 @@ def check_finite(X: Rows) -> None:
     if isinstance(X, RawRows):
         return
     values = X if isinstance(X, np.ndarray) else X.data
-    if _is_bounded(values, LARGEST):
+    if _is_bounded(values):
         return
 
     # Search for the first invalid value. numpy would issue a warning for a signalling NaN.
@@ -172,8 +172,8 @@ def check_finite(X: Rows) -> None:
     )
 
 
-def _is_bounded(values: np.ndarray, largest_size: float) -> bool:
-    """True if all absolute values are at most `largest_size`.
+def _is_bounded(values: np.ndarray) -> bool:
+    """True if all absolute values are at most LARGEST.
 
     NaN counts as larger.
     """
@@ -182,7 +182,7 @@ def _is_bounded(values: np.ndarray, largest_size: float) -> bool:
     # numpy would issue a warning for a signalling NaN.
     with np.errstate(invalid="ignore"):
         largest, smallest = np.maximum.reduce(values, axis=None), np.minimum.reduce(values, axis=None)
-        return float(largest) <= largest_size and float(smallest) >= -largest_size
+        return float(largest) <= LARGEST and float(smallest) >= -LARGEST
 
 
 def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:

@@ -143,7 +143,9 @@ def as_matrix(table: "pa.Table") -> RowsAndNames:
         return RowsAndNames(np.ascontiguousarray(next(iter(numbers.values()))), None)
 
     # Copy the columns into one matrix.
-    names = [feature for name, part in numbers.items() for feature in _features_of_column(name, part)]
+    names: list[str] = []
+    for name, part in numbers.items():
+        names += [name] if part.ndim == 1 else [f"{name}{j}" for j in range(part.shape[1])]
     single = bool(numbers) and all(part.dtype == np.float32 for part in numbers.values())
     X = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
     start = 0
@@ -152,17 +154,6 @@ def as_matrix(table: "pa.Table") -> RowsAndNames:
         X[:, start : start + width] = part.reshape(-1, width)
         start += width
     return RowsAndNames(X, tuple(names))
-
-
-def _features_of_column(column_name: str, converted_column: np.ndarray) -> list[str]:
-    """Return the names of the features of one column.
-
-    column_name: name of the column.
-    converted_column: the converted column, (rows,), or (rows, length) for a column of vectors.
-    """
-    return (
-        [column_name] if converted_column.ndim == 1 else [f"{column_name}{j}" for j in range(converted_column.shape[1])]
-    )
 
 
 def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:

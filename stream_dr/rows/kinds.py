@@ -11,15 +11,7 @@ from typing import Any
 import numpy as np
 
 from stream_dr.rows.block import Block
-from stream_dr.rows.interfaces import (
-    ArrowArray,
-    ArrowScanner,
-    ArrowStream,
-    ArrowTable,
-    Chunked,
-    DaskCollection,
-    Frame,
-)
+from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, ArrowTable, Chunked, DaskCollection, Frame
 from stream_dr.rows.raw_rows import RawRows
 from stream_dr.rows.sparse_rows import is_sparse
 

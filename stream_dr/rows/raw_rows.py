@@ -106,9 +106,9 @@ class RawColumn(NamedTuple):
             return self.labels[int(value)]
         if self.kind == "boolean":
             return value != 0.0
-        return (
-            value if self.kind == "number" else int(value) if self.kind == "integer" else format_value(self.kind, value)
-        )
+        if self.kind in ("number", "integer"):
+            return value if self.kind == "number" else int(value)
+        return format_value(self.kind, value)
 
 
 class RawRows:
@@ -231,20 +231,19 @@ def fill_unknown_families(known_families: dict[str, str], rows: RawRows) -> dict
 
     The families are a dict by column name. If the family of a column is not yet known, it becomes
     the family of the column in `rows`. The family is "number", "date" or "text", or "" if it is
-    still unknown. Raises SchemaMismatch if a value cannot be converted to the known family of its
-    column.
+    still unknown. If all texts of a column are ISO dates or times, its family is "date". Raises
+    SchemaMismatch if a value cannot be converted to the known family of its column.
 
     known_families: known family of each column by name, "" if not yet known. All columns of `rows`
         must be named.
     """
-    columns = dict(zip(rows.names, rows.columns, strict=True))
-    for name, column in columns.items():
-        if known_families[name]:
-            convert_column(name, column, known_families[name])
-    return {
-        name: kind or (_initial_family(columns[name]) if name in columns else "")
-        for name, kind in known_families.items()
-    }
+    families = dict(known_families)
+    for name, column in zip(rows.names, rows.columns, strict=True):
+        if families[name]:
+            convert_column(name, column, families[name])
+        else:
+            families[name] = "date" if _has_only_iso_texts(column) else column_family(column)
+    return families
 
 
 def parse_date_columns(rows: RawRows) -> RawRows:
@@ -253,26 +252,13 @@ def parse_date_columns(rows: RawRows) -> RawRows:
     A column is converted only if all of its texts are ISO dates or times.
     """
     columns = zip(rows.names, rows.columns, strict=True)
-    parsed = (
-        convert_column(name, column, "date") if _has_only_iso_texts(column) else column for name, column in columns
-    )
+    parsed = [convert_column(name, c, "date") if _has_only_iso_texts(c) else c for name, c in columns]
     return RawRows(rows.names, tuple(parsed), rows.rows)
-
-
-def _initial_family(column: RawColumn) -> str:
-    """Return the family of a column, inferred from its values.
-
-    The family is "number", "date" or "text", or "" if all values are missing. If all texts are ISO
-    dates or times, the family is "date".
-    """
-    return "date" if _has_only_iso_texts(column) else column_family(column)
 
 
 def _has_only_iso_texts(column: RawColumn) -> bool:
     """True if a column has only ISO dates or times."""
-    if column.kind != "text" or not column.labels:
-        return False
-    if not all(map(_ISO_PATTERN.fullmatch, column.labels)):
+    if column.kind != "text" or not column.labels or not all(map(_ISO_PATTERN.fullmatch, column.labels)):
         return False
     # The pattern also accepts dates that do not exist, such as the 31st of February.
     try:
@@ -326,10 +312,7 @@ def raw_from_array(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     if is_sparse(X):
         raise InvalidRows("sparse rows are no table; pass columns, or take them without the feature map.")
     names = names or default_column_names(X)
-    columns = tuple(
-        _integer_or_number_column(np.ascontiguousarray(X[:, i], dtype=np.float64)) for i in range(len(names))
-    )
-    return RawRows(names, columns, X.shape[0])
+    return RawRows(names, tuple(_integer_or_number_column(X[:, i]) for i in range(len(names))), X.shape[0])
 
 
 def _integer_or_number_column(values: np.ndarray) -> RawColumn:
@@ -337,6 +320,7 @@ def _integer_or_number_column(values: np.ndarray) -> RawColumn:
 
     The kind is "integer" if all numbers are whole and none is missing.
     """
+    values = np.ascontiguousarray(values, dtype=np.float64)
     whole = bool(np.all(values == np.rint(values)))
     return RawColumn("integer" if whole else "number", values)
 
@@ -461,10 +445,8 @@ def _wrong_family_error(name: str, column: RawColumn, row: int, family: str) -> 
     row: index of the value's row.
     family: family that the column must have, "number", "date" or "text".
     """
-    if column.kind == "text":
-        shown = column.labels[column.values[row]]
-    else:
-        shown = format_value(column.kind, float(column.values[row]))
+    value = column.values[row]
+    shown = column.labels[value] if column.kind == "text" else format_value(column.kind, float(value))
     return SchemaMismatch(
         f"row {row}, column {name} is {shown[:40]!r} ({column.kind}), not a {family} as that column is. Send one, or null, "
         f"or start a new stream with as_={{{name!r}: 'category'}} in its map.",

@@ -56,12 +56,68 @@ def as_csr(X: Any) -> "sp.csr_matrix":
     return matrix
 
 
+def csr_or_dense_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return the fields `values`, `indices` and `indptr` of rows.
+
+    If the rows are dense, the values are the rows themselves, and indices and indptr are None.
+    `rows_from_fields` returns the rows again.
+
+    rows: (rows, columns), dense or CSR.
+    """
+    if not is_sparse(rows):
+        return np.ascontiguousarray(rows), None, None
+    return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+
+
+def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.ndarray | None, n_columns: int) -> Any:
+    """Return the rows in the fields of a State, dense or CSR.
+
+    values, indices, indptr: fields as `csr_or_dense_fields` returns them.
+    n_columns: number of columns of CSR rows. Dense rows are returned as they are.
+    """
+    if indices is None or indptr is None:
+        return values
+    import scipy.sparse as sp
+
+    return sp.csr_matrix((values, indices, indptr), shape=(len(indptr) - 1, n_columns))
+
+
+def pad_with_zero_columns(X: Any, n_columns: int) -> Any:
+    """Return rows X with columns of zeros added.
+
+    X: dense or CSR.
+    n_columns: number of columns of the returned rows.
+    """
+    if X.shape[1] == n_columns:
+        return X
+    if not is_sparse(X):
+        return np.pad(X, ((0, 0), (0, n_columns - X.shape[1])))
+    import scipy.sparse as sp
+
+    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], n_columns))
+
+
+def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
+    """Return the rows of `upper`, then those of `lower`, as float64.
+
+    The result is CSR if `upper` is CSR.
+
+    n_columns: number of columns of the result. The columns that rows lack are zeros.
+    """
+    import scipy.sparse as sp
+
+    if not is_sparse(upper):
+        lower = lower.toarray() if is_sparse(lower) else lower
+        return np.vstack([pad_with_zero_columns(X, n_columns) for X in (upper, lower)], dtype=np.float64)
+    parts = [pad_with_zero_columns(sp.csr_matrix(X), n_columns) for X in (upper, lower)]
+    return sp.vstack(parts, format="csr", dtype=np.float64)
+
+
 def raise_if_complex(X: Numeric) -> None:
     """Raise InvalidRows if an array, dense or sparse, has complex numbers."""
     if X.dtype.kind == "c":
-        raise InvalidRows(
-            "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
-        )
+        way = "pass real and imaginary parts as columns"
+        raise InvalidRows(f"Complex data not supported: rows are complex numbers; {way}.")
 
 
 def check_indices_and_test_if_canonical(X: "sp.csr_matrix") -> bool:
@@ -115,9 +171,8 @@ def _check_indices_and_test_if_canonical(
 
     n_values = min(n_values, len(indices))
     if indptr[0] != 0 or indptr[-1] > n_values or (indptr[1:] < indptr[:-1]).any():
-        raise InvalidIndex(
-            f"ends of {row_word}s (indptr) must begin at 0, not fall, and stay within the {n_values} entries."
-        )
+        needed = f"begin at 0, not fall, and stay within the {n_values} entries"
+        raise InvalidIndex(f"ends of {row_word}s (indptr) must {needed}.")
 
     used = indices[: indptr[-1]]
     # One comparison finds negative indices and indices that are too large.
@@ -127,9 +182,8 @@ def _check_indices_and_test_if_canonical(
         at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
         row = int(np.searchsorted(indptr, at, side="right")) - 1
         index = int(used[at])
-        raise InvalidIndex(
-            f"{row_word} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
-        )
+        text = f"{row_word} {row} has the index {index}; it must be from 0 to {shape[1] - 1}."
+        raise InvalidIndex(text, row=row, index=index)
 
     # Compare each index with the next index, also across the ends of rows.
     # Then overwrite the results of the comparisons across ends by True.

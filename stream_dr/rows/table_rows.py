@@ -31,22 +31,10 @@ larger integers exactly.
 LONGEST_VECTOR = 4096
 """Largest length of vectors in a table. Each number of a vector becomes a column."""
 
-_NUMBER_TYPES = (
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-)
+_NUMERIC = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 """Names of the number types that Arrow and numpy share."""
 
-_NUMPY_TYPES = {getattr(pa, kind)().id: np.dtype(kind) for kind in _NUMBER_TYPES}
+_NUMPY_TYPES = {getattr(pa, kind)().id: np.dtype(kind) for kind in _NUMERIC}
 """Numpy type of each Arrow number type, by the id of the Arrow type."""
 
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
@@ -96,11 +84,10 @@ def raw_from_arrow(batch: Any, skipped_columns: Sequence[str] = ()) -> RawRows:
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.name in skipped_columns:
             continue
-        columns += (
-            _split_vector_column(field.name, column)
-            if _is_number_list_type(field.type)
-            else [(field.name, _raw_column_from_arrow(column))]
-        )
+        if _is_number_list_type(field.type):
+            columns += _split_vector_column(field.name, column)
+        else:
+            columns.append((field.name, _raw_column_from_arrow(column)))
     return RawRows(tuple(name for name, _ in columns), tuple(column for _, column in columns), batch.num_rows)
 
 
@@ -214,17 +201,14 @@ def _as_record_batch(X: Any) -> pa.RecordBatch:
     try:
         table = pa.table(X if isinstance(X, pa.Table) else as_table(X)).combine_chunks()
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as e:
-        raise InvalidRows(
-            f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
-        ) from e
+        way = "pass a pandas, polars or Arrow table, or a list of dicts"
+        raise InvalidRows(f"the rows are no table ({e}); {way}.") from e
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def is_string_type(arrow_type: pa.DataType) -> bool:
     """True for Arrow's types string, large_string and string_view."""
-    return bool(
-        pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type)
-    )
+    return arrow_type in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_number_or_boolean_type(arrow_type: pa.DataType) -> bool:
@@ -264,16 +248,16 @@ def _raw_column_from_arrow(column: pa.Array) -> RawColumn:
 
     # Convert dates, times, booleans and floats.
     if pa.types.is_date(kind):
-        return RawColumn("date", _divided_numbers(column.cast(pa.date32(), safe=False).cast(pa.int32()), 1))
+        return RawColumn("date", _numbers_or_nan(column.cast(pa.date32(), safe=False).cast(pa.int32())))
     if pa.types.is_timestamp(kind):
-        return RawColumn("time", _divided_numbers(column.cast(pa.int64()), _UNITS_PER_DAY[kind.unit]))
+        return RawColumn("time", _numbers_or_nan(column.cast(pa.int64())) / _UNITS_PER_DAY[kind.unit])
     if pa.types.is_boolean(kind):
-        return RawColumn("boolean", _divided_numbers(column.cast(pa.int8()), 1))
+        return RawColumn("boolean", _numbers_or_nan(column.cast(pa.int8())))
     if not pa.types.is_integer(kind):
-        return RawColumn("number", _divided_numbers(column, 1))
+        return RawColumn("number", _numbers_or_nan(column))
 
     # Convert integers. If an integer is too large for float64, the column becomes texts.
-    values = _divided_numbers(column, 1)
+    values = _numbers_or_nan(column)
     if np.abs(np.nan_to_num(values)).max(initial=0.0) > LARGEST_EXACT_INTEGER:
         return RawColumn("text", *_encode_texts(column.cast(pa.string())))
     return RawColumn("integer", values)
@@ -281,10 +265,9 @@ def _raw_column_from_arrow(column: pa.Array) -> RawColumn:
 
 def _is_number_list_type(arrow_type: pa.DataType) -> bool:
     """True if columns of this Arrow type have lists of numbers."""
-    lists = (
-        pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_fixed_size_list(arrow_type)
-    )
-    return bool(lists and (is_number_or_boolean_type(arrow_type.value_type) or pa.types.is_null(arrow_type.value_type)))
+    if not isinstance(arrow_type, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
+        return False
+    return is_number_or_boolean_type(arrow_type.value_type) or bool(pa.types.is_null(arrow_type.value_type))
 
 
 def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
@@ -318,20 +301,19 @@ def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, RawColu
 
     # Copy the numbers of all vectors to a matrix, and split the matrix into columns.
     values = np.full((len(column), length), np.nan)
-    values[present] = _divided_numbers(pc.list_flatten(column).cast(pa.float64(), safe=False), 1).reshape(
-        int(present.sum()), length
-    )
+    numbers = _numbers_or_nan(pc.list_flatten(column).cast(pa.float64(), safe=False))
+    values[present] = numbers.reshape(int(present.sum()), length)
     return [(f"{name}{i}", RawColumn("number", np.ascontiguousarray(values[:, i]))) for i in range(length)]
 
 
-def _divided_numbers(column: pa.Array, divisor: int) -> np.ndarray:
-    """Return a column's numbers (rows,) as float64, divided by `divisor`.
+def _numbers_or_nan(column: pa.Array) -> np.ndarray:
+    """Return a copy of a column's numbers (rows,) as float64.
 
     Nulls become NaN.
     """
     if not column.null_count:
-        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64) / divisor
-    values: np.ndarray = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) / divisor
+        return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    values: np.ndarray = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
     values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return values
 

@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Removal, parse_removal
-from stream_dr.directory.history import PAGE, erased_row_numbers, remaining_row_numbers
+from stream_dr.directory.history import PAGE, Decoder, erased_row_numbers, remaining_row_numbers
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.estimators.fitting.mapping import can_unlearn_exactly
 from stream_dr.log.event import Event
@@ -115,7 +115,7 @@ class EventReader:
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
-        self._decoder = directory.history.decoder()
+        self._decoder = Decoder(directory.path)
 
     def read(self, after_position: int, last_position: int, limit: int = PAGE) -> list[ParsedEvent]:
         """Return the next events, parsed.
@@ -128,18 +128,12 @@ class EventReader:
         """
         # Recently appended events are still in memory and need not be parsed again.
         recent = self._directory.recent
-        drafts = [
-            (p, draft) for p, draft in recent.consecutive_drafts_after(after_position, limit) if p <= last_position
-        ]
+        n_drafts = min(limit, last_position - after_position)
+        drafts = recent.consecutive_drafts_after(after_position, n_drafts)
         if drafts:
-            return [
-                _event_or_error(position, partial(self._parse_draft, position, draft)) for position, draft in drafts
-            ]
-        return self._read_events_from_disk(
-            after_position,
-            min(last_position, recent.first_position_after(after_position, last_position + 1) - 1),
-            limit,
-        )
+            return [_event_or_error(p, partial(self._parse_draft, p, draft)) for p, draft in drafts]
+        last_on_disk = min(last_position, recent.first_position_after(after_position, last_position + 1) - 1)
+        return self._read_events_from_disk(after_position, last_on_disk, limit)
 
     def pages(self, after_position: int, last_position: int) -> Generator[list[ParsedEvent], None, None]:
         """Yield all events of a range of positions, in lists.
@@ -239,9 +233,8 @@ def backfill(
 
     with closing(compute_ahead(EventReader(directory).pages(start, last_position))) as pages:
         for page in pages:
-            blocked += apply_events_to_models(
-                [m for m in behind if m not in blocked], page, directory, learn_pool, continue_rebuild
-            )
+            unblocked = [m for m in behind if m not in blocked]
+            blocked += apply_events_to_models(unblocked, page, directory, learn_pool, continue_rebuild)
             if len(blocked) == len(behind) or (after_page is not None and after_page(page)):
                 break
     return blocked
@@ -324,9 +317,8 @@ def _remaining_rows(event: ParsedEvent, unlearn_horizon: int, directory: Directo
     """
     if event.block is None or event.position >= unlearn_horizon:
         return event.block
-    remaining = directory.history.without_unlearned_rows(
-        event.position, event.block, remaining_row_numbers(event.block, event.gone), unlearn_horizon
-    )
+    numbers = remaining_row_numbers(event.block, event.gone)
+    remaining = directory.history.without_unlearned_rows(event.position, event.block, numbers, unlearn_horizon)
     return None if remaining is None else remaining[0]
 
 

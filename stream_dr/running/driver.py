@@ -26,16 +26,8 @@ from stream_dr.errors import StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import FrozenState, Model, MonotonicTime
 from stream_dr.models.snapshot import write_snapshot_if_needed
-from stream_dr.running.advance import (
-    AfterPage,
-    BlockedModels,
-    ParsedEvent,
-    ShouldContinue,
-    always_continue,
-    apply_events_to_models,
-    backfill,
-    count_rows_to_learn,
-)
+from stream_dr.models.versions import Published
+from stream_dr.running import advance
 from stream_dr.running.live_scores import TestThenTrain
 
 log = logging.getLogger("stream_dr.driver")
@@ -158,11 +150,9 @@ class Driver:
         self._solve_pool = solve_pool
         self._on_event = on_event
         self._awaited_position = awaited_position
-        self.tests = (
-            TestThenTrain(directory.records.last_scores_by_model_id(), solve_for_tests)
-            if settings.test_then_train
-            else None
-        )
+        self.tests = None
+        if settings.test_then_train:
+            self.tests = TestThenTrain(directory.records.last_scores_by_model_id(), solve_for_tests)
 
         # Number of rows learned since the last round of snapshots was started.
         self._new_rows = 0
@@ -176,10 +166,10 @@ class Driver:
     def learn_and_schedule(
         self,
         models: Sequence[Model],
-        events: Sequence[ParsedEvent],
-        continue_rebuild: ShouldContinue | None = always_continue,
+        events: Sequence[advance.ParsedEvent],
+        continue_rebuild: advance.ShouldContinue | None = advance.always_continue,
         test_first: bool = True,
-    ) -> BlockedModels:
+    ) -> advance.BlockedModels:
         """Let models learn events, then start due publications and snapshots.
 
         An unlearn event may require a rebuild: the model learns the log again without the
@@ -193,17 +183,17 @@ class Driver:
         """
         if test_first and self.tests is not None:
             self.tests.test(models, events)
-        blocked = apply_events_to_models(models, events, self._directory, self._learn_pool, continue_rebuild)
-        self.start_due_work([m for m in models if m not in blocked], count_rows_to_learn(events))
+        blocked = advance.apply_events_to_models(models, events, self._directory, self._learn_pool, continue_rebuild)
+        self.start_due_work([m for m in models if m not in blocked], advance.count_rows_to_learn(events))
         return blocked
 
     def catch_up(
         self,
         models: Sequence[Model],
         last_position: int,
-        continue_rebuild: ShouldContinue | None = always_continue,
-        after_page: AfterPage = lambda page: None,
-    ) -> BlockedModels:
+        continue_rebuild: advance.ShouldContinue | None = advance.always_continue,
+        after_page: advance.AfterPage = lambda page: None,
+    ) -> advance.BlockedModels:
         """Let models that are behind learn the log's events.
 
         The log is read once for all models. Each model skips the events that it has already
@@ -219,11 +209,11 @@ class Driver:
         needs events that are no longer in the log.
         """
 
-        def start_work_after_page(events: Sequence[ParsedEvent]) -> bool | None:
-            self.start_due_work(models, count_rows_to_learn(events))
+        def start_work_after_page(events: Sequence[advance.ParsedEvent]) -> bool | None:
+            self.start_due_work(models, advance.count_rows_to_learn(events))
             return after_page(events)
 
-        return backfill(
+        return advance.backfill(
             self._directory, models, last_position, self._learn_pool, start_work_after_page, continue_rebuild
         )
 
@@ -247,7 +237,7 @@ class Driver:
 
         for model in self._live_among(models):
             if self._next_publication_time(model, self._all_at_log_end(models)) <= now:
-                self._solve_pool.submit(self._publish_and_report, model, model.freeze_and_mark_solving())
+                self._submit_publish(model)
 
         if self._next_snapshot_time(models) <= now:
             self._submit_due_snapshots(models)
@@ -260,12 +250,8 @@ class Driver:
         Returns infinity if nothing becomes due before new events arrive or running work ends.
         """
         idle = self._all_at_log_end(models)
-        return min(
-            [
-                *(self._next_publication_time(m, idle) for m in self._live_among(models)),
-                self._next_snapshot_time(models),
-            ]
-        )
+        publications = [self._next_publication_time(m, idle) for m in self._live_among(models)]
+        return min([*publications, self._next_snapshot_time(models)])
 
     def submit_publish_and_snapshot(self, model: Model) -> "Future[None]":
         """Publish a model in the worker pool, then snapshot it.
@@ -284,7 +270,7 @@ class Driver:
         - Its policy has no automatic publication.
         """
         if model.auto_publishes and model.needs_solving:
-            self._solve_pool.submit(self._publish_and_report, model, model.freeze_and_mark_solving())
+            self._submit_publish(model)
 
     def snapshot_and_trim_log(self, models_and_states: Iterable[tuple[Model, FrozenState]]) -> None:
         """Snapshot models in this thread, then drop unneeded events.
@@ -320,9 +306,7 @@ class Driver:
 
         alive = [m for m in models if m.failure is None]
         unpublished = [m for m in alive if m.needs_publishing and should_publish(m)]
-        for solved in [
-            self._solve_pool.submit(self._publish_and_report, m, m.freeze_and_mark_solving()) for m in unpublished
-        ]:
+        for solved in [self._submit_publish(m) for m in unpublished]:
             solved.result()
 
         try:
@@ -370,12 +354,14 @@ class Driver:
             pause = math.inf if policy.seconds is None else policy.seconds
         return model.solving.ended_at + max(pause, SOLVING_PAUSE_FACTOR * model.solving.seconds)
 
+    def _submit_publish(self, model: Model) -> "Future[None]":
+        """Let the thread pool publish the model's present state."""
+        return self._solve_pool.submit(self._publish_and_report, model, model.freeze_and_mark_solving())
+
     def _publish_and_report(self, model: Model, frozen: FrozenState) -> None:
         published = model.try_to_publish(frozen)
         if published is not None:
-            self._on_event(
-                EngineEvent.PUBLISHED, model=model.name, version=published.version, position=published.position
-            )
+            report_published(self._on_event, model, published)
         self._on_event(EngineEvent.SOLVING_ENDED)
 
     def _publish_and_snapshot(self, model: Model) -> None:
@@ -471,6 +457,12 @@ class Driver:
         except Exception as e:
             log.exception("the log could not be shortened as far as the snapshots allow")
             errors.append(e)
+
+
+def report_published(on_event: EventHandler, model: Model, published: Published) -> None:
+    """Report that a version of a model's projection was published."""
+    version, position = published.version, published.position
+    on_event(EngineEvent.PUBLISHED, model=model.name, version=version, position=position)
 
 
 def _needs_snapshot(model: Model) -> bool:

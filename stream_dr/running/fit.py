@@ -92,11 +92,8 @@ def _read_blocks(source: Any, label: str | None, format: str | None, options: Js
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
         all_options = options if label is None else options | {"label": label}
-        shards = (
-            format is None
-            and not set(all_options) - {"raw"}
-            and all(are_shards_or_missing(Path(path)) for path in paths)
-        )
+        without_options = format is None and not set(all_options) - {"raw"}
+        shards = without_options and all(are_shards_or_missing(Path(path)) for path in paths)
         source = open_dataset(paths) if shards else open_source(paths, format, **all_options)
     elif format is not None or set(options) - {"raw"}:
         raise InvalidParameter(f"format and {', '.join(options) or 'options'} say how files are read; source is none.")

@@ -28,7 +28,6 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.draft import Removal
 from stream_dr.errors import StreamDRError
-from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.model import Model
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.projection import Projection
@@ -229,12 +228,8 @@ class TestThenTrain:
 
         # The learning curve of an earlier process is continued.
         curve = [*(earlier or {}).get("curve", ()), *self._curves.get(model.id, ())]
-        measured |= {"baseline": previous, "tested": tested}
-        return measured | {
-            "tested_at": self._tested_at,
-            "curve": curve,
-            "confusion": self._confusion_matrix(parts, model),
-        }
+        measured |= {"baseline": previous, "tested": tested, "tested_at": self._tested_at, "curve": curve}
+        return measured | {"confusion": self._confusion_matrix(parts, model)}
 
     def _tested_rows_for_comparison(self, model: Model) -> list[_TestedRows]:
         """Return tested rows on which models can be compared.
@@ -289,9 +284,7 @@ class TestThenTrain:
             self._test_rows(models, position, block, numbers, np.arange(len(numbers)))
         self._previous = self._first_label_codes_or_values(block.y.take(numbers[-1:]))
 
-    def _solve_copies_on_half(
-        self, models: Sequence[Model], position: int, block: Block, row_numbers: np.ndarray
-    ) -> None:
+    def _solve_copies_on_half(self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray) -> None:
         """Let copies of models learn half of an event's rows.
 
         The event is the first one of a replay, before which the models have learned nothing. Each
@@ -301,19 +294,18 @@ class TestThenTrain:
         targets. It predicts from the projected rows of earlier tests. The first test has no
         earlier rows, so the rows learned here are stored in their place.
 
-        row_numbers: numbers of the rows to learn.
+        numbers: numbers of the rows to learn.
         """
-        half = block.take(row_numbers)
+        half = block.take(numbers)
         for model in models:
             if self._has_time_to_solve(model, 0.0):
                 accumulator = model.estimator.accumulator()
                 accumulator.add(drop_unneeded_targets_and_add_hashes(model.estimator, half))
                 self._solve_and_store(model, accumulator.freeze(), half.rows)
-        row_numbers = _evenly_spaced_sample(row_numbers)
-        rows = block.take(row_numbers)
-        self._append_tested_rows_and_drop_oldest(
-            _TestedRows(position, row_numbers, rows, self._first_label_codes_or_values(rows.y), {}, {})
-        )
+        numbers = _evenly_spaced_sample(numbers)
+        rows = block.take(numbers)
+        targets = self._first_label_codes_or_values(rows.y)
+        self._append_tested_rows_and_drop_oldest(_TestedRows(position, numbers, rows, targets, {}, {}))
 
     def _test_rows(
         self,
@@ -330,9 +322,8 @@ class TestThenTrain:
         testable_indices: indices (0 … n − 1) of the entries of `rows_with_target` that may be
             tested.
         """
-        projections = {
-            m.id: solution for m in models if (solution := self._solve_if_due_and_get_projection(m)) is not None
-        }
+        solutions = {model.id: self._solve_if_due_and_get_projection(model) for model in models}
+        projections = {id: solution for id, solution in solutions.items() if solution is not None}
         if not projections:
             return
 
@@ -351,9 +342,8 @@ class TestThenTrain:
                 if predictions is not None:
                     part.predicted[id] = predictions
                     part.errors[id] = self._wrong_flags_or_squared_errors(predictions, rows.y, targets)
-            part.errors[PREVIOUS] = self._wrong_flags_or_squared_errors(
-                self._previous_targets(block.y, rows_with_target, chosen), rows.y, targets
-            )
+            previous = self._previous_targets(block.y, rows_with_target, chosen)
+            part.errors[PREVIOUS] = self._wrong_flags_or_squared_errors(previous, rows.y, targets)
             if targets.ndim == 1:
                 most_frequent = np.full(len(targets), np.bincount(known).argmax())
                 part.errors[MOST_FREQUENT] = self._wrong_flags_or_squared_errors(most_frequent, rows.y, targets)
@@ -388,26 +378,23 @@ class TestThenTrain:
         if y.values is not None:
             return y.values
         codes = y.codes if y.indptr is None else y.codes[y.indptr[:-1]]
-        return np.array(
-            [self._labels.setdefault(y.labels[c], len(self._labels)) for c in codes.tolist()], dtype=np.int64
-        )
+        common_codes = [self._labels.setdefault(y.labels[c], len(self._labels)) for c in codes.tolist()]
+        return np.array(common_codes, dtype=np.int64)
 
-    def _wrong_flags_or_squared_errors(
-        self, predicted: np.ndarray, y: Targets, codes_or_values: np.ndarray
-    ) -> np.ndarray:
+    def _wrong_flags_or_squared_errors(self, predicted: np.ndarray, y: Targets, actual: np.ndarray) -> np.ndarray:
         """Return the errors of predictions.
 
         For labels, an array (rows,) of bool that is True if the predicted label is none of the
         row's labels. For q numeric targets, squared errors (rows, q).
 
         y: targets of the rows.
-        codes_or_values: array of label codes or of numbers that `_first_label_codes_or_values`
-            returns for `y`.
+        actual: array of label codes or of numbers that `_first_label_codes_or_values` returns for
+            `y`.
         """
         if y.values is not None:
-            return np.asarray(np.square(predicted - codes_or_values))
+            return np.asarray(np.square(predicted - actual))
         if y.indptr is None:
-            return np.asarray(predicted != codes_or_values)
+            return np.asarray(predicted != actual)
         labels = [*self._labels, None]
         return np.array([labels[c] not in row for c, row in zip(predicted.tolist(), y.targets_by_row(), strict=True)])
 
@@ -474,9 +461,7 @@ class TestThenTrain:
             solved.
         """
         if not last_seconds:
-            estimator, accumulator = model.estimator, model.accumulator
-            size = state_bytes(estimator, accumulator.n_features, len(accumulator.labels) or 1, accumulator.table)
-            return size + estimator.solve_bytes() <= MAX_SOLVED_STATE_BYTES
+            return model.state_bytes + model.estimator.solve_bytes() <= MAX_SOLVED_STATE_BYTES
         spent = self._solving_spent + last_seconds
         return spent <= UNLIMITED_SECONDS or SOLVING_TIME_DIVISOR * spent <= time.monotonic() - self._started
 

@@ -17,11 +17,8 @@ from stream_dr.models.schema import Schema, columns_missing
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids
-from stream_dr.running.query import check_and_reorder_block
+from stream_dr.running.query import TARGET_COLUMN, check_and_reorder_block
 from stream_dr.targets.label_codes import Label
-
-# Kind of the targets → name of the column that holds the predictions.
-_COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 
 
 class Prediction(NamedTuple):
@@ -103,7 +100,7 @@ class Prediction(NamedTuple):
         import json
 
         columns: dict[str, pa.Array] = {} if self.ids is None else {"id": id_array(self.ids)}
-        columns[_COLUMN[self.kind]] = pa.array(self.predicted)
+        columns[TARGET_COLUMN[self.kind]] = pa.array(self.predicted)
 
         flat = pa.array(np.ascontiguousarray(self.scores).ravel())
         name = "probabilities" if self.probable else "scores"
@@ -111,8 +108,7 @@ class Prediction(NamedTuple):
 
         metadata = {k: str(getattr(self, k)) for k in ("model", "version", "position", "solution", "unseen")}
         metadata["classes"] = json.dumps(self.classes)
-        batch = pa.record_batch(list(columns.values()), names=list(columns)).replace_schema_metadata(metadata)
-        return bytes(write_arrow([batch]))
+        return bytes(write_arrow([pa.record_batch(columns, metadata=metadata)]))
 
 
 def predict(model: Model, block: Block, schema: Schema) -> Prediction:

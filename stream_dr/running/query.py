@@ -48,8 +48,8 @@ from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.targets import Targets
 
-# Kind of the targets → name of the column that holds them.
-_COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
+# Kind of the targets → name of the column that holds them, or that holds predictions.
+TARGET_COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 
 
 class ProjectedRows(NamedTuple):
@@ -112,8 +112,7 @@ class ProjectedRows(NamedTuple):
         metadata = {k: str(getattr(self, k)) for k in ("model", "version", "position", "solution", "unseen")}
         if self.columns_missing:
             metadata["columns_missing"] = json.dumps(self.columns_missing)
-        batch = pa.record_batch(list(columns.values()), names=list(columns)).replace_schema_metadata(metadata)
-        return bytes(write_arrow([batch]))
+        return bytes(write_arrow([pa.record_batch(columns, metadata=metadata)]))
 
 
 def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
@@ -140,43 +139,32 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     missing = columns_missing(block, schema)
     block, unseen = check_and_reorder_block(block, projection, schema)
     z = projection.apply(block.X)
-    return ProjectedRows(
-        model.name, published.version, published.position, projection.solution, z, block.ids, unseen, missing
-    )
+    version, position = published.version, published.position
+    return ProjectedRows(model.name, version, position, projection.solution, z, block.ids, unseen, missing)
 
 
-class ConformedBlock(NamedTuple):
-    """Rows that a projection can be applied to.
-
-    block: the rows, with the columns in the order that the projection needs.
-    n_ignored: number of values that the projection will ignore, because their index, category or
-        column was not learned.
-    """
-
-    block: Block
-    n_ignored: int
-
-
-def check_and_reorder_block(block: Block, projection: Projection, schema: Schema) -> ConformedBlock:
+def check_and_reorder_block(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
     """Check a block's rows, and give its columns the schema's order.
+
+    Returns the rows, and the number of values that the projection will ignore, because their
+    index, category or column was not learned.
 
     Raises NotFinite, SchemaMismatch or InvalidRows.
     """
     check_finite(block.X)
     _refuse_names_if_stream_has_none(block, schema)
-    block = (
-        _with_empty_rows_of_width(block, projection.n_features)
-        if block.X.shape == (0, 0)
-        else reorder_columns(block, schema)
-    )
+    if block.X.shape == (0, 0):
+        block = block._replace(X=np.empty((0, projection.n_features)))
+    else:
+        block = reorder_columns(block, schema)
 
     # Rows of a table need a feature map that has learned the table.
     if block.table:
         if isinstance(projection, Mapped) and projection.table is not None:
-            return ConformedBlock(block, projection.unseen(block.X))
+            return block, projection.unseen(block.X)
         raise_if_raw_rows(block.X)
     n_ignored = int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
-    return ConformedBlock(block, n_ignored)
+    return block, n_ignored
 
 
 def _refuse_names_if_stream_has_none(block: Block, schema: Schema) -> None:
@@ -189,14 +177,6 @@ def _refuse_names_if_stream_has_none(block: Block, schema: Schema) -> None:
             f"the batch's columns have names ({', '.join(block.names[:5])} …); this stream was learned from {schema.layout} "
             "rows without names. Send the rows as the stream's were sent, without names."
         )
-
-
-def _with_empty_rows_of_width(block: Block, n_columns: int) -> Block:
-    """Return a block without rows that has `n_columns` columns.
-
-    block: block without rows and columns, parsed from a body such as {"rows": []}.
-    """
-    return block._replace(X=np.empty((0, n_columns)))
 
 
 class ExportedProjection(NamedTuple):
@@ -241,8 +221,7 @@ class ExportedProjection(NamedTuple):
     def to_arrow(self) -> bytes:
         """Return the bytes of an Arrow stream with one row."""
         columns = {name: _array_as_one_row(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
-        batch = pa.record_batch(list(columns.values()), names=list(columns))
-        return bytes(write_arrow([batch.replace_schema_metadata(self._metadata_strings())]))
+        return bytes(write_arrow([pa.record_batch(columns, metadata=self._metadata_strings())]))
 
     def _metadata_strings(self) -> dict[str, str]:
         """Return the metadata as strings, without entries that are None."""
@@ -405,10 +384,8 @@ def batch_of_projected_rows(
     """
     conformed, _ = check_and_reorder_block(block, projection, schema)
     z = projection.apply(conformed.X)
-    columns = _id_and_target_columns(block, field_types) | {
-        f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)
-    }
-    return pa.record_batch(list(columns.values()), names=list(columns))
+    components = {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
+    return pa.record_batch(_id_and_target_columns(block, field_types) | components)
 
 
 def _block_column_types(block: Block) -> dict[str, pa.DataType]:
@@ -417,7 +394,9 @@ def _block_column_types(block: Block) -> dict[str, pa.DataType]:
     The keys of the dict are names of columns.
     """
     schema = arrow_from_block(block).schema
-    return {name: _output_type(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
+    return {
+        name: _output_type(schema.field(name).type) for name in ("id", *TARGET_COLUMN.values()) if name in schema.names
+    }
 
 
 def id_and_target_types(dataset: Dataset) -> dict[str, pa.DataType]:
@@ -427,7 +406,7 @@ def id_and_target_types(dataset: Dataset) -> dict[str, pa.DataType]:
 
     Raises SchemaMismatch if a column has incompatible types in two shards.
     """
-    names = ("id", *_COLUMN.values())
+    names = ("id", *TARGET_COLUMN.values())
     schemas = [
         pa.schema([(n, _output_type(shard.schema.field(n).type)) for n in names if n in shard.schema.names])
         for shard in dataset.shards
@@ -444,9 +423,8 @@ def _output_type(column_type: pa.DataType) -> pa.DataType:
 
     column_type: Arrow type in which the column was read.
     """
-    if pa.types.is_dictionary(column_type):
-        return _output_type(column_type.value_type)
-    if pa.types.is_fixed_size_list(column_type) and column_type.list_size == 1:
+    is_list_of_one = pa.types.is_fixed_size_list(column_type) and column_type.list_size == 1
+    if is_list_of_one or pa.types.is_dictionary(column_type):
         return _output_type(column_type.value_type)
     if pa.types.is_nested(column_type):
         return pa.list_(_output_type(column_type.value_type))
@@ -469,5 +447,5 @@ def _id_and_target_columns(block: Block, field_types: dict[str, pa.DataType]) ->
         rows = block.y.targets_by_row()
         if block.y.kind == "continuous" and block.y.values is not None and block.y.values.shape[1] == 1:
             rows = [row[0] if row is not None else None for row in rows]
-        values[_COLUMN[block.y.kind]] = rows
+        values[TARGET_COLUMN[block.y.kind]] = rows
     return {name: pa.array(values.get(name) or [None] * block.rows, kind) for name, kind in field_types.items()}

@@ -14,7 +14,6 @@ estimators/fitting/refining.py.
 from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 from threadpoolctl import threadpool_limits
 
@@ -29,7 +28,7 @@ from stream_dr.estimators.fitting.refining import (
     is_exact_without_refine,
     refine_steps,
 )
-from stream_dr.evaluation.held_out import learn_refine_and_score_held_out
+from stream_dr.evaluation.held_out import RefineScores, learn_refine_and_score_held_out
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.snapshot import remove_snapshots, snapshot_folder, write_snapshot_if_needed
@@ -214,14 +213,7 @@ def refine_model(
     return published
 
 
-class HeldOutScores(NamedTuple):
-    """Scores on held-out rows before and after a refine."""
-
-    before: float
-    after: float
-
-
-def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: int) -> HeldOutScores:
+def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: int) -> RefineScores:
     """Return a model's prediction scores before and after a refine.
 
     The model does not change. A copy of the model learns nine of ten rows, and predicts the
@@ -232,8 +224,7 @@ def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: 
     check_can_refine(directory, model)
     source = _FrozenSource(directory, model, model.freeze(), None)
     with directory.retention.pin_rows(), threadpool_limits(1):
-        scores = learn_refine_and_score_held_out(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
-    return HeldOutScores(*scores)
+        return learn_refine_and_score_held_out(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
 
 
 def undo_refine_and_snapshot(directory: Directory, model: Model) -> None:
@@ -293,8 +284,12 @@ def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> No
     """
     arrays, description = pack(refining)
     path.parent.mkdir(parents=True, exist_ok=True)
-    frozen_at = {"position": frozen.position, "removed_to": frozen.unlearn_horizon}
-    write_file(path, arrays, {"kind": "refine", **frozen_at, "refining": description})
+    write_file(path, arrays, _checkpoint_identity(frozen) | {"refining": description})
+
+
+def _checkpoint_identity(frozen: FrozenState) -> JsonDict:
+    """Return metadata that a checkpoint of a frozen state has."""
+    return {"kind": "refine", "position": frozen.position, "removed_to": frozen.unlearn_horizon}
 
 
 def _load_usable_checkpoint(path: Path, frozen: FrozenState, max_passes: int) -> Refining | None:
@@ -313,10 +308,7 @@ def _load_usable_checkpoint(path: Path, frozen: FrozenState, max_passes: int) ->
     try:
         arrays, header = read_file(path)
         with errors_as_damaged_file(path):
-            if header["kind"] != "refine" or (header["position"], header["removed_to"]) != (
-                frozen.position,
-                frozen.unlearn_horizon,
-            ):
+            if not _checkpoint_identity(frozen).items() <= header.items():
                 return None
             refining: Refining = unpack(Refining, arrays, header["refining"])
     except StreamDRError:

@@ -297,9 +297,8 @@ class Replay:
 
                 # Only the last answer can be an error, because the directory stops at a refusal.
                 last = answers[-1]
-                refusal = (
-                    _name_batch_in_error(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
-                )
+                refused = drafts[len(answers) - 1]
+                refusal = _name_batch_in_error(refused, last) if isinstance(last, StreamDRError) else None
                 yield _CommitResult(self.directory.position, refusal)
                 if refusal is not None:
                     return
@@ -318,11 +317,8 @@ class Replay:
 
         This number includes the passes of earlier replays.
         """
-        unfinished = (
-            self.directory.table.target_passes_of_unfinished_replay(self.data_set_digest)
-            if self.directory.table.replaying()
-            else 0
-        )
+        table = self.directory.table
+        unfinished = table.target_passes_of_unfinished_replay(self.data_set_digest) if table.replaying() else 0
         if not self.settings.again:
             return max(self.settings.loops, unfinished)
         return unfinished or self._count_complete_passes() + 1

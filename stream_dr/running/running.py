@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -34,7 +35,7 @@ from stream_dr.models.entry import PublishPolicy, RefinePolicy
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot_file import canonical_json
 from stream_dr.models.versions import Published
-from stream_dr.running.driver import Driver, EngineEvent, RunSettings
+from stream_dr.running.driver import Driver, EngineEvent, RunSettings, report_published
 from stream_dr.running.ingest import Appender
 from stream_dr.running.jobs import Job, Jobs
 from stream_dr.running.model_thread import ModelThread
@@ -79,8 +80,8 @@ class Running:
         self._long = new_thread_pool("long", 2 * self.settings.workers)
         self._advance = new_thread_pool("advance")
 
-        self._listeners = Listeners()
-        self._waits = Waits(self._all_include, self._blocking_reason)
+        self._listeners: list[Callable[[JsonDict], None]] = []
+        self._waits = Waits(directory)
         self._appender = Appender(directory, self._on_appended)
         self._models = ModelThread(
             directory, self._new_driver, self._long, self._start_refine_or_log_error, self._on_models_advanced
@@ -138,9 +139,8 @@ class Running:
 
         # Publish and snapshot the models, then end the other threads.
         try:
-            self._models.driver.publish_and_snapshot_all(
-                self.directory.models.values(), lambda model: model.auto_publishes
-            )
+            models = self.directory.models.values()
+            self._models.driver.publish_and_snapshot_all(models, lambda model: model.auto_publishes)
         finally:
             self._work.shutdown()
             self._advance.shutdown()
@@ -295,13 +295,8 @@ class Running:
         """
         model = self.directory.model(name)
         check_can_refine(self.directory, model)
-        return self._jobs.start(
-            "refine",
-            model,
-            self._long,
-            lambda job: self._refine_and_snapshot(model, job, tol, max_passes),
-            reuse_running=True,
-        )
+        work = partial(self._refine_and_snapshot, model, tol, max_passes)
+        return self._jobs.start("refine", model, self._long, work, reuse_running=True)
 
     def unlearn(
         self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None
@@ -364,9 +359,12 @@ class Running:
         - {"event": "failed", "model", "position", "code"}
         - {"event": "snapshot", "model", "position"}
 
-        The callback is called from the background threads and must return quickly.
+        The callback is called from the background threads and must return quickly. Callbacks are
+        called in the order in which they were added. If one raises an error, the error is logged,
+        and the next callbacks are still called.
         """
-        return self._listeners.add(callback)
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
 
     def figures(self) -> dict[str, float]:
         """Return metrics by name.
@@ -419,21 +417,13 @@ class Running:
 
     def _new_driver(self) -> Driver:
         """Return a driver that works in this object's thread pools."""
-        return Driver(
-            self.directory,
-            self.settings,
-            self._advance,
-            self._work,
-            self._wake_and_notify,
-            lambda: self._waits.furthest_awaited,
-        )
+        awaited = self._waits.furthest_awaited
+        return Driver(self.directory, self.settings, self._advance, self._work, self._wake_and_notify, awaited)
 
     def _wake_and_notify(self, event: EngineEvent, **details: int | str) -> None:
         """Wake the threads and call the listeners for an event."""
         # Wake the model thread, to learn appended batches and to start due solutions or snapshots.
-        if event in (
-            EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.SNAPSHOTS_ENDED, EngineEvent.WAIT_ADDED
-        ):  # fmt: skip
+        if event in _WAKING:
             self._models.wake()
 
         # Record the models' figures, and complete the futures of callers that wait for the models.
@@ -443,7 +433,11 @@ class Running:
 
         # Call the listeners.
         if event in (EngineEvent.APPENDED, EngineEvent.PUBLISHED, EngineEvent.SNAPSHOT, EngineEvent.FAILED):
-            self._listeners.notify(event, **details)
+            for callback in list(self._listeners):
+                try:
+                    callback({"event": event.value, **details})
+                except Exception:
+                    log.exception("a listener failed")
 
         # Store the values that `health` and `figures` return.
         if event is EngineEvent.SNAPSHOT_FAILED:
@@ -486,24 +480,9 @@ class Running:
         for model in self.directory.models.values():
             if model.failure is not None and model.id not in self._failed:
                 self._failed.add(model.id)
-                failure = model.failure
-                self._wake_and_notify(
-                    EngineEvent.FAILED, model=model.name, position=failure.position, code=failure.code
-                )
+                position, code = model.failure.position, model.failure.code
+                self._wake_and_notify(EngineEvent.FAILED, model=model.name, position=position, code=code)
         self._wake_and_notify(EngineEvent.MODELS_MOVED)
-
-    def _all_include(self, position: int) -> bool:
-        """Return True if all models include the event at `position`."""
-        return all(m.is_up_to_date_to(position) for m in self.directory.models.values())
-
-    def _blocking_reason(self, position: int) -> str | None:
-        """Return why some model will never publish a projection including an event.
-
-        Returns None if no reason is known.
-
-        position: position of the event.
-        """
-        return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
 
     def _start_refine_or_log_error(self, model: Model) -> None:
         """Start a refine that a model's refine policy asks for.
@@ -516,7 +495,7 @@ class Running:
         except StreamDRError as e:
             log.warning("model %s could not be refined again (%s): %s", model.name, e.code, e)
 
-    def _refine_and_snapshot(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
+    def _refine_and_snapshot(self, model: Model, tol: float, max_passes: int, job: Job) -> None:
         """Refine a model, and snapshot a newly published projection."""
         model.note_refine_start()
         previous = model.published
@@ -526,43 +505,17 @@ class Running:
 
         # Without a new projection, nothing is to be reported or snapshotted.
         if published is not None and published is not previous:
-            self._wake_and_notify(
-                EngineEvent.PUBLISHED, model=model.name, version=published.version, position=published.position
-            )
+            report_published(self._wake_and_notify, model, published)
             self._on_models_advanced()
             # Snapshot the present state, because the model may have learned rows meanwhile.
             self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
 
 
+_WAKING = (EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.SNAPSHOTS_ENDED, EngineEvent.WAIT_ADDED)
+"""Events after which the model thread may have work."""
+
 _COUNTED = {EngineEvent.PUBLISHED: "publishes", EngineEvent.SNAPSHOT: "snapshots"}
 """Events that are counted, each with the name of its counter in `Running.figures`."""
-
-Listener = Callable[[JsonDict], None]
-"""Function that receives an event as a dict."""
-
-
-class Listeners:
-    """Callbacks that receive the events of a Running.
-
-    They are called in the order in which they were added. An error in one callback is logged, and
-    the next callbacks are still called.
-    """
-
-    def __init__(self) -> None:
-        self._callbacks: list[Listener] = []
-
-    def add(self, callback: Listener) -> Callable[[], None]:
-        """Add a callback. Return a function that removes it."""
-        self._callbacks.append(callback)
-        return lambda: self._callbacks.remove(callback)
-
-    def notify(self, event: EngineEvent, **details: int | str) -> None:
-        """Call every callback with one dict, {"event": event, **details}."""
-        for callback in list(self._callbacks):
-            try:
-                callback({"event": event.value, **details})
-            except Exception:
-                log.exception("a listener failed")
 
 
 class Waits:
@@ -573,18 +526,11 @@ class Waits:
     A future's result is None when the models have reached its position. If the models will never
     reach the position, the result is a sentence with the reason.
 
-    Parameters
-    ----------
-    is_reached : callable
-        Receives a position. Returns True if the models have reached it.
-    blocking_reason : callable
-        Receives a position. Returns why the models will never reach it, or None if no reason is
-        known.
+    directory: directory of the models.
     """
 
-    def __init__(self, is_reached: Callable[[int], bool], blocking_reason: Callable[[int], str | None]) -> None:
-        self._reached = is_reached
-        self._blocking_reason = blocking_reason
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
         self._lock = threading.Lock()
         self._waiting: dict[Future[str | None], int] = {}
         self._ended = False
@@ -598,9 +544,8 @@ class Waits:
         self.cancel_all() if self._ended else self.complete_reached()
         return future
 
-    @property
     def furthest_awaited(self) -> int:
-        """Last position that a caller waits for, or −1."""
+        """Return the last position that a caller waits for, or −1."""
         with self._lock:
             return max(self._waiting.values(), default=-1)
 
@@ -614,8 +559,9 @@ class Waits:
         with self._lock:
             waiting = list(self._waiting.items())
         for future, position in waiting:
-            reached = self._reached(position)
-            reason = None if reached else self._blocking_reason(position)
+            models = self._directory.models.values()
+            reached = all(m.is_up_to_date_to(position) for m in models)
+            reason = None if reached else next((why for m in models if (why := m.blocking_reason(position))), None)
             if (reached or reason) and self._discard(future) and future.set_running_or_notify_cancel():
                 future.set_result(reason)
 

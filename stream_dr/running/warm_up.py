@@ -86,16 +86,13 @@ def _learn_solve_and_refine(estimator: Estimator, block: Block) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             accumulator = estimator.accumulator()
-            accumulator.add(drop_unneeded_targets_and_add_hashes(estimator, block))
-            accumulator.add(drop_unneeded_targets_and_add_hashes(estimator, block))
+            learned = drop_unneeded_targets_and_add_hashes(estimator, block)
+            accumulator.add(learned)
+            accumulator.add(learned)
             estimator.solve(accumulator.freeze()).apply(block.X)
             # Refining sparse rows uses functions that are compiled separately.
             if block.sparse and estimator.refined_by is not None:
-                refined = (
-                    clone(estimator)
-                    .set_params(scatter="diagonal")
-                    .fit(drop_unneeded_targets_and_add_hashes(estimator, block))
-                )
+                refined = clone(estimator).set_params(scatter="diagonal").fit(learned)
                 refined.refine([block], max_passes=1)
     except StreamDRError as e:
         log.debug("%s has no answer on the rows it is warmed with (%s): %s", type(estimator).__name__, e.code, e)

@@ -98,11 +98,9 @@ class Shard:
 
         Without a manifest the file is read. Raises DamagedShard or SourceMissing.
         """
-        return (
-            self.entry.batch_rows
-            if self.entry is not None
-            else open_shard_file_cached(*self._file_identity()).batch_rows
-        )
+        if self.entry is not None:
+            return self.entry.batch_rows
+        return open_shard_file_cached(*self._file_identity()).batch_rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -282,7 +280,8 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
                 raise
 
     manifests = [manifest for _, manifest in parts]
-    return Dataset(tuple(usable), *_combine_manifest_descriptions(manifests), tuple(skipped))
+    described = _combine_manifest_descriptions(manifests)
+    return described._replace(shards=tuple(usable), skipped=tuple(skipped))
 
 
 def open_shard(path_or_uri: PathOrUri, required_sha256: str | None = None) -> Shard:
@@ -389,20 +388,8 @@ def _check_usable(shard: Shard) -> None:
         raise damaged_shard_error(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
 
 
-class _Description(NamedTuple):
-    """Width, target kind and labels of a data set.
-
-    width: number of columns, or None if it is unknown.
-    target_kind: kind of the targets, or None if it is unknown.
-    """
-
-    width: int | None
-    target_kind: str | None
-    labels: tuple[Label, ...]
-
-
-def _combine_manifest_descriptions(manifests: list[Manifest | None]) -> _Description:
-    """Return the common description of several data sets.
+def _combine_manifest_descriptions(manifests: list[Manifest | None]) -> Dataset:
+    """Return the common description of several data sets, as a Dataset without shards.
 
     The width is the largest width. The labels are the labels of all data sets. If one data set has
     no manifest, the width and the target kind are None and there are no labels.
@@ -411,12 +398,12 @@ def _combine_manifest_descriptions(manifests: list[Manifest | None]) -> _Descrip
     """
     known = [m for m in manifests if m is not None]
     if not known or len(known) < len(manifests):
-        return _Description(None, None, ())
+        return Dataset(())
 
     widths = [m.width for m in known]
     width = None if None in widths else max(w for w in widths if w is not None)
     labels = tuple(dict.fromkeys(label for m in known for label in m.labels))
-    return _Description(width, known[0].target_kind, labels)
+    return Dataset((), width, known[0].target_kind, labels)
 
 
 @lru_cache(maxsize=64)
@@ -441,11 +428,10 @@ def are_shards_or_missing(path: Path) -> bool:
     except DamagedShard:
         return True
 
+    if has_dense_or_sparse_columns(schema.names):
+        return True
+    features = [field for field in schema if field.name not in EXTRA_COLUMNS]
     # A shard is read one row group at a time, which takes much memory if row groups are large.
     # Read a file with large row groups as a table, which takes less memory than as a shard.
-    if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not has_dense_or_sparse_columns(
-        schema.names
-    ):
-        return False
-    features = [field for field in schema if field.name not in EXTRA_COLUMNS]
-    return has_dense_or_sparse_columns(schema.names) or all(is_number_or_boolean_type(field.type) for field in features)
+    is_small = max(shard.batch_rows, default=0) * len(schema) * 8 <= _EVENT_BYTES
+    return is_small and all(is_number_or_boolean_type(field.type) for field in features)

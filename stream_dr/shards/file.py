@@ -135,9 +135,8 @@ class DownloadedFile:
                     try:
                         self._path.copy_to(Path(file.name))
                     except FileNotFoundError as e:
-                        raise SourceMissing(
-                            f"{self._path} is no longer there; put it back.", path=self._path.uri
-                        ) from e
+                        uri = self._path.uri
+                        raise SourceMissing(f"{uri} is no longer there; put it back.", path=uri) from e
                     self._data = _map_file(Path(file.name))
             return self._data
 
@@ -249,11 +248,9 @@ def open_shard_file_cached(path: AnyPath, size: int, changed_ns: int) -> ShardFi
     size: size of the file in bytes.
     changed_ns: time of the last change, in nanoseconds since 1970.
     """
-    return (
-        download_file_cached(path, size, changed_ns).file
-        if isinstance(path, RemotePath)
-        else _open_local_shard_cached(path, size, changed_ns)
-    )
+    if isinstance(path, RemotePath):
+        return download_file_cached(path, size, changed_ns).file
+    return _open_local_shard_cached(path, size, changed_ns)
 
 
 @lru_cache(maxsize=16)

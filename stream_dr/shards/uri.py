@@ -12,6 +12,7 @@ not repeat the URI.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -51,6 +52,7 @@ class FileStatus(NamedTuple):
     st_mtime_ns: int
 
 
+@dataclass(frozen=True, order=True)
 class RemotePath(os.PathLike[str]):
     """File or folder of an object store.
 
@@ -58,26 +60,15 @@ class RemotePath(os.PathLike[str]):
     SourceMissing if the store does not answer or refuses access.
     """
 
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
-        self._parts = _split_secret_free_uri(uri)
+    uri: str
+
+    def __post_init__(self) -> None:
+        _split_secret_free_uri(self.uri)
 
     def __str__(self) -> str:
         return self.uri
 
     __fspath__ = __str__
-
-    def __repr__(self) -> str:
-        return f"RemotePath({self.uri!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RemotePath) and self.uri == other.uri
-
-    def __hash__(self) -> int:
-        return hash(self.uri)
-
-    def __lt__(self, other: "RemotePath") -> bool:
-        return self.uri < other.uri
 
     def __truediv__(self, name: str) -> "RemotePath":
         return self._with_path(f"{self._parts.path.rstrip('/')}/{quote(name)}")
@@ -147,14 +138,17 @@ class RemotePath(os.PathLike[str]):
         """
         system, source = open_filesystem_and_path(self.uri)
         with _errors_as_source_missing(self.uri):
-            fs.copy_files(
-                source, str(local_path), source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
-            )
+            local = fs.LocalFileSystem()
+            fs.copy_files(source, str(local_path), source_filesystem=system, destination_filesystem=local)
 
     def _file_info(self) -> fs.FileInfo:
         system, path = open_filesystem_and_path(self.uri)
         with _errors_as_source_missing(self.uri):
             return system.get_file_info(path)
+
+    @property
+    def _parts(self) -> SplitResult:
+        return urlsplit(self.uri)
 
     def _with_path(self, path: str) -> "RemotePath":
         return RemotePath(urlunsplit(self._parts._replace(path=path)))

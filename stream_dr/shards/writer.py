@@ -178,9 +178,8 @@ class ShardWriter:
             self._write_waiting_rows(self._waiting_rows)
         self._finish_shard_if_open()
 
-        self.manifest = Manifest(
-            self.rows, self._width or None, self._target_kind, tuple(self._labels), tuple(self._entries)
-        )
+        labels, entries = tuple(self._labels), tuple(self._entries)
+        self.manifest = Manifest(self.rows, self._width or None, self._target_kind, labels, entries)
         write_manifest(self.directory, self.manifest)
         self._remove_marker_file()
         return self.manifest

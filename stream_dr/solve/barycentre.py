@@ -25,14 +25,7 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from stream_dr.checks import (
-    check_at_least,
-    check_dtype_and_shapes,
-    check_finite_arrays,
-    check_one_of,
-    check_within,
-    checked_matrix_shape,
-)
+from stream_dr import checks
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
 from stream_dr.solve.landmarks import SampledLandmarks, place_rows, scale_to_unit_variance, to_landmarks
@@ -75,14 +68,14 @@ class BarycentricProjection(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless all arrays have one row per landmark."""
-        check_one_of(self, "solution", SOLUTIONS)
+        checks.check_one_of(self, "solution", SOLUTIONS)
         self.landmarks.check()
         r = self.landmarks.n_landmarks
-        p = checked_matrix_shape(self, "places")[1]
-        check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,))
-        check_finite_arrays(self, "places", "eigenvalues")
-        check_at_least(self, 0.0, "reg")
-        check_within(self, 1, max(r, 1) + 1, "neighbours")
+        p = checks.checked_matrix_shape(self, "places")[1]
+        checks.check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,))
+        checks.check_finite_arrays(self, "places", "eigenvalues")
+        checks.check_at_least(self, 0.0, "reg")
+        checks.check_within(self, 1, max(r, 1) + 1, "neighbours")
 
     @property
     def kind(self) -> ProjectionKind:
@@ -132,9 +125,8 @@ class BarycentricProjection(NamedTuple):
         near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
         weights = barycentric_weights(rows, self.landmarks.rows, near, self.reg)
         ends = np.arange(0, near.size + 1, near.shape[1])
-        return np.asarray(
-            sp.csr_matrix((weights.ravel(), near.ravel(), ends), shape=squared_distances.shape) @ self.places
-        )
+        sparse_weights = sp.csr_matrix((weights.ravel(), near.ravel(), ends), shape=squared_distances.shape)
+        return np.asarray(sparse_weights @ self.places)
 
 
 def locally_linear_embedding(
@@ -187,9 +179,8 @@ def barycentric_weight_matrix(
     # Only rows of one group may be neighbours.
     # A group is a class, or the group of all rows if `class_codes` is None.
     r = rows.shape[0]
-    groups = (
-        [np.arange(r)] if class_codes is None else [np.flatnonzero(class_codes == c) for c in np.unique(class_codes)]
-    )
+    codes = np.zeros(r) if class_codes is None else class_codes
+    groups = [np.flatnonzero(codes == code) for code in np.unique(codes)]
 
     starts, ends, weights = [], [], []
     for group in groups:
@@ -258,8 +249,7 @@ def _local_gram_matrices(rows: Rows, landmarks: Rows, neighbour_indices: np.ndar
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows
         differences = landmarks[neighbour_indices] - dense[:, None, :]
-        gram_matrices: np.ndarray = differences @ differences.transpose(0, 2, 1)
-        return gram_matrices
+        return np.asarray(differences @ differences.transpose(0, 2, 1))
 
     rows = sp.csr_matrix(rows)
     k = neighbour_indices.shape[1]

@@ -126,10 +126,8 @@ class BlockSolve(NamedTuple):
         features = len(self.directions) if features is None else features
         (r0, k), r = checked_matrix_shape(self, "expand"), checked_matrix_shape(self, "basis")[1]
         searched = checked_matrix_shape(self, "directions")[1]
-        check_dtype_and_shapes(
-            self, np.float64, solution=(features, r0), directions=(features, searched), basis=(features, r)
-        )
-        check_dtype_and_shapes(self, np.float64, coefficients=(r, r0), expand=(r0, k))
+        check_dtype_and_shapes(self, np.float64, solution=(features, r0), directions=(features, searched))
+        check_dtype_and_shapes(self, np.float64, basis=(features, r), coefficients=(r, r0), expand=(r0, k))
         check_finite_arrays(self, "solution", "directions", "basis", "coefficients", "expand")
         check_at_least(self, 0.0, "size", "noise", "largest", "steps")
 
@@ -164,12 +162,11 @@ def start_block_solve(
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
 
-    guessing = guess_columns is not None and rank > 0 and bool(np.any(guess_columns))
+    guess = np.zeros((len(basis), 0)) if guess_columns is None else guess_columns
+    guessing = rank > 0 and bool(np.any(guess))
     return BlockSolve(
         solution=np.zeros_like(basis),
-        directions=orthonormal(guess_columns, np.zeros((len(right_sides), 0)))
-        if guess_columns is not None and guessing
-        else basis,
+        directions=orthonormal(guess, np.zeros((len(basis), 0))) if guessing else basis,
         basis=basis,
         coefficients=np.diag(values[:rank]),
         expand=np.ascontiguousarray(expand[:rank]),
@@ -196,9 +193,8 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
     # Then compute the factors of the new residual: right-hand sides minus matrix times solution.
     inverse, largest = _directions_pseudo_inverse(state.directions, matrix_times_directions, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
-    basis, coefficients = _orthonormalise_residual(
-        state.basis - matrix_times_directions @ step, state.coefficients, state.noise * state.size
-    )
+    residual = state.basis - matrix_times_directions @ step
+    basis, coefficients = _orthonormalise_residual(residual, state.coefficients, state.noise * state.size)
 
     # Make the new search directions from the columns of the residual.
     # Unless this step used a guess, make the new directions conjugate to the old directions.
@@ -253,9 +249,8 @@ def second_stage_components(
     values, vectors = values[::-1], vectors[:, ::-1]
 
     keep = values > RANK_CUT * max(float(values.max(initial=0.0)), 0.0)
-    return LoadingsAndEigenvalues(
-        first_stage_solution @ (expansion @ (vectors[:, keep] / np.sqrt(values[keep]))), values[keep]
-    )
+    loadings = first_stage_solution @ (expansion @ (vectors[:, keep] / np.sqrt(values[keep])))
+    return LoadingsAndEigenvalues(loadings, values[keep])
 
 
 def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> float:

@@ -27,7 +27,7 @@ from inspect import signature
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from stream_dr.solve.spectral import EPS, Eigenpairs, LoadingsAndEigenvalues, nonzero_indefinite_eigenpairs
+from stream_dr.solve.spectral import EPS, LoadingsAndEigenvalues, nonzero_indefinite_eigenpairs
 
 LANCZOS_SEED_ARGUMENT: dict[str, int] = {"rng": 0} if "rng" in signature(eigsh).parameters else {}
 """Keyword argument that makes scipy's Lanczos solver `eigsh` repeatable.
@@ -60,10 +60,8 @@ def scatter_sum_eigenpairs(
     total_scatter_weight: weight of the total scatter.
     rounding_floor: absolute value up to which eigenvalues of `total_scatter` are rounding error.
     """
-    values, vectors = nonzero_indefinite_eigenpairs(
-        between_weight * (between_factor @ between_factor.T) + total_scatter_weight * total_scatter,
-        abs(total_scatter_weight) * rounding_floor,
-    )
+    matrix = between_weight * (between_factor @ between_factor.T) + total_scatter_weight * total_scatter
+    values, vectors = nonzero_indefinite_eigenpairs(matrix, abs(total_scatter_weight) * rounding_floor)
     return LoadingsAndEigenvalues(vectors, values)
 
 
@@ -87,43 +85,27 @@ def positive_scatter_sum_eigenpairs(
         rows.
     total_scatter_weight: weight of the total scatter, negative.
     """
-    within = -total_scatter_weight * np.maximum(
-        total_scatter_diagonal - np.einsum("ij,ij->i", between_factor, between_factor), 0.0
-    )
+    between_diagonal = np.einsum("ij,ij->i", between_factor, between_factor)
+    within = -total_scatter_weight * np.maximum(total_scatter_diagonal - between_diagonal, 0.0)
+    weight = between_weight + total_scatter_weight
     d, c = between_factor.shape
+    if c == 0:
+        return LoadingsAndEigenvalues(np.zeros((d, 0)), np.zeros(0))
 
     # Lanczos' method computes c eigenpairs, and needs more features than c.
     # With fewer features, decompose the whole matrix.
-    if c == 0 or d <= c + 1:
-        values, vectors = (
-            np.linalg.eigh(
-                (between_weight + total_scatter_weight) * (between_factor @ between_factor.T) - np.diag(within)
-            )
-            if d <= 4096
-            else _no_eigenpairs(d)
-        )
+    if d <= c + 1:
+        values, vectors = np.linalg.eigh(weight * (between_factor @ between_factor.T) - np.diag(within))
     else:
-        product = LinearOperator(
-            (d, d),
-            matvec=lambda v: (
-                (between_weight + total_scatter_weight) * (between_factor @ (between_factor.T @ v)) - within * v
-            ),
-            dtype=np.float64,
-        )
-        start = between_factor @ np.arange(1.0, c + 1.0)
-        values, vectors = eigsh(
-            product, k=c, which="LA", v0=start, ncv=min(d, max(4 * c, 40)), tol=1e-12, **LANCZOS_SEED_ARGUMENT
-        )
+
+        def multiply(v: np.ndarray) -> np.ndarray:
+            return np.asarray(weight * (between_factor @ (between_factor.T @ v)) - within * v)
+
+        product = LinearOperator((d, d), matvec=multiply, dtype=np.float64)
+        options = {"v0": between_factor @ np.arange(1.0, c + 1.0), "ncv": min(d, max(4 * c, 40)), "tol": 1e-12}
+        values, vectors = eigsh(product, k=c, which="LA", **options, **LANCZOS_SEED_ARGUMENT)
 
     # Sort the eigenpairs by descending eigenvalue. Drop negative eigenvalues and rounding error.
     order = np.argsort(-values, kind="stable")
     order = order[values[order] > d * EPS * float(np.abs(values).max(initial=0.0))]
     return LoadingsAndEigenvalues(vectors[:, order], values[order])
-
-
-def _no_eigenpairs(n_features: int) -> Eigenpairs:
-    """Return Eigenpairs with no eigenvalue and no eigenvector.
-
-    n_features: number of features.
-    """
-    return Eigenpairs(np.zeros(0), np.zeros((n_features, 0)))

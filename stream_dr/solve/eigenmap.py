@@ -29,15 +29,7 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from stream_dr.checks import (
-    FEATURE_COUNT_LIMIT,
-    check_at_least,
-    check_dtype_and_shapes,
-    check_finite_arrays,
-    check_one_of,
-    check_within,
-    checked_matrix_shape,
-)
+from stream_dr import checks
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
 from stream_dr.solve.graph import Graph
@@ -97,15 +89,15 @@ class Eigenmap(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless all arrays have one row per landmark."""
-        check_one_of(self, "solution", SOLUTIONS)
+        checks.check_one_of(self, "solution", SOLUTIONS)
         self.landmarks.check()
         r = self.landmarks.n_landmarks
-        p = checked_matrix_shape(self, "places")[1]
-        check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,), radii=(r,))
-        check_finite_arrays(self, "places", "eigenvalues")
-        check_at_least(self, 0.0, "radii", "temperature", "one_sided")
-        check_within(self, 0, r + 1, "neighbours")
-        check_within(self, 1, FEATURE_COUNT_LIMIT, "parts")
+        p = checks.checked_matrix_shape(self, "places")[1]
+        checks.check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,), radii=(r,))
+        checks.check_finite_arrays(self, "places", "eigenvalues")
+        checks.check_at_least(self, 0.0, "radii", "temperature", "one_sided")
+        checks.check_within(self, 0, r + 1, "neighbours")
+        checks.check_within(self, 1, checks.FEATURE_COUNT_LIMIT, "parts")
 
     @property
     def kind(self) -> ProjectionKind:
@@ -207,13 +199,6 @@ def laplacian_eigenmaps(
     # The formula for the coordinates of new rows divides by 1 − eigenvalue.
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0
-    return Eigenmap(
-        to_landmarks(rows),
-        np.ascontiguousarray(places[:, keep]),
-        eigenvalues,
-        graph.radii,
-        graph.neighbours,
-        temperature,
-        max(parts, 1),
-        one_sided=graph.one_sided,
-    )
+    placed = to_landmarks(rows), np.ascontiguousarray(places[:, keep]), eigenvalues
+    edges = graph.radii, graph.neighbours, temperature
+    return Eigenmap(*placed, *edges, max(parts, 1), one_sided=graph.one_sided)

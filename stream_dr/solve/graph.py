@@ -114,7 +114,7 @@ def neighbourhood_graph(
     if radius is not None:
         starts, ends = landmark_pairs_within(rows, radius)
     else:
-        starts, ends = _edge_ends(nearest_landmarks(rows, k, include_self=average))
+        starts, ends = np.repeat(np.arange(r), k), nearest_landmarks(rows, k, include_self=average).ravel()
     lengths = squared_pair_distances(rows, starts, ends)
     radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
 
@@ -133,17 +133,6 @@ def neighbourhood_graph(
     degrees = np.asarray(graph.sum(axis=1)).ravel()
     counted = 0 if radius is not None else k - 1 if average else k
     return Graph(graph, degrees, radii, t, counted, 0.5 if average else 1.0)
-
-
-def _edge_ends(neighbour_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row indices of both ends of each edge.
-
-    Each of r rows has an edge to each of its k nearest rows. The two results are (r · k,), the
-    first and the second row of each edge.
-
-    neighbour_indices: (r, k), indices of the k nearest rows of each of r rows.
-    """
-    return np.repeat(np.arange(len(neighbour_indices)), neighbour_indices.shape[1]), neighbour_indices.ravel()
 
 
 def _heat_kernel_temperature(squared_edge_lengths: np.ndarray, temperature: float | None) -> float:

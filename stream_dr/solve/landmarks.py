@@ -19,15 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import (
-    FEATURE_COUNT_LIMIT,
-    check_at_least,
-    check_csr_or_dense_rows,
-    check_dtype_and_shapes,
-    check_finite_arrays,
-    check_within,
-)
-from stream_dr.projection import check_dense_n_features
+from stream_dr import checks
+from stream_dr.projection import check_n_features
 from stream_dr.rows.block import Rows
 from stream_dr.solve.nearest_mean import squared_lengths
 from stream_dr.solve.neighbours import fit_sparse_width, squared_distance_chunks, subtract_shift, upper_column_medians
@@ -63,11 +56,11 @@ class SampledLandmarks(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays are rows of `width` features."""
-        check_within(self, 0, FEATURE_COUNT_LIMIT, "width")
-        check_csr_or_dense_rows(self, self.n_landmarks, self.width)
-        check_dtype_and_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
-        check_finite_arrays(self, "middle")
-        check_at_least(self, 0.0, "same")
+        checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
+        checks.check_csr_or_dense_rows(self, self.n_landmarks, self.width)
+        checks.check_dtype_and_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
+        checks.check_finite_arrays(self, "middle")
+        checks.check_at_least(self, 0.0, "same")
 
     @property
     def n_landmarks(self) -> int:
@@ -99,9 +92,8 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
         same = 1e-20 * float(squared_lengths(subtract_shift(rows, medians)).mean())
 
     if sp.issparse(rows):
-        return SampledLandmarks(
-            rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1], medians, same
-        )
+        indices, indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+        return SampledLandmarks(rows.data, indices, indptr, rows.shape[1], medians, same)
     return SampledLandmarks(rows, None, None, rows.shape[1], np.zeros(0), same)
 
 
@@ -139,9 +131,8 @@ def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_o
 
     Raises WidthMismatch if dense rows have another number of features than the landmarks.
     """
-    if sp.issparse(X):
-        X = fit_sparse_width(X, landmarks.width)
-    check_dense_n_features(X, landmarks.width)
+    X = fit_sparse_width(X, landmarks.width)
+    check_n_features(X.shape[1], landmarks.width)
     out = np.zeros((X.shape[0], places.shape[1]))
     if not places.size:
         return out

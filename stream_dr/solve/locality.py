@@ -158,7 +158,11 @@ def _centred_svd(rows: Rows, mean: np.ndarray) -> _CentredSvd:
     if d <= r:
         dense = rows.toarray() if sp.issparse(rows) else rows
         U, s, Vt = thin_svd(dense - mean)
-        nonzero = s > _singular_value_cut(s, r, float(np.abs(mean).max(initial=0.0)))
+        # Singular values up to `cut` are rounding error of the decomposition and of centring.
+        # The error of centring grows with the rows' distance from zero.
+        largest_mean = float(np.abs(mean).max(initial=0.0))
+        cut = EPS * (r * float(s.max(initial=0.0)) + float(np.sqrt(r)) * largest_mean)
+        nonzero = s > cut
         return _CentredSvd(U[:, nonzero], s[nonzero], Vt[nonzero].T)
     return _centred_svd_of_wide(rows, mean)
 
@@ -191,24 +195,9 @@ def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> _CentredSvd:
     return _CentredSvd(U, s, V / s)
 
 
-def _singular_value_cut(singular_values: np.ndarray, n_rows: int, largest_mean: float) -> float:
-    """Return the size up to which singular values are rounding error.
-
-    The singular values are those of centred rows. The size is the rounding error of the
-    decomposition plus the rounding error of centring, which grows with the rows' distance from
-    zero.
-
-    singular_values: (k,), all k singular values.
-    n_rows: number of rows.
-    largest_mean: largest absolute value of the rows' mean.
-    """
-    return EPS * (n_rows * float(singular_values.max(initial=0.0)) + float(np.sqrt(n_rows)) * largest_mean)
-
-
 def _symmetric_part(matrix: np.ndarray) -> np.ndarray:
     """Return the symmetric part (M + Mᵀ)/2 of a square matrix M."""
-    symmetric: np.ndarray = 0.5 * (matrix + matrix.T)
-    return symmetric
+    return np.asarray(0.5 * (matrix + matrix.T))
 
 
 def projection_without_components(mean: np.ndarray) -> Linear:

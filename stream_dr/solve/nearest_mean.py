@@ -48,8 +48,7 @@ def nearest_mean(Z: Rows, class_means: np.ndarray) -> np.ndarray:
     Z: (rows, components), dense or CSR.
     class_means: (classes, components).
     """
-    nearest: np.ndarray = np.argmin(squared_distances(Z, class_means), axis=1)
-    return nearest
+    return np.asarray(np.argmin(squared_distances(Z, class_means), axis=1))
 
 
 def squared_lengths(Z: Rows) -> np.ndarray:

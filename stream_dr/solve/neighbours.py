@@ -57,8 +57,7 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
     # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy.
     landmarks = subtract_shift(landmarks, upper_column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
-    neighbours: np.ndarray = search.kneighbors(landmarks if include_self else None, return_distance=False)
-    return neighbours
+    return np.asarray(search.kneighbors(landmarks if include_self else None, return_distance=False))
 
 
 def landmark_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
@@ -166,26 +165,11 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows, shift: np.ndarr
     """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
-        squared_distances: np.ndarray = cdist(dense, landmarks, "sqeuclidean")
-        return squared_distances
+        return np.asarray(cdist(dense, landmarks, "sqeuclidean"))
 
+    # The squared distance of rows x and y is |x|² + |y|² − 2 xᵀy.
+    # Set distances within rounding of zero to zero.
     rows = subtract_shift(sp.csr_matrix(rows).astype(np.float64), shift)
-    products = (rows @ landmarks.T).toarray()
-    return _squared_distances_from_products(squared_lengths(rows)[:, None], squared_lengths(landmarks), products)
-
-
-def _squared_distances_from_products(
-    squared_row_norms: np.ndarray, squared_landmark_norms: np.ndarray, products: np.ndarray
-) -> np.ndarray:
-    """Return the squared distances between rows and landmarks.
-
-    The result is (rows, r) for r landmarks. The squared distance of a row x and a landmark y is
-    computed as |x|² + |y|² − 2 xᵀy. Distances within rounding of zero are set to zero.
-
-    squared_row_norms: (rows, 1), squared length |x|² of each row x.
-    squared_landmark_norms: (r,), squared length |y|² of each landmark y.
-    products: (rows, r), inner products xᵀy.
-    """
-    squares = squared_row_norms + squared_landmark_norms
-    out = squares - 2.0 * products
-    return np.where(out > 16 * np.finfo(np.float64).eps * squares, out, 0.0)
+    squares = squared_lengths(rows)[:, None] + squared_lengths(landmarks)
+    distances = squares - 2.0 * (rows @ landmarks.T).toarray()
+    return np.where(distances > 16 * np.finfo(np.float64).eps * squares, distances, 0.0)

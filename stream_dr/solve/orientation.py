@@ -248,8 +248,7 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
 def column_norms(array: np.ndarray) -> np.ndarray:
     """Return the length (columns,) of each column of an array."""
     # Compute the column lengths by einsum, which takes a third of the time of np.linalg.norm.
-    lengths: np.ndarray = np.sqrt(np.einsum("ij,ij->j", array, array))
-    return lengths
+    return np.asarray(np.sqrt(np.einsum("ij,ij->j", array, array)))
 
 
 def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
@@ -296,8 +295,7 @@ def _cosines_or_correlations(
     old, new = pad_to_equal_rows(old, new)
     if multiply_by_scatter is None:
         sizes = np.outer(column_norms(old), column_norms(new))
-        cosines: np.ndarray = (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
-        return cosines
+        return np.asarray((old.T @ new) / np.where(sizes > 0, sizes, 1.0))
 
     # Compare columns by the correlation of the rows projected onto them.
     # Features of small variance, whose loadings are noisy, then have little influence.
@@ -314,8 +312,7 @@ def correlations(columns: np.ndarray, multiply_by_scatter: MultiplyByScatter) ->
     products = columns.T @ multiply_by_scatter(columns)
     lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
     sizes = np.outer(lengths, lengths)
-    correlated: np.ndarray = products / np.where(sizes > 0, sizes, 1.0)
-    return correlated
+    return np.asarray(products / np.where(sizes > 0, sizes, 1.0))
 
 
 def pad_to_equal_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

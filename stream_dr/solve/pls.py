@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.solve.spectral import EPS, left_singular_pairs
+from stream_dr.solve.spectral import EPS, left_singular_pairs, with_fixed_signs
 
 _SMALLEST = 1e-12
 """Relative covariance up to which a component is rounding error.
@@ -80,14 +80,15 @@ def pls_rotations(
     # Without this limit, one more component than there are features could pass the checks below.
     for _ in range(min(max_components, len(cross_sums))):
         # Set a row of S (summed feature-target products) to zero if the row is rounding error.
-        # Then w is the direction of largest covariance with the targets.
+        # The first left singular vector of S is the direction of largest covariance.
         S[np.linalg.norm(S, axis=1) <= cross_sum_noise] = 0.0
-        w, sigma = _leading_left_singular(S)
+        left, values = left_singular_pairs(S)
+        sigma = float(values[:1].sum())
         if sigma <= _SMALLEST * max([sigma, *sizes]):
             break
 
-        # The rotation r, by which rows are projected, is w made orthogonal to earlier loadings.
-        r = w.copy()
+        # The rotation r, by which rows are projected, is this vector made orthogonal to earlier loadings.
+        r = with_fixed_signs(left[:, :1])[:, 0]
         for load, earlier in zip(loads, vectors, strict=True):
             r -= (load @ r) * earlier
         c = scatter @ r if scatter.ndim == 2 else scatter * r
@@ -105,24 +106,3 @@ def pls_rotations(
         loads.append(load)
         sizes.append(sigma)
     return PLSComponents(np.array(vectors).reshape(len(vectors), len(cross_sums)).T, np.array(sizes) ** 2)
-
-
-class _SingularPair(NamedTuple):
-    """Left singular vector (features,) and its singular value."""
-
-    vector: np.ndarray
-    value: float
-
-
-def _leading_left_singular(S: np.ndarray) -> _SingularPair:
-    """Return the leading left singular vector and its singular value.
-
-    The vector is (features,). Its entry of largest absolute value is positive.
-
-    S: (features, k), matrix of k columns to decompose.
-    """
-    vectors, values = left_singular_pairs(S)
-    if len(values) == 0:
-        return _SingularPair(np.zeros(len(S)), 0.0)
-    w, sigma = vectors[:, 0], float(values[0])
-    return _SingularPair(-w if w[np.abs(w).argmax()] < 0 else w, sigma)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from stream_dr.projection import Projection, linear_part_or_none
+from stream_dr.solve.orientation import pad_to_equal_rows
 from stream_dr.solve.tall_qr import tall_qr
 
 
@@ -17,8 +18,7 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     if old is None or new is None or not old.n_components or not new.n_components:
         return None
 
-    d = max(old.n_features, new.n_features)
-    first, second = (tall_qr(np.pad(p.loadings, ((0, d - p.n_features), (0, 0))))[0] for p in (old, new))
+    first, second = (tall_qr(loadings)[0] for loadings in pad_to_equal_rows(old.loadings, new.loadings))
 
     # Compute the cosine and the sine of each principal angle, in ascending order of the angles.
     cosines = np.clip(np.linalg.svd(first.T @ second, compute_uv=False), 0.0, 1.0)
@@ -26,5 +26,4 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     sines = np.clip(np.linalg.svd(narrow - wide @ (wide.T @ narrow), compute_uv=False)[::-1], 0.0, 1.0)
 
     # Arcsine is accurate for small angles, arccosine for large angles.
-    angles: np.ndarray = np.where(cosines**2 > 0.5, np.arcsin(sines), np.arccos(cosines))
-    return angles
+    return np.asarray(np.where(cosines**2 > 0.5, np.arcsin(sines), np.arccos(cosines)))

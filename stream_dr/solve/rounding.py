@@ -42,79 +42,74 @@ class Rounding(NamedTuple):
     lost: float = 0.0
     cancelled: float = 1.0
 
-    def varying_columns(self, column_scatter: np.ndarray) -> np.ndarray:
+    def varying_columns(self, diagonal: np.ndarray) -> np.ndarray:
         """Return a mask (features,), True for features that vary.
 
         A feature does not vary if its scatter is only rounding error.
 
-        column_scatter: (features,), sum of squared deviations of each feature from its mean.
+        diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
-        return np.asarray(column_scatter > (8 * EPS * self.shift) ** 2)
+        return np.asarray(diagonal > (8 * EPS * self.shift) ** 2)
 
-    def eigenvalue_floor(self, column_scatter: np.ndarray) -> float:
+    def eigenvalue_floor(self, diagonal: np.ndarray) -> float:
         """Return the size up to which eigenvalues are rounding error.
 
         The eigenvalues are those of the scatter (features, features), the matrix of summed
         products of the centred features. The size is large if rows were unlearned, or if the rows'
         distance from zero is large compared with their standard deviation.
 
-        column_scatter: (features,), diagonal of the scatter.
+        diagonal: (features,), diagonal of the scatter.
         """
         # The result is the sum of the error of centring the rows and the error of unlearning rows.
-        total = float(column_scatter.sum())
+        total = float(diagonal.sum())
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
 
-    def cross_sum_floor(self, target_norm: float, column_scatter: np.ndarray) -> float:
+    def cross_sum_floor(self, target_norm: float, diagonal: np.ndarray) -> float:
         """Return the norm below which cross sums are rounding error.
 
         Cross sums are products of centred features and targets, summed over the rows. For example,
         they are only rounding error if all rows are of one class.
 
         target_norm: Frobenius norm of the targets before centring.
-        column_scatter: (features,), sum of squared deviations of each feature from its mean.
+        diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
         # The rounding error of the cross sums grows with three sizes: the features' deviations from
         # their means (`spread`), the rows' distance from zero (`offset`) and what unlearning lost.
-        spread = float(np.sqrt(column_scatter.sum()))
+        spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
         return float(scale * self.cancelled * target_norm)
 
-    def cross_sum_noise(self, column_scatter: np.ndarray) -> np.ndarray:
+    def cross_sum_noise(self, diagonal: np.ndarray) -> np.ndarray:
         """Return the rounding error (features,) of each feature's cross sums.
 
         A cross sum is the sum over all rows of a feature times a target. The errors are for
         targets of Frobenius norm 1. For other targets, the caller multiplies them by the targets'
         norm.
 
-        column_scatter: (features,), sum of squared deviations of each feature from its mean.
+        diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
         # `own` is the rounding error of each feature if no row was unlearned.
-        own = 1e-12 * np.sqrt(
-            np.count_nonzero(self.varying_columns(column_scatter)) * column_scatter
-        ) + 8 * EPS * np.abs(self.shift)
+        varying = np.count_nonzero(self.varying_columns(diagonal))
+        own = 1e-12 * np.sqrt(varying * diagonal) + 8 * EPS * np.abs(self.shift)
         # Unlearning rows adds an error that is the same for all features.
-        return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(column_scatter.sum()))))
+        return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))))
 
-    def clear_noisy_features(
-        self, cross_sums: np.ndarray, target_norm: float, column_scatter: np.ndarray
-    ) -> np.ndarray:
+    def clear_noisy_features(self, cross_sums: np.ndarray, target_norm: float, diagonal: np.ndarray) -> np.ndarray:
         """Set cross sums that are only rounding error to zero.
 
         Returns the changed cross sums.
 
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: Frobenius norm of the targets.
-        column_scatter: (features,), sum of squared deviations of each feature from its mean.
+        diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
         # Compare the cross sums of each feature with the feature's own rounding error.
         # One error for all features could exceed the true sums of a feature with small values.
-        shows = np.linalg.norm(cross_sums, axis=1) > self.cross_sum_noise(column_scatter) * target_norm
+        shows = np.linalg.norm(cross_sums, axis=1) > self.cross_sum_noise(diagonal) * target_norm
         return cross_sums if shows.all() else np.where(shows[:, None], cross_sums, 0.0)
 
-    def significant_combinations(
-        self, cross_sums: np.ndarray, target_norm: float, column_scatter: np.ndarray
-    ) -> np.ndarray:
+    def significant_combinations(self, cross_sums: np.ndarray, target_norm: float, diagonal: np.ndarray) -> np.ndarray:
         """Reduce cross sums to target combinations above rounding error.
 
         The k targets are replaced by r ≤ k orthogonal linear combinations of them. A combination
@@ -124,12 +119,12 @@ class Rounding(NamedTuple):
 
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: Frobenius norm of the targets.
-        column_scatter: (features,), sum of squared deviations of each feature from its mean.
+        diagonal: (features,), sum of squared deviations of each feature from its mean.
         """
         # Divide the cross sums of each feature by the feature's rounding error.
         # Without this division, features of large values would hide features of small values.
-        varying_columns = self.varying_columns(column_scatter)
-        cross_sum_noise = self.cross_sum_noise(column_scatter)[varying_columns]
+        varying_columns = self.varying_columns(diagonal)
+        cross_sum_noise = self.cross_sum_noise(diagonal)[varying_columns]
         _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
         real = values > max(target_norm, EPS * max(cross_sums.shape) * float(values.max(initial=0.0)))
         return cross_sums if real.sum() == cross_sums.shape[1] else cross_sums @ targets[real].T

@@ -69,8 +69,7 @@ class Subspace(NamedTuple):
     def scatter(self) -> np.ndarray:
         """Scatter (m, m) of the rows' coordinates along m basis vectors."""
         small = self.basis.T @ self.images
-        symmetric: np.ndarray = (small + small.T) / 2
-        return symmetric
+        return np.asarray((small + small.T) / 2)
 
 
 def start_subspace(columns: np.ndarray) -> Subspace:

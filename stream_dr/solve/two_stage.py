@@ -37,15 +37,9 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dpocon
 
+from stream_dr.solve import spectral
 from stream_dr.solve.rounding import Rounding, zero_rounding
-from stream_dr.solve.spectral import (
-    EPS,
-    LoadingsAndEigenvalues,
-    eigenvalue_rounding_limit,
-    left_singular_pairs,
-    nonzero_semidefinite_eigenpairs,
-    with_fixed_signs,
-)
+from stream_dr.solve.spectral import EPS, LoadingsAndEigenvalues
 
 _SMALLEST = 1e-10
 """Relative eigenvalue up to which a component is dropped as rounding error.
@@ -89,10 +83,10 @@ def two_stage(
 
     # The eigenvalues of the components are the squared singular values of a matrix.
     # Drop components whose eigenvalue is only rounding error.
-    vectors, values = left_singular_pairs(root_t(cross_sums))
+    vectors, values = spectral.left_singular_pairs(root_t(cross_sums))
     eigenvalues = values**2
     p = int(np.count_nonzero(eigenvalues > _SMALLEST * eigenvalues.max(initial=0.0)))
-    return LoadingsAndEigenvalues(with_fixed_signs(root(vectors[:, :p])), eigenvalues[:p])
+    return LoadingsAndEigenvalues(spectral.with_fixed_signs(root(vectors[:, :p])), eigenvalues[:p])
 
 
 def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
@@ -107,7 +101,7 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
     """
     eigenvalue_floor = 0.0 if rounding is None else rounding.eigenvalue_floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
-    nonzero = values[values > eigenvalue_rounding_limit(values, eigenvalue_floor)]
+    nonzero = values[values > spectral.eigenvalue_rounding_limit(values, eigenvalue_floor)]
     return float((nonzero[-1] + gamma) / (nonzero[0] + gamma)) if len(nonzero) else 1.0
 
 
@@ -218,7 +212,7 @@ def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rou
     gamma: ridge.
     rounding: rounding errors of `scatter`.
     """
-    values, vectors = nonzero_semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
+    values, vectors = spectral.nonzero_semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
     return InverseRoot(lambda p: M @ p, lambda b: M.T @ b)
 
@@ -252,11 +246,10 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     # A reciprocal condition number above `certain` means full rank in spite of rounding errors.
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
-    if (
-        reciprocal < WELL_CONDITIONED + certain
-        and (reciprocal if gamma == 0 else _scaled_cholesky(scatter, 0.0).reciprocal_condition) <= certain
-    ):
-        return None
+    if reciprocal < WELL_CONDITIONED + certain:
+        without_ridge = reciprocal if gamma == 0 else _scaled_cholesky(scatter, 0.0).reciprocal_condition
+        if without_ridge <= certain:
+            return None
 
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
     return InverseRoot(

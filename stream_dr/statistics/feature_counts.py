@@ -28,6 +28,7 @@ from stream_dr.checks import (
 from stream_dr.compiled import compiled
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, PrecisionLost, WidthMismatch, width_mismatch
 from stream_dr.rows.block import Block, check_numeric_rows, weights_or_ones
+from stream_dr.statistics.moments.centred_part import pad_to_shape
 from stream_dr.statistics.moments.largest import EPS, MOST_LOST
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
@@ -105,8 +106,6 @@ class FeatureCounts(NamedTuple):
                     f"{fixed.n_features}. Merge states of one width."
                 )
 
-        if self.dense and other.dense and self.n_features != other.n_features and self.rows and other.rows:
-            raise CannotMerge(f"counts of {other.n_features} and {self.n_features} features cannot be merged.")
         try:
             check_label_type(self.labels, other.labels)
         except InvalidTargets as e:
@@ -115,8 +114,8 @@ class FeatureCounts(NamedTuple):
         # Pad and reorder the sums of both states for the labels of both, then add the sums.
         labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
         width = max(self.n_features, other.n_features)
-        mine, theirs = _sums_padded_for_labels(self, labels, width), _sums_padded_for_labels(other, labels, width)
-        label_rows, label_weights, present, counts = (a + b for a, b in zip(mine, theirs, strict=True))
+        mine, theirs = _sums_for_labels(self, labels, width), _sums_for_labels(other, labels, width)
+        rows, weights, present, counts = (a + b for a, b in zip(mine, theirs, strict=True))
         return FeatureCounts(
             self.rows + other.rows,
             self.rows_skipped + other.rows_skipped,
@@ -124,19 +123,13 @@ class FeatureCounts(NamedTuple):
             self.target_kind or other.target_kind,
             labels,
             self.weight + other.weight,
-            label_rows,
-            label_weights,
+            rows,
+            weights,
             present,
             counts,
             self.dense or other.dense,
             max(self.largest, other.largest),
         )
-
-
-def empty_feature_counts() -> FeatureCounts:
-    """Return FeatureCounts of no rows, with all sums zero."""
-    none = np.zeros(0)
-    return FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
 
 
 class FeatureCountAccumulator(AccumulatorBase):
@@ -148,7 +141,9 @@ class FeatureCountAccumulator(AccumulatorBase):
     """
 
     def __init__(self, state: FeatureCounts | None = None) -> None:
-        state = state if state is not None else empty_feature_counts()
+        if state is None:
+            none = np.zeros(0)
+            state = FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
         self.rows, self.rows_skipped, self.n_features = state.rows, state.rows_skipped, state.n_features
         self.target_kind, self.labels, self._weight = state.target_kind, state.labels, state.weight
         self._label_rows, self._label_weights = state.label_rows.copy(), state.label_weights.copy()
@@ -220,9 +215,9 @@ class FeatureCountAccumulator(AccumulatorBase):
             raise width_mismatch(block.features, self.n_features)
         if self._dense and block.features > self.n_features:
             raise WidthMismatch(f"sparse batch has {block.features} features; dense rows fixed {self.n_features}.")
-        if block.y is not None and block.y.kind not in ("class", "multilabel"):
-            raise_unsupported_target_kind(block.y.kind, ("class", "multilabel"))
         if block.y is not None:
+            if block.y.kind not in ("class", "multilabel"):
+                raise_unsupported_target_kind(block.y.kind, ("class", "multilabel"))
             check_label_type(self.labels, block.y.labels)
 
     def _make_room_for_block(self, block: Block) -> None:
@@ -235,10 +230,11 @@ class FeatureCountAccumulator(AccumulatorBase):
         width, room = max(self.n_features, block.features), len(self._present)
         if width > room or new:
             room = max(width, 2 * room) if width > room else room
-            self._present = _padded_with_zeros(self._present, (room,))
-            self._counts = _padded_with_zeros(self._counts, (room, len(self.labels) + len(new)))
-            self._label_rows = _padded_with_zeros(self._label_rows, (len(self.labels) + len(new),))
-            self._label_weights = _padded_with_zeros(self._label_weights, (len(self.labels) + len(new),))
+            k = len(self.labels) + len(new)
+            self._present = pad_to_shape(self._present, (room,))
+            self._counts = pad_to_shape(self._counts, (room, k))
+            self._label_rows = pad_to_shape(self._label_rows, (k,))
+            self._label_weights = pad_to_shape(self._label_weights, (k,))
         self.labels, self.n_features = (*self.labels, *new), width
         self._dense = self._dense or (block.rows > 0 and not block.sparse)
         if block.y is not None and self.target_kind is None:
@@ -255,14 +251,8 @@ class FeatureCountAccumulator(AccumulatorBase):
         places = {label: at for at, label in enumerate(self.labels)}
         table = np.asarray([places[label] for label in targets.labels] or [0], dtype=np.int64)
         at = np.arange(block.rows + 1) if targets.indptr is None else targets.indptr
-        return (
-            rows.indptr,
-            rows.indices,
-            rows.data,
-            at,
-            table[targets.codes],
-            weights_or_ones(block.weights, block.rows),
-        )
+        weights = weights_or_ones(block.weights, block.rows)
+        return rows.indptr, rows.indices, rows.data, at, table[targets.codes], weights
 
     def _update_label_sums(self, count_arguments: tuple[np.ndarray, ...], sign: int) -> None:
         """Add a batch to each label's row count and weight.
@@ -292,11 +282,8 @@ class FeatureCountAccumulator(AccumulatorBase):
 
         # Check that no count would become negative, except by rounding errors up to `slack`.
         slack = 1e-9 * max(self._weight, 1e-300)
-        if (
-            np.any(gone > self._label_rows)
-            or np.any(counts > self._counts + slack)
-            or np.any(present > self._present + slack)
-        ):
+        too_heavy = np.any(counts > self._counts + slack) or np.any(present > self._present + slack)
+        if too_heavy or np.any(gone > self._label_rows):
             raise CannotUnlearn("rows that were not learned, or with other labels or weights, cannot be taken out.")
 
         # Remember the largest total weight before any removal.
@@ -304,9 +291,8 @@ class FeatureCountAccumulator(AccumulatorBase):
         self._largest = max(self._largest, self._weight)
         remaining = self._weight - float(batch[-1].sum())
         if self.rows > labelled.rows and remaining * MOST_LOST < EPS * self._largest:
-            raise PrecisionLost(
-                "the rows taken out weigh so much that those left would be lost in their rounding: count anew."
-            )
+            reason = "those left would be lost in their rounding"
+            raise PrecisionLost(f"the rows taken out weigh so much that {reason}: count anew.")
 
         # All checks have passed, so subtract the counts of the removed rows.
         self._present = np.maximum(self._present - present, 0.0)
@@ -315,10 +301,8 @@ class FeatureCountAccumulator(AccumulatorBase):
         self._update_label_sums(batch, -1)
         self.rows -= labelled.rows
         self._weight = remaining if self.rows else 0.0
-        self._zero_sums_without_rows()
 
-    def _zero_sums_without_rows(self) -> None:
-        """Set the sums of labels without remaining rows to exactly 0."""
+        # The sums of labels without remaining rows become exactly 0.
         emptied = self._label_rows == 0
         self._label_weights[emptied] = 0.0
         self._counts[:, emptied] = 0.0
@@ -326,16 +310,7 @@ class FeatureCountAccumulator(AccumulatorBase):
             self._present[:] = 0.0
 
 
-def _padded_with_zeros(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the array extended by zeros to a larger shape."""
-    out = np.zeros(shape, dtype=array.dtype)
-    out[tuple(slice(0, n) for n in array.shape)] = array
-    return out
-
-
-def _sums_padded_for_labels(
-    state: FeatureCounts, all_labels: tuple[Label, ...], n_features: int
-) -> tuple[np.ndarray, ...]:
+def _sums_for_labels(state: FeatureCounts, all_labels: tuple[Label, ...], n_features: int) -> tuple[np.ndarray, ...]:
     """Return a state's sums, extended to more labels and features.
 
     The sums are label_rows, label_weights, present and counts, in this order. The sums of new
@@ -351,7 +326,7 @@ def _sums_padded_for_labels(
     label_rows[at], label_weights[at] = state.label_rows, state.label_weights
     counts = np.zeros((n_features, k))
     counts[: state.n_features, at] = state.counts
-    return label_rows, label_weights, _padded_with_zeros(state.present, (n_features,)), counts
+    return label_rows, label_weights, pad_to_shape(state.present, (n_features,)), counts
 
 
 @compiled()

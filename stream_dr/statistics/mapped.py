@@ -95,9 +95,8 @@ class MappedState(NamedTuple):
 
         width = mapping.max_mapped_columns(self.n_features) if self.table is None else self.table.width
         if not (0 <= self.inner.n_features <= width if mapping.learns else self.inner.n_features in (0, width)):
-            raise field_error(
-                self, "inner", f"of {self.inner.n_features} features", f"of the {width} that the map makes"
-            )
+            actual = f"of {self.inner.n_features} features"
+            raise field_error(self, "inner", actual, f"of the {width} that the map makes")
         if mapping.learns and self.rows and self.table is None:
             raise field_error(self, "table", "None", "there, rows having been learned")
 
@@ -119,7 +118,7 @@ class MappedState(NamedTuple):
             raise CannotMerge(f"states of the maps {self.feature_map} and {other.feature_map} cannot be merged.")
 
         if self.table is not None and other.table is not None:
-            table, new_index = merge_table_states(feature_map(self.feature_map), self.table, other.table)
+            table, new_index = merge_table_states(maps[0], self.table, other.table)
             # Give the mapped features of `other` the indices that they have in the merged table.
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
             return _wrap_table_inner_state(inner, self.feature_map, table)
@@ -128,48 +127,32 @@ class MappedState(NamedTuple):
             return self if self.table is not None else other
 
         # If one state has no rows, the result has the input columns of the other state.
+        spec, inner = self.feature_map, self.inner.merge(other.inner)
         if not self.rows or not other.rows:
             learned = self if self.rows else other
-            return learned._replace(inner=self.inner.merge(other.inner))._with_fields_of_inner()
+            return _wrap_inner_state(inner, learned.n_features, spec, learned.names, None, learned.landmarks)
         if self.landmarks is not None and other.landmarks is not None:
-            return self._merge_on_same_landmarks(self.landmarks, other, other.landmarks)
+            landmarks = _same_landmarks(self.landmarks, other.landmarks)
+            return _wrap_inner_state(inner, landmarks.n_features, spec, None, None, landmarks)
 
         # The result has names of columns only if the two states have the same names.
-        inner = self.inner.merge(other.inner)
-        same = self.names == other.names
-        width = (
-            feature_map(self.feature_map).max_mapped_columns(0) if not same else max(self.n_features, other.n_features)
+        if self.names != other.names:
+            return _wrap_inner_state(inner, maps[0].max_mapped_columns(0), spec, None)
+        return _wrap_inner_state(inner, max(self.n_features, other.n_features), spec, self.names)
+
+
+def _same_landmarks(landmarks: Landmarks, other_landmarks: Landmarks) -> Landmarks:
+    """Return the landmarks of two states whose maps use the same landmarks.
+
+    Landmarks are rows that a map compares other rows with. Raises CannotMerge if they differ.
+    """
+    if not landmarks.has_same_rows(other_landmarks):
+        raise CannotMerge(
+            "the states have landmarks of their own, and coordinates on others mean something else: give both the same, "
+            "as nystroem(landmarks=rows)."
         )
-        return _wrap_inner_state(inner, width, self.feature_map, self.names if same else None)
-
-    def _merge_on_same_landmarks(
-        self, landmarks: Landmarks, other: "MappedState", other_landmarks: Landmarks
-    ) -> "MappedState":
-        """Merge two states whose maps use the same landmarks.
-
-        Landmarks are rows that a map compares other rows with. Raises CannotMerge if they differ.
-
-        landmarks: landmarks of `self`.
-        other_landmarks: landmarks of `other`.
-        """
-        if not landmarks.has_same_rows(other_landmarks):
-            raise CannotMerge(
-                "the states have landmarks of their own, and coordinates on others mean something else: give both the same, "
-                "as nystroem(landmarks=rows)."
-            )
-        widest = max(landmarks, other_landmarks, key=lambda marks: marks.n_features)
-        widest = widest._replace(seen=landmarks.seen + other_landmarks.seen)
-        return _wrap_inner_state(self.inner.merge(other.inner), widest.n_features, self.feature_map, None)._replace(
-            landmarks=widest
-        )
-
-    def _with_fields_of_inner(self) -> "MappedState":
-        """Return the state with fields copied from the estimator's own state (`inner`).
-
-        The fields are rows, rows_skipped, target_kind and labels.
-        """
-        around = _wrap_inner_state(self.inner, self.n_features, self.feature_map, self.names)
-        return around._replace(table=self.table, landmarks=self.landmarks)
+    widest = max(landmarks, other_landmarks, key=lambda marks: marks.n_features)
+    return widest._replace(seen=landmarks.seen + other_landmarks.seen)
 
 
 class InputColumns(NamedTuple):
@@ -203,21 +186,14 @@ class MappedAccumulator:
     table: TableState | None = None
     """Running statistics of a table's columns. None if the feature map does not use any."""
 
-    def __init__(
-        self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None = None
-    ) -> None:
-        self._spec = canonical_spec_json(map_spec)
+    def __init__(self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None) -> None:
         self._map = feature_map(map_spec)
+        self._spec = self._initial_spec = canonical_spec_json(self._map)
         learned = None if state is None else getattr(state, "feature_map", None)
         if learned is not None and self._map.could_become_after_batch(feature_map(learned)):
-            self._map, self._spec = feature_map(learned), canonical_spec_json(learned)
-        if (
-            state is not None
-            and learned != self._spec
-            and (learned is None or canonical_spec_json(learned) != self._spec)
-        ):
+            self._map, self._spec = feature_map(learned), learned
+        if state is not None and learned != self._spec:
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
-        self._initial_spec = canonical_spec_json(map_spec)
         self._build = build_inner
         self.inner = build_inner(None if state is None else state.inner)
         self.n_features = 0 if state is None else state.n_features
@@ -291,16 +267,15 @@ class MappedAccumulator:
         """
         # The first batch decides parameters of the map that the user has not set.
         width, names = self._width_and_names_with(block)
+        check_numeric_rows(block)
         before = self._map, self._spec
         if not self._map.has_final_parameters and block.rows:
-            check_numeric_rows(block)
             self._map = self._map.with_first_batch_parameters(block)
             self._spec = canonical_spec_json(self._map)
 
         # Map and learn the batch. After an error the parameters of the map are undecided again.
         try:
             if not self.n_features and block.rows:
-                check_numeric_rows(block)
                 self._map.warn_if_unsuitable(block.X)
             self._apply_to_row_parts(block, lambda part: self.inner.add(self._map_block(part, width)))
         except BaseException:
@@ -317,6 +292,7 @@ class MappedAccumulator:
         options: further arguments of `remove` of the accumulator of mapped rows.
         """
         width = self._width_and_names_with(block)[0]
+        check_numeric_rows(block)
         if options:
             self.inner.remove(self._map_block(block, width), **options)
         else:
@@ -334,7 +310,6 @@ class MappedAccumulator:
 
         learn_or_remove: function that learns or removes the rows of its argument.
         """
-        self._check(block)
         parts = self._row_part_slices(block)
         if len(parts) < 2:
             learn_or_remove(block)
@@ -350,11 +325,7 @@ class MappedAccumulator:
     def _row_part_slices(self, block: Block) -> list[slice]:
         return row_slices_to_map(block.rows, self._map)
 
-    def _check(self, block: Block) -> None:
-        check_numeric_rows(block)
-
     def _map_block(self, block: Block, n_features: int) -> Block:
-        check_numeric_rows(block)
         # With folds, compute the hash of each row from the row before the map.
         # The hash of a row decides its fold.
         hashes = row_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
@@ -364,7 +335,7 @@ class MappedAccumulator:
     def _map_rows(self, block: Block, n_features: int) -> Rows:
         return self._map.apply(block.X, n_features, block.names)
 
-    def _width_and_names_with(self, block: Block) -> "InputColumns":
+    def _width_and_names_with(self, block: Block) -> InputColumns:
         """Return the map's input columns after learning a batch.
 
         The accumulator is not changed. Raises WidthMismatch if the batch does not fit.
@@ -394,9 +365,7 @@ class LandmarkAccumulator(MappedAccumulator):
     accumulator.
     """
 
-    def __init__(
-        self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None = None
-    ) -> None:
+    def __init__(self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None) -> None:
         super().__init__(map_spec, build_inner, state)
         landmarks = None if state is None else state.landmarks
         self.landmarks: Landmarks = self._map.initial_landmarks() if landmarks is None else landmarks
@@ -457,9 +426,7 @@ class TableAccumulator(MappedAccumulator):
     the number of columns before the map.
     """
 
-    def __init__(
-        self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None = None
-    ) -> None:
+    def __init__(self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None) -> None:
         super().__init__(map_spec, build_inner, state)
         self.table = None if state is None else state.table
 
@@ -474,7 +441,7 @@ class TableAccumulator(MappedAccumulator):
         if not rows.rows:
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
-            check_max_encoded_columns(self._map.encoding(), self._map.column_overrides(), rows.kinds, MAX_EXACT_WIDTH)
+            check_max_encoded_columns(self._map.encoding(), self._map.column_overrides(), rows.kinds)
 
         # Map and learn the batch with the updated statistics. Restore the old ones after an error.
         self.table = update_statistics(self._map, before, rows)
@@ -540,20 +507,12 @@ class TableAccumulator(MappedAccumulator):
     def freeze(self) -> MappedState:
         """Return the state so far as a MappedState."""
         inner = self.inner.freeze()
-        return (
-            _wrap_inner_state(inner, 0, self._spec, None)
-            if self.table is None
-            else _wrap_table_inner_state(inner, self._spec, self.table)
-        )
+        if self.table is None:
+            return _wrap_inner_state(inner, 0, self._spec, None)
+        return _wrap_table_inner_state(inner, self._spec, self.table)
 
     def _row_part_slices(self, block: Block) -> list[slice]:
         return slices_within_memory_limit(self._map, self.table or TableState(), block.X)
-
-    def _check(self, block: Block) -> None:
-        """Do nothing, because rows of a table are checked earlier.
-
-        They are checked when the batch is converted to columns.
-        """
 
     def _map_table_part(self, block: Block) -> Block:
         """Return the mapped rows of one part of a batch.
@@ -571,15 +530,31 @@ class TableAccumulator(MappedAccumulator):
         return block._replace(X=X, names=None, width_stated=stated, checked=True, hashes=hashes)
 
 
-def _wrap_table_inner_state(inner: State, map_spec: str, column_statistics: TableState) -> MappedState:
-    return _wrap_inner_state(inner, len(column_statistics.columns), map_spec, column_statistics.names)._replace(
-        table=column_statistics
-    )
+def _wrap_table_inner_state(inner: State, map_spec: str, table: TableState) -> MappedState:
+    """Return the state of a table's mapped rows.
+
+    inner: state of the mapped rows.
+    map_spec: parameters of the feature map as JSON.
+    table: running statistics of the table's columns.
+    """
+    return _wrap_inner_state(inner, len(table.columns), map_spec, table.names, table)
 
 
 def _wrap_inner_state(
-    inner: State, n_features: int, map_spec: str, column_names: tuple[str, ...] | None
+    inner: State,
+    n_features: int,
+    map_spec: str,
+    names: tuple[str, ...] | None,
+    table: TableState | None = None,
+    landmarks: Landmarks | None = None,
 ) -> MappedState:
+    """Return a MappedState whose fields fit the state of the mapped rows.
+
+    inner: state of the mapped rows.
+    n_features: number of features before the map.
+    map_spec: parameters of the feature map as JSON.
+    names, table, landmarks: fields of the result.
+    """
     return MappedState(
         inner.rows,
         inner.rows_skipped,
@@ -587,20 +562,12 @@ def _wrap_inner_state(
         inner.target_kind,
         tuple(inner.labels),
         map_spec,
-        column_names,
+        names,
         inner,
+        table,
+        landmarks,
     )
 
 
-for kind in (
-    Linear,
-    Readout,
-    Columns,
-    Mapped,
-    TableState,
-    TableColumn,
-    Landmarks,
-    CrossValidation,
-    ComponentSpread,
-):
+for kind in (Linear, Readout, Columns, Mapped, TableState, TableColumn, Landmarks, CrossValidation, ComponentSpread):
     register_nested_state(kind)

@@ -51,8 +51,8 @@ class Packable(Protocol):
 Packed = TypeVar("Packed", bound=Packable)
 
 
-class State(Packable, Protocol):
-    """Everything that an estimator remembers of its learned rows."""
+class LearnedRows(Protocol):
+    """Members that states and accumulators have in common."""
 
     @property
     def rows(self) -> int:
@@ -81,6 +81,10 @@ class State(Packable, Protocol):
     def labels(self) -> tuple[Label, ...]:
         """Distinct labels in order of first appearance."""
         ...
+
+
+class State(LearnedRows, Packable, Protocol):
+    """Everything that an estimator remembers of its learned rows."""
 
 
 class AdditiveState(State, Protocol):
@@ -94,40 +98,12 @@ class AdditiveState(State, Protocol):
         ...
 
 
-class Accumulator(Protocol):
+class Accumulator(LearnedRows, Protocol):
     """Mutable statistics of a stream, to which batches are added.
 
     `freeze` returns the statistics as a State. This protocol lists the members that other packages
     use.
     """
-
-    @property
-    def rows(self) -> int:
-        """Number of rows learned."""
-        ...
-
-    @property
-    def rows_skipped(self) -> int:
-        """Number of rows not learned because they had no target."""
-        ...
-
-    @property
-    def n_features(self) -> int:
-        """Number of features so far, 0 before the first batch."""
-        ...
-
-    @property
-    def target_kind(self) -> str | None:
-        """Kind of targets. None before the first target.
-
-        The kind is "class", "multilabel" or "continuous".
-        """
-        ...
-
-    @property
-    def labels(self) -> tuple[Label, ...]:
-        """Distinct labels in order of first appearance."""
-        ...
 
     @property
     def remaining_labels(self) -> tuple[Label, ...]:
@@ -245,9 +221,8 @@ class AccumulatorBase:
 
     def remove(self, block: Block) -> None:
         """Raise CannotUnlearn, because the state does not consist of sums."""
-        raise CannotUnlearn(
-            "a sequential recurrence cannot take rows out again. Rebuild from the log without those rows."
-        )
+        way = "Rebuild from the log without those rows."
+        raise CannotUnlearn(f"a sequential recurrence cannot take rows out again. {way}")
 
 
 def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
@@ -286,10 +261,8 @@ def _describe_and_collect_arrays(state: Any, name_prefix: str, arrays: dict[str,
             arrays[key] = np.ascontiguousarray(value)
             fields[name] = {"array": key, "shape": list(value.shape)}
         elif hasattr(value, "_fields"):
-            fields[name] = {
-                "state": _describe_and_collect_arrays(value, f"{key}.", arrays),
-                "class": type(value).__name__,
-            }
+            nested = _describe_and_collect_arrays(value, f"{key}.", arrays)
+            fields[name] = {"state": nested, "class": type(value).__name__}
         elif isinstance(value, tuple) and value and all(hasattr(part, "_fields") for part in value):
             parts = [_describe_and_collect_arrays(part, f"{key}.{i}.", arrays) for i, part in enumerate(value)]
             fields[name] = {"states": parts, "class": type(value[0]).__name__}

@@ -43,13 +43,9 @@ def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any
     """
     # If the state consists of other states, renumber the features of each of them.
     if isinstance(state, MomentState):
-        parts = {
-            name: renumber_features(getattr(state, name), new_index, n_features)
-            for name in ("features", "class_scatter", "label_sets")
-        }
-        return state._replace(
-            n_features=n_features, largest=renumber_features(state.largest, new_index, n_features), **parts
-        )
+        names = ("features", "class_scatter", "label_sets", "largest")
+        parts = {name: renumber_features(getattr(state, name), new_index, n_features) for name in names}
+        return state._replace(n_features=n_features, **parts)
     if isinstance(state, FoldedState):
         return state._replace(parts=tuple(renumber_features(part, new_index, n_features) for part in state.parts))
     if isinstance(state, Absent):
@@ -62,9 +58,8 @@ def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any
     # Find the axes over features of each array, because the state's fields are arrays here.
     axes = _AXES.get(type(state))
     if axes is None:
-        raise CannotMerge(
-            f"a {type(state).__name__} of other columns cannot be merged: learn both with the same first rows."
-        )
+        name = type(state).__name__
+        raise CannotMerge(f"a {name} of other columns cannot be merged: learn both with the same first rows.")
     fields = {name: _renumber_axes(getattr(state, name), of, new_index, n_features) for name, of in axes.items()}
     return state._replace(**fields, **({"n_features": n_features} if isinstance(state, FeatureCounts) else {}))
 

@@ -29,16 +29,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.checks import (
+    check_ascending,
     check_at_least,
     check_common_state_fields,
     check_csr_or_dense_rows,
     check_dtype_and_shapes,
     check_within,
-    field_error,
 )
 from stream_dr.errors import CannotMerge, width_mismatch
 from stream_dr.feature_maps.draws import draw_uniforms
 from stream_dr.rows.block import Block, Rows, check_numeric_rows
+from stream_dr.rows.sparse_rows import csr_or_dense_fields, rows_from_fields, stack_rows
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import check_label_type, drop_rows_without_target, raise_unsupported_target_kind
@@ -113,8 +114,7 @@ class Reservoir(NamedTuple):
         check_dtype_and_shapes(self, np.float64, keys=(n,))
         check_dtype_and_shapes(self, np.int32, codes=(n,))
         check_within(self, 0, self.rows, "numbers")
-        if (np.diff(self.numbers) <= 0).any():
-            raise field_error(self, "numbers", "not ascending", "ascending")
+        check_ascending(self, "numbers")
         check_at_least(self, 0.0, "keys")
 
         check_within(self, -1, len(self.labels), "codes")
@@ -125,9 +125,7 @@ class Reservoir(NamedTuple):
     @property
     def kept(self) -> Rows:
         """Rows of the sample (sampled, features), as ndarray or CSR."""
-        if self.indices is None or self.indptr is None:
-            return self.values
-        return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), self.n_features))
+        return rows_from_fields(self.values, self.indices, self.indptr, self.n_features)
 
     def merge(self, later: "Reservoir") -> "Reservoir":
         """Return a sample of two streams together.
@@ -168,7 +166,7 @@ class Reservoir(NamedTuple):
             numbers[best],
             keys[best],
             codes[best],
-            *_to_reservoir_fields(rows),
+            *csr_or_dense_fields(rows),
         )
 
 
@@ -248,7 +246,7 @@ class ReservoirAccumulator(AccumulatorBase):
             self._numbers[order],
             self._keys[order],
             self._codes[order],
-            *_to_reservoir_fields(self._rows[order]),
+            *csr_or_dense_fields(self._rows[order]),
         )
 
     def _check_block_fits(self, block: Block) -> None:
@@ -297,7 +295,7 @@ class ReservoirAccumulator(AccumulatorBase):
         # Copy rows of the batch only if they enter the sample.
         new = offered[best[best >= sampled] - sampled]
         if len(new):
-            self._rows = _stack_rows_as_float64(self._rows[best[best < sampled]], block.X[new], self.n_features)
+            self._rows = stack_rows(self._rows[best[best < sampled]], block.X[new], self.n_features)
         self._keys = keys[best]
         self._numbers = np.concatenate([self._numbers, self.rows + offered])[best]
         self._codes = np.concatenate([self._codes, label_codes[offered]])[best]
@@ -349,27 +347,6 @@ def _recode_labels(codes: np.ndarray, old_labels: tuple[Label, ...], new_labels:
     return table.take(codes)
 
 
-def _stack_rows_as_float64(upper: Rows, lower: Rows, n_features: int) -> Rows:
-    """Return the rows of `upper`, then those of `lower`.
-
-    The result is float64. It is CSR if `upper` is CSR.
-
-    n_features: number of features of the result.
-    """
-    if sp.issparse(upper):
-        return sp.vstack(
-            [_widened_csr(upper, n_features), _widened_csr(lower, n_features)], format="csr", dtype=np.float64
-        )
-    below = np.zeros((lower.shape[0], n_features))
-    below[:, : lower.shape[1]] = lower.toarray() if sp.issparse(lower) else lower
-    return np.vstack([upper, below])
-
-
-def _widened_csr(X: Rows, n_features: int) -> sp.csr_matrix:
-    X = sp.csr_matrix(X)
-    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], n_features))
-
-
 def _stacked_sample_rows(a: Reservoir, b: Reservoir) -> Rows:
     """Return the rows of sample a, then those of b.
 
@@ -379,14 +356,4 @@ def _stacked_sample_rows(a: Reservoir, b: Reservoir) -> Rows:
     if a.indices is None and b.indices is None and a.n_features != b.n_features:
         raise CannotMerge(f"states of {a.n_features} and {b.n_features} features cannot be merged.")
     first = a.kept if b.indices is None else sp.csr_matrix(a.kept)
-    return _stack_rows_as_float64(first, b.kept, max(a.n_features, b.n_features))
-
-
-def _to_reservoir_fields(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return the fields `values`, `indices` and `indptr` of a Reservoir.
-
-    rows: (sampled, features) rows of the sample, dense or CSR.
-    """
-    if not sp.issparse(rows):
-        return rows, None, None
-    return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+    return stack_rows(first, b.kept, max(a.n_features, b.n_features))

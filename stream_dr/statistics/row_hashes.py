@@ -114,19 +114,17 @@ def row_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
     return mix(out + target_hashes(block.y, block.rows))
 
 
-def table_row_hashes(
-    named_columns: Iterable[tuple[str, RawColumn]], targets: Targets | None, n_rows: int
-) -> np.ndarray:
+def table_row_hashes(columns: Iterable[tuple[str, RawColumn]], targets: Targets | None, n_rows: int) -> np.ndarray:
     """Return a hash of each table row with its target.
 
     The result is (rows,) uint64. Missing values add nothing to a hash.
 
-    named_columns: name and values of each column that the feature map encodes.
+    columns: name and values of each column that the feature map encodes.
     targets: targets of the rows, or None.
     n_rows: number of rows.
     """
     out = np.zeros(n_rows, dtype=np.uint64)
-    for name, column in named_columns:
+    for name, column in columns:
         key = mix(text_hashes([name]))
         if column.kind != "text":
             _add_dense_row_hashes(_float32_bits(np.nan_to_num(column.values)[:, None]), key, out)
@@ -147,9 +145,8 @@ def group_hashes(groups: Iterable[object]) -> np.ndarray:
     names = list(groups)
     for row, group in enumerate(names):
         if group is None or group != group:
-            raise InvalidParameter(
-                f"the group of row {row} is {group!r}; give each row a group, such as its own number."
-            )
+            way = "give each row a group, such as its own number"
+            raise InvalidParameter(f"the group of row {row} is {group!r}; {way}.")
     whole = (int(group) if isinstance(group, float) and group.is_integer() else group for group in names)
     return mix(text_hashes(map(str, whole)))
 
@@ -168,9 +165,9 @@ def target_hashes(targets: Targets | None, n_rows: int) -> np.ndarray:
     if targets.values is not None:
         _add_dense_row_hashes(_float32_bits(targets.values), _column_index_keys(targets.values.shape[1]), sums)
     elif targets.labels:
-        codes = text_hashes(str(int(label)) if isinstance(label, int) else str(label) for label in targets.labels)[
-            targets.codes
-        ]
+        # True and 1 have the same hash.
+        texts = (str(int(label)) if isinstance(label, int) else label for label in targets.labels)
+        codes = text_hashes(texts)[targets.codes]
         # `codes` has the hash of each label of each row, row after row.
         # The sum of a row's hashes is a difference of two running sums, modulo 2⁶⁴.
         running = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(codes, dtype=np.uint64)))

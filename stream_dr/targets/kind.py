@@ -58,11 +58,9 @@ def infer_targets_kind(y: Form, estimator_kinds: Sequence[str], settled_kind: st
         raise TargetKindMismatch(
             f"labels were given ({first!r}); this model was started with numbers. Pass numbers, or start a new model."
         )
-    return (
-        _infer_kind_of_matrix(y, settled_kind)
-        if y.ndim == 2
-        else _infer_kind_of_vector(y, estimator_kinds, settled_kind)
-    )
+    if y.ndim == 2:
+        return _infer_kind_of_matrix(y, settled_kind)
+    return _infer_kind_of_vector(y, estimator_kinds, settled_kind)
 
 
 def check_target_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str | None) -> None:
@@ -103,17 +101,12 @@ def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -
     """
     if isinstance(passed_targets, Targets) or not parsed_targets.rows:
         return
-    if parsed_targets.values is None:
-        doubtful = (
-            parsed_targets.kind == "multilabel"
-            and isinstance(passed_targets, Shaped)
-            and len(passed_targets.shape) == 2
-            and passed_targets.shape[1] == 1
-        )
+    values = parsed_targets.values
+    if values is None:
+        shape = passed_targets.shape if isinstance(passed_targets, Shaped) else ()
+        doubtful = parsed_targets.kind == "multilabel" and len(shape) == 2 and shape[1] == 1
     else:
-        doubtful = parsed_targets.values.shape[1] == 1 and bool(
-            np.all(parsed_targets.values == np.floor(parsed_targets.values))
-        )
+        doubtful = values.shape[1] == 1 and bool(np.all(values == np.floor(values)))
     if doubtful:
         raise InvalidTargets(
             "y is whole numbers that can be classes or measurements, and no targets so far say which; what the first ones "
@@ -134,9 +127,8 @@ def _infer_kind_of_matrix(y: np.ndarray, settled_kind: str | None) -> TargetsKin
     if settled_kind != "continuous" and np.all((y == 0) | (y == 1)) and (settled_kind == "multilabel" or y.size):
         return "multilabel"
     if settled_kind == "multilabel":
-        raise TargetKindMismatch(
-            "a 2-D y with values other than 0 and 1; this model was started with multilabel targets."
-        )
+        reason = "this model was started with multilabel targets"
+        raise TargetKindMismatch(f"a 2-D y with values other than 0 and 1; {reason}.")
     return "continuous"
 
 

@@ -79,12 +79,8 @@ def encode_labels(labels: Any) -> EncodedLabels:
 
     labels: sequence or 1-D array of one label per row.
     """
-    if (
-        isinstance(labels, np.ndarray)
-        and labels.ndim == 1
-        and labels.dtype.kind in "iu"
-        and len(labels) >= MIN_LABELS_FOR_TABLE
-    ):
+    are_integers = isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu"
+    if are_integers and len(labels) >= MIN_LABELS_FOR_TABLE:
         low, high = int(labels.min()), int(labels.max())
         if high - low <= MAX_TABLE_RANGE:
             return EncodedLabels(*_encode_integers_by_table(labels, low, high), None)
@@ -207,16 +203,13 @@ def _check_labels_fit_arrow(distinct_labels: Sequence[Any]) -> None:
 
     distinct_labels: distinct labels of one type.
     """
-    if distinct_labels and type(distinct_labels[0]) is str:
+    kind = type(distinct_labels[0]) if distinct_labels else None
+    if kind is str:
         _check_no_lone_surrogates(distinct_labels)
-    if (
-        not distinct_labels
-        or type(distinct_labels[0]) is not int
-        or (INTEGERS[0] <= min(distinct_labels) and max(distinct_labels) <= INTEGERS[1])
-    ):
-        return
-    odd = next(v for v in distinct_labels if not INTEGERS[0] <= v <= INTEGERS[1])
-    raise InvalidTargets(f"label {odd} is outside the integers from -2**63 to 2**64 - 1; pass such labels as strings.")
+    if kind is int and (min(distinct_labels) < INTEGERS[0] or max(distinct_labels) > INTEGERS[1]):
+        odd = next(v for v in distinct_labels if not INTEGERS[0] <= v <= INTEGERS[1])
+        way = "pass such labels as strings"
+        raise InvalidTargets(f"label {odd} is outside the integers from -2**63 to 2**64 - 1; {way}.")
 
 
 def _check_no_lone_surrogates(distinct_labels: Sequence[str]) -> None:

@@ -52,9 +52,8 @@ def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool
     # Check a numpy array first. Other containers are converted below.
     if type(y) is np.ndarray:
         return _from_array(y, column_is_one_label)
-    if not isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible) or isinstance(
-        y, str | bytes | Mapping | Set
-    ):
+    has_rows = isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible)
+    if not has_rows or isinstance(y, str | bytes | Mapping | Set):
         raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
     y = _unwrap_container(y)
     if isinstance(y, np.ndarray):
@@ -207,6 +206,6 @@ def _is_numeric_table(rows: list[Any]) -> bool:
     rows: target of each row.
     """
     lengths = {len(row) if isinstance(row, Sized) else -1 for row in rows}
-    return (
-        len(lengths) == 1 and max(lengths) > 0 and all(isinstance(v, float | np.floating) for row in rows for v in row)
-    )
+    if len(lengths) != 1 or max(lengths) < 1:
+        return False
+    return all(isinstance(v, float | np.floating) for row in rows for v in row)

@@ -71,11 +71,8 @@ class Targets(NamedTuple):
 
         row_indices: indices of the rows, or a mask of booleans.
         """
-        row_indices = (
-            np.flatnonzero(row_indices)
-            if np.asarray(row_indices).dtype == bool
-            else np.asarray(row_indices, dtype=np.int64)
-        )
+        is_mask = np.asarray(row_indices).dtype == bool
+        row_indices = np.flatnonzero(row_indices) if is_mask else np.asarray(row_indices, dtype=np.int64)
         present = None if self.present is None else self.present[row_indices]
         if present is not None and present.all():
             present = None
@@ -155,9 +152,8 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets]))).astype(np.int64)
     if named is not None:
         row = int(np.searchsorted(indptr, np.flatnonzero(~named)[0], side="right")) - 1
-        raise InvalidTargets(
-            f"row {row} has the label None in its list; leave it out, or give None for the row.", row=row
-        )
+        way = "leave it out, or give None for the row"
+        raise InvalidTargets(f"row {row} has the label None in its list; {way}.", row=row)
     codes, indptr = sort_distinct_codes_in_rows(codes, indptr)
     return Targets("multilabel", table, codes, indptr, present=None if present.all() else present)
 
@@ -282,8 +278,7 @@ def check_labels_allowed(allowed_labels: Sequence[Label], new_labels: Sequence[L
     if allowed_labels and others:
         named = ", ".join(map(repr, allowed_labels[:5])) + (" …" if len(allowed_labels) > 5 else "")
         raise InvalidTargets(
-            f"the batch has the label {others[0]!r}{did_you_mean(others[0], allowed_labels)}; this "
-            f"stream's labels are {named} "
-            "(allowed_labels). Correct it, or allow it as well.",
+            f"the batch has the label {others[0]!r}{did_you_mean(others[0], allowed_labels)}; this stream's labels are "
+            f"{named} (allowed_labels). Correct it, or allow it as well.",
             labels=others[:5],
         )

@@ -23,22 +23,9 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter
+from stream_dr.estimators.fitting import mapping
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.inputs import RefineSource
-from stream_dr.estimators.fitting.mapping import (
-    StateType,
-    check_feature_map,
-    check_mapped_width,
-    count_rows_in_folds,
-    inner_linear_projection,
-    inner_states_of_folds,
-    make_accumulator,
-    max_bytes_with_map,
-    prepend_feature_map,
-    replace_inner_fields,
-    replace_inner_state,
-    whole_inner_state,
-)
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, mask_labels_with_few_rows
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.feature_maps.draws import check_seed_or_none
@@ -135,7 +122,7 @@ class ClosedForm(AdditiveEstimator):
         Labels with fewer rows than `min_class_rows`, which are not yet classes, sorted.
     """
 
-    state_type: ClassVar[StateType] = StateType(MomentState)
+    state_type: ClassVar[mapping.StateType] = mapping.StateType(MomentState)
     fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map", "fold_count", "folds_by")
     encoding: ClassVar[str] = "indicator"
     """Encoding of targets as numeric columns, by default one column of 0 and 1 for each label."""
@@ -191,9 +178,9 @@ class ClosedForm(AdditiveEstimator):
                 f"folds={self.folds!r}; it must be 0 (rows are not divided) or an integer from 2 to 100, such as 5."
             )
         check_choice("folds_by", self.folds_by, ("row", "id"))
-        check_feature_map(self.feature_map)
+        mapping.check_feature_map(self.feature_map)
         if self.stored_scatter() == "exact":
-            check_mapped_width(self.feature_map, MAX_EXACT_WIDTH)
+            mapping.check_mapped_width(self.feature_map, MAX_EXACT_WIDTH)
 
     def check_n_components(self) -> None:
         """Raise InvalidParameter if n_components is outside its range."""
@@ -208,13 +195,13 @@ class ClosedForm(AdditiveEstimator):
 
         state: state from which the accumulator continues. None means an empty accumulator.
         """
-        if state is not None and (have := len(count_rows_in_folds(state))) != self.fold_count:
+        if state is not None and (have := len(mapping.count_rows_in_folds(state))) != self.fold_count:
             raise InvalidParameter(
                 f"what was learned is stored in {have} folds, and these parameters need {self.fold_count}. Set "
                 f"folds={have}, or call fit with the rows again."
             )
         make_inner = self._make_folded_accumulator if self.fold_count else self._make_moment_accumulator
-        return make_accumulator(self.feature_map, cast(Callable[[State | None], Accumulator], make_inner), state)
+        return mapping.make_accumulator(self.feature_map, cast(Callable[..., Accumulator], make_inner), state)
 
     def _make_folded_accumulator(self, state: FoldedState | None) -> FoldedAccumulator:
         # FoldedAccumulator applies the decay, which depends on the later rows of all folds.
@@ -223,14 +210,9 @@ class ClosedForm(AdditiveEstimator):
         return FoldedAccumulator(self.fold_count, make_inner, self.decay, state)
 
     def _make_moment_accumulator(self, state: MomentState | None, decay: float | None = None) -> MomentAccumulator:
-        return MomentAccumulator(
-            self.target_encoding(),
-            scatter=self.stored_scatter(),
-            decay=self.decay if decay is None else decay,
-            state=state,
-            label_sets=self.keeps_label_sets(),
-            class_scatter=self.keeps_scatter_per_class(),
-        )
+        decay = self.decay if decay is None else decay
+        label_sets, class_scatter = self.keeps_label_sets(), self.keeps_scatter_per_class()
+        return MomentAccumulator(self.target_encoding(), self.stored_scatter(), decay, state, label_sets, class_scatter)
 
     @property
     def fold_count(self) -> int:
@@ -262,7 +244,7 @@ class ClosedForm(AdditiveEstimator):
     @property
     def fold_rows_(self) -> np.ndarray:
         """Number of rows in each fold, int64 (folds,)."""
-        return np.array(count_rows_in_folds(self.state_), dtype=np.int64)
+        return np.array(mapping.count_rows_in_folds(self.state_), dtype=np.int64)
 
     def stored_scatter(self) -> Literal["exact", "diagonal", "auto", ""]:
         """Return the part of the rows' scatter that is stored.
@@ -300,19 +282,19 @@ class ClosedForm(AdditiveEstimator):
         """
         # With a feature map, `inner` is the state of the mapped rows.
         # With folds, `inner` is the sum of all folds.
-        inner = cast(MomentState, whole_inner_state(state))
+        inner = cast(MomentState, mapping.whole_inner_state(state))
 
         # Put the sum back, so that `moments` does not add up the folds again.
-        state = replace_inner_state(state, inner)
-        check_stored_optional_sums(
-            inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_scatter_per_class()
-        )
+        state = mapping.replace_inner_state(state, inner)
+        needs = self.target_encoding(), self.keeps_label_sets(), self.keeps_scatter_per_class()
+        check_stored_optional_sums(inner, *needs)
         moments = self.moments(state)
 
         # The solution is "diagonal" if the whole scatter is needed but only its diagonal is known.
         exact = not self.reads_scatter() or moments.scatter is not None
-        directions = self.directions(moments, inner)
-        return prepend_feature_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))
+        kind = "exact" if exact else "diagonal"
+        projection = self.make_projection(moments, self.directions(moments, inner), kind)
+        return mapping.prepend_feature_map(state, projection)
 
     def moments(self, state: State) -> Moments:
         """Return a state's moments (centred sums of rows and targets).
@@ -345,8 +327,7 @@ class ClosedForm(AdditiveEstimator):
         """
         scatter = compute_moments(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
         d = len(columns)
-        product: np.ndarray = scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns
-        return product
+        return np.asarray(scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns)
 
     def make_projection(self, moments: Moments, directions: Directions, solution_kind: str) -> Linear:
         """Return the projection to at most n_components directions.
@@ -365,9 +346,8 @@ class ClosedForm(AdditiveEstimator):
         # The projection has p components. Predictions use q ≥ p components.
         p = self.component_count(eigenvalues, moments)
         q = len(eigenvalues) if self.predicts_with_all else p
-        loadings = with_fixed_signs(
-            self.scale_loadings(loadings[:, :q], moments, solution_kind) * moments.scale[:, None]
-        )
+        loadings = self.scale_loadings(loadings[:, :q], moments, solution_kind)
+        loadings = with_fixed_signs(loadings * moments.scale[:, None])
 
         # Store the loadings of components that n_components excludes, if predictions use them.
         readout = self.readout(moments, loadings, eigenvalues[:q])
@@ -468,15 +448,13 @@ class ClosedForm(AdditiveEstimator):
         """
         if not self.fold_count:
             raise AttributeError(f"{type(self).__name__} has no folds: set folds=5 before the rows are learned.")
-        projection = inner_linear_projection(self.projection())
+        projection = mapping.inner_linear_projection(self.projection())
         if projection.solution == "refined":
-            raise AttributeError(
-                "the projection was refined, and the folds have no refined solutions to compare it with."
-            )
+            raise AttributeError("the projection was refined, and the folds have no refined solutions to compare with.")
         if projection.spread is None:
             fitted = self.fitted()
             fitted.projection = self.with_uncertainty_if_in_folds(self.projection(), fitted.accumulator.freeze())
-            projection = inner_linear_projection(fitted.projection)
+            projection = mapping.inner_linear_projection(fitted.projection)
         assert projection.spread is not None
         return projection.spread
 
@@ -492,13 +470,13 @@ class ClosedForm(AdditiveEstimator):
         """
         from stream_dr.estimators.fitting.jackknife import jackknife_components
 
-        inner = inner_linear_projection(projection)
-        parts = inner_states_of_folds(state)
+        inner = mapping.inner_linear_projection(projection)
+        parts = mapping.inner_states_of_folds(state)
         if not parts or inner.solution == "refined":
             return projection
-        states = [replace_inner_state(state, part) for part in parts]
+        states = [mapping.replace_inner_state(state, part) for part in parts]
         spread = jackknife_components(self.with_chosen_parameter(inner.choice), states, projection)
-        return replace_inner_fields(projection, spread=spread)
+        return mapping.replace_inner_fields(projection, spread=spread)
 
     def with_chosen_parameter(self, cross_validation: CrossValidation | None) -> Self:
         """Return a copy with the parameter value that cross-validation chose.
@@ -551,25 +529,23 @@ class ClosedForm(AdditiveEstimator):
         -----
         For d features and k targets, a pass takes O(entries · k) time and O(d k) memory.
         """
-        from stream_dr.estimators.fitting.refining import (
-            check_refinable,
-            is_exact_without_refine,
-            refine_with_all_passes,
-        )
+        from stream_dr.estimators.fitting import refining
 
         self.check_parameters()
         fitted = self.fitted()
         fitted.check_learning_parameters_unchanged(self)
         state = fitted.accumulator.freeze()
 
-        check_refinable(self, state)
-        if is_exact_without_refine(self, state):
+        refining.check_refinable(self, state)
+        if refining.is_exact_without_refine(self, state):
             warnings.warn(f"{type(self).__name__} is exact already, from one pass: nothing was changed.", stacklevel=2)
             return self
 
-        projection, self.refine_report_ = refine_with_all_passes(
-            self, state, source, tol, max_passes, fitted.names, resume, fitted.refined
+        names, guess = fitted.names, fitted.refined
+        steps = refining.refine_steps(
+            self, state, source, tol=tol, max_passes=max_passes, resume=resume, feature_names=names, guess=guess
         )
+        projection, self.refine_report_ = refining.run_all_passes(steps, tol, max_passes)
         fitted.refined = fitted.orient_and_cache_projection(projection, partial(self.scatter_product, state))
         return self
 
@@ -581,7 +557,7 @@ class ClosedForm(AdditiveEstimator):
         a feature map, d is the number of columns that the map returns. The sums of rows that HSL
         stores for sets of labels are not included.
         """
-        return max_bytes_with_map(self.feature_map, self.moment_bytes, n_features, n_targets)
+        return mapping.max_bytes_with_map(self.feature_map, self.moment_bytes, n_features, n_targets)
 
     def max_width(self, sparse: bool, declared_width: int) -> int | None:
         """Return the largest number of features allowed in a batch, or None.

@@ -215,9 +215,7 @@ def _transform_block(rows: RowsLike, estimator: "Estimator") -> np.ndarray:
     return np.asarray(estimator.transform(rows), dtype=np.float64)
 
 
-def _transform_to_data_frame(
-    data_frame: "pd.DataFrame", estimator: "Estimator", column_names: list[str]
-) -> "pd.DataFrame":
+def _transform_to_data_frame(rows: "pd.DataFrame", estimator: "Estimator", column_names: list[str]) -> "pd.DataFrame":
     import pandas as pd
 
-    return pd.DataFrame(_transform_block(data_frame, estimator), columns=column_names, index=data_frame.index)
+    return pd.DataFrame(_transform_block(rows, estimator), columns=column_names, index=rows.index)

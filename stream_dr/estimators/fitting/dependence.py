@@ -55,6 +55,4 @@ def check_weight_above_one(total_weight: float) -> None:
     total weight minus 1.
     """
     if total_weight <= 1.0:
-        raise InvalidRows(
-            f"HSIC divides by (n − 1)²; there are rows of weight {total_weight:g} in all. Give two or more."
-        )
+        raise InvalidRows(f"HSIC divides by (n − 1)²; the rows' weight is {total_weight:g} in all. Give two or more.")

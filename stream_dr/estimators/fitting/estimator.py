@@ -21,25 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Tags
 
-from stream_dr.aliases import FileName, JsonDict
-from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, TargetsRequired, error_for_unknown_parameter
+from stream_dr.aliases import JsonDict
+from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, TargetsRequired
+from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.dask_collections import learn_dask_collections, project_dask_collection
 from stream_dr.estimators.fitting.documented import docstring_with_inherited
 from stream_dr.estimators.fitting.fewer_components import warn_at_fit_if_few_components, warn_if_fewer_components
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import StateType, map_reads_tables, warn_if_columns_differ
-from stream_dr.estimators.fitting.named_columns import (
-    raise_if_no_rows,
-    raise_width_mismatch,
-    read_rows_and_names,
-    reorder_columns_by_name,
-)
 from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.parameter_checks import NamedParameters
-from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from stream_dr.estimators.fitting.sklearn_bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from stream_dr.estimators.fitting.stream_learner import StreamLearner
 from stream_dr.feature_maps import feature_map, spec_without_defaults
-from stream_dr.projection import LinearProjection, Projection
+from stream_dr.projection import Linear, Mapped, Projection, check_n_features
 from stream_dr.rows.batches import as_block, batches, move_named_column_to_targets
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import iterate_arrow_tables
@@ -51,7 +46,7 @@ from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, check_label_type
 
 
-class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner, ABC):
     """Base class of all estimators.
 
     If a method raises an error, the estimator is unchanged. When more rows are learned, the
@@ -106,8 +101,6 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     Set only if states of this class cannot be merged.
     """
-    fixed: ClassVar[tuple[str, ...]] = ()
-    """Parameters of the accumulator, which may not change after rows were learned."""
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
     """Solver that `refine` uses (see refining_methods.py), or None if refine is not possible."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
@@ -143,16 +136,6 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """Add inherited parameters and attributes to the subclass's docstring."""
         super().__init_subclass__(**options)
         cls.__doc__ = docstring_with_inherited(cls)
-
-    def check_parameters(self) -> None:
-        """Raise InvalidParameter if a parameter is outside its range."""
-
-    @abstractmethod
-    def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a new accumulator, to which rows can be added.
-
-        state: state from which the accumulator continues. None means an empty accumulator.
-        """
 
     @abstractmethod
     def solve(self, state: State) -> Projection:
@@ -265,9 +248,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if (kind := rows_kind(X)) in DASK:
             return project_dask_collection(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
         if kind is Kind.STREAM:
-            return np.concatenate(
-                [self.project(projection, part, keep_float32=True) for part in iterate_arrow_tables(X)]
-            )
+            parts = [self.project(projection, part, keep_float32=True) for part in iterate_arrow_tables(X)]
+            return np.concatenate(parts)
         return self.project(projection, X, keep_float32=True)
 
     def merge(self, other: "Estimator") -> Self:
@@ -292,32 +274,6 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         from stream_dr.estimators.fitting.refining import cannot_refine_error
 
         raise cannot_refine_error(self)
-
-    def set_params(self, **params: object) -> Self:
-        """Set parameters by name.
-
-        Parameters for solving (such as gamma or standardize) take effect at the next projection.
-        Parameters for learning (such as decay or feature_map) take effect at the next `fit`. Until
-        this `fit`, the estimator raises InvalidParameter when it is used. An unknown name also
-        raises InvalidParameter.
-        """
-        if error := error_for_unknown_parameter(type(self).__name__, params, self.get_params()):
-            raise error
-        super().set_params(**params)
-        if "fitted_" in vars(self):
-            self.fitted_.projection = None
-        return self
-
-    def save(self, path: FileName) -> None:
-        """Write parameters, state and the last projection to one file.
-
-        `stream_dr.load` reads the file and returns an estimator that is equal bit by bit. The next
-        projection of the loaded estimator has the same signs and order of components as the last
-        projection of this estimator.
-        """
-        import stream_dr
-
-        stream_dr.save(self, path)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the constructor call, without parameters at their defaults.
@@ -364,27 +320,6 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.projection().solution
 
     @property
-    def n_samples_seen_(self) -> int:
-        """Number of rows learned."""
-        return int(self.fitted().accumulator.rows)
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of features of the rows learned so far."""
-        return int(self.fitted().accumulator.n_features)
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names (features,) of the features, as strings.
-
-        Raises AttributeError if the first batch had no column names.
-        """
-        names = self.fitted().accumulator.table_names or self.fitted().names
-        if names is None:
-            raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
-        return np.asarray(names, dtype=object)
-
-    @property
     def classes_(self) -> np.ndarray:
         """Labels learned so far, sorted.
 
@@ -416,12 +351,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _n_features_out(self) -> int:
         return self.rank_
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return "fitted_" in vars(self)
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.required = bool(self.target_kinds) and self.unlabelled == "skip"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -474,9 +405,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
             raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
         fitted.accumulator.add(block)
         if raise_if_empty and fitted.accumulator.rows == 0:
-            raise TargetsRequired(
-                f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
-            )
+            raise named_columns.nothing_to_fit_error(type(self).__name__)
         fitted.names = names
         fitted.projection = None
 
@@ -502,26 +431,23 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
             rows have no targets.
         """
         accumulator, by_name = fitted.accumulator, self.identifies_columns_by_name()
-        X, names = read_rows_and_names(rows, by_name, map_reads_tables(self), rows_kind_if_known)
+        X, names = named_columns.read_rows_and_names(rows, by_name, map_reads_tables(self), rows_kind_if_known)
         if raise_if_empty:
-            raise_if_no_rows(X)
+            named_columns.raise_if_no_rows(X)
 
         # Put columns into the order of the learned rows, and check the number of features.
         block = Block(X, names=names, width_stated=rows.width_stated, checked=True)
         n_rows, n_features = X.shape
         if accumulator.n_features > 0 and not (by_name and self._may_have_new_columns(block)):
             if not by_name and names != fitted.names:
-                X, names = reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
+                X, names = named_columns.reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
             if n_features != accumulator.n_features and not block.sparse:
-                raise_width_mismatch(n_features, accumulator.n_features, type(self).__name__)
+                check_n_features(n_features, accumulator.n_features, type(self).__name__)
         warn_if_columns_differ(accumulator, block)
 
         weights = as_weights(rows.weights, n_rows)
-        targets = (
-            self._parse_targets_if_used(accumulator, rows.y, n_rows)
-            if raise_if_no_targets or rows.y is not None
-            else None
-        )
+        reads_targets = raise_if_no_targets or rows.y is not None
+        targets = self._parse_targets_if_used(accumulator, rows.y, n_rows) if reads_targets else None
         # Call `group_or_id_hashes` only if it returns hashes, to save a call when single rows come.
         hashes = self.group_or_id_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
         block = Block(X, targets, weights, None, names, rows.width_stated, checked=True, hashes=hashes)
@@ -565,15 +491,15 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         by_name, learned = self.identifies_columns_by_name(), self.n_features_in_
         given = as_block(X)
-        rows, names = read_rows_and_names(given, by_name, map_reads_tables(self))
+        rows, names = named_columns.read_rows_and_names(given, by_name, map_reads_tables(self))
         if not by_name:
-            rows, _ = reorder_columns_by_name(self.fitted().names, names, rows, type(self).__name__)
+            rows, _ = named_columns.reorder_columns_by_name(self.fitted().names, names, rows, type(self).__name__)
 
         # Check the number of features, which may differ if rows are sparse or columns have names.
         block = Block(rows, names=names, width_stated=given.width_stated)
         grows = block.sparse and (by_name or not block.width_stated)
-        if not self._may_have_new_columns(block) and not grows and block.features != learned:
-            raise_width_mismatch(block.features, learned, type(self).__name__)
+        if not self._may_have_new_columns(block) and not grows:
+            check_n_features(block.features, learned, type(self).__name__)
         warn_if_columns_differ(self.fitted().accumulator, block)
 
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
@@ -611,16 +537,15 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.check_parameters()
         fitted.check_learning_parameters_unchanged(self)
         state = fitted.accumulator.freeze()
-        return fitted.orient_and_cache_projection(
-            fitted.refined or self.solve(state), partial(self.scatter_product, state)
-        )
+        projection = fitted.refined or self.solve(state)
+        return fitted.orient_and_cache_projection(projection, partial(self.scatter_product, state))
 
-    def linear_projection(self) -> LinearProjection:
+    def linear_projection(self) -> Linear | Mapped:
         """Return the projection of the rows learned, declared as linear.
 
         The method `projection` returns the same object, declared as any projection.
         """
-        return cast(LinearProjection, self.projection())
+        return cast(Linear | Mapped, self.projection())
 
     def _linear_projection_array(self, name: str) -> np.ndarray:
         array: np.ndarray | None = getattr(self.projection(), name, None)

@@ -30,10 +30,9 @@ def warn_if_fewer_components(estimator: "Estimator", n_components: int, stacklev
     learned = fitted.accumulator
     labels = f" and {len(learned.labels)} labels" if learned.labels else ""
     warnings.warn(
-        f"{type(estimator).__name__} has {n_components} components, not the "
-        f"n_components={estimator.n_components} asked for: "
-        f"{estimator.limit} (so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers with "
-        f"{n_components}.",
+        f"{type(estimator).__name__} has {n_components} components, not the n_components={estimator.n_components} asked "
+        f"for: {estimator.limit} (so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers "
+        f"with {n_components}.",
         FewerComponents,
         stacklevel=stacklevel,
     )

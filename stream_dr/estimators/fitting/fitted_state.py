@@ -9,7 +9,7 @@ saved.
 
 from copy import deepcopy
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
@@ -17,23 +17,8 @@ from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import MultiplyByScatter, orient_components
 from stream_dr.statistics.protocol import Accumulator, State
 
-
-class AccumulatingEstimator(Protocol):
-    """Protocol of estimators and classifiers that learn with an accumulator."""
-
-    fixed: ClassVar[tuple[str, ...]]
-    """Parameters of the accumulator, which may not change after rows were learned."""
-
-    def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a new accumulator, to which rows can be added.
-
-        state: state from which the accumulator continues. None means an empty accumulator.
-        """
-        ...
-
-    def check_parameters(self) -> None:
-        """Raise InvalidParameter if a parameter is outside its range."""
-        ...
+if TYPE_CHECKING:
+    from stream_dr.estimators.fitting.stream_learner import StreamLearner
 
 
 class FittedState:
@@ -85,32 +70,30 @@ class FittedState:
         self.neighbour_search: Any = None
         self.last_warned_n_components: int | float | None = None
 
-    def orient_and_cache_projection(
-        self, new_projection: Projection, multiply_by_scatter: MultiplyByScatter
-    ) -> Projection:
+    def orient_and_cache_projection(self, projection: Projection, multiply_by_scatter: MultiplyByScatter) -> Projection:
         """Orient and cache a new projection, and return it.
 
         The projection is cached until more rows are learned. The components get the signs and
         order of the last projection that was returned to the user. Components of solution
         "recurrence" are not changed, because these components change only a little with each row.
 
-        new_projection: the new projection.
+        projection: the new projection.
         multiply_by_scatter: function that multiplies columns by the rows' scatter. The components
             of the new and the last projection are compared with this function.
         """
-        if new_projection is not self.shown and new_projection.solution != "recurrence":
-            new_projection = self.shown = orient_components(new_projection, self.shown, multiply_by_scatter)
-        self.projection = new_projection.with_offset() if isinstance(new_projection, Linear) else new_projection
+        if projection is not self.shown and projection.solution != "recurrence":
+            projection = self.shown = orient_components(projection, self.shown, multiply_by_scatter)
+        self.projection = projection.with_offset() if isinstance(projection, Linear) else projection
         return self.projection
 
-    def copy(self, estimator: AccumulatingEstimator) -> "FittedState":
+    def copy(self, estimator: "StreamLearner") -> "FittedState":
         """Return a copy that learns without changing this object."""
         copied = FittedState(estimator.accumulator(self.accumulator.freeze()), self.names, self.fixed_parameters)
         copied.shown = self.shown
         copied.last_warned_n_components = self.last_warned_n_components
         return copied
 
-    def check_parameters(self, estimator: AccumulatingEstimator) -> None:
+    def check_parameters(self, estimator: "StreamLearner") -> None:
         """Raise InvalidParameter if a parameter has an invalid value.
 
         A value is invalid if it is outside the parameter's range. For a parameter of the
@@ -125,7 +108,7 @@ class FittedState:
             # Store the attributes too, because the id of a deleted object may be used again.
             self._last_checked_attributes = (identities, attributes)
 
-    def check_learning_parameters_unchanged(self, estimator: AccumulatingEstimator) -> None:
+    def check_learning_parameters_unchanged(self, estimator: "StreamLearner") -> None:
         """Raise InvalidParameter if a parameter changed that must not change.
 
         These are the parameters of the accumulator, which has learned rows with the old values.
@@ -145,7 +128,7 @@ class FittedState:
 
 
 def new_fitted_state(
-    estimator: AccumulatingEstimator, state: State | None = None, feature_names: tuple[str, ...] | None = None
+    estimator: "StreamLearner", state: State | None = None, feature_names: tuple[str, ...] | None = None
 ) -> FittedState:
     """Return a FittedState for an estimator with its current parameters.
 

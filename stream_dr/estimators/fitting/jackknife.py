@@ -91,9 +91,7 @@ def jackknife_components(
     growth = estimator.eigenvalue_growth_exponent
 
     whole_state = replace_inner_state(filled[0], reduce(MomentState.merge, states))
-    whole = inner_linear_projection(
-        estimator.solve(whole_state) if all_rows_projection is None else all_rows_projection
-    )
+    whole = inner_linear_projection(all_rows_projection or estimator.solve(whole_state))
 
     # Solve without each fold, with a ridge that is reduced in proportion to the rows.
     # An unchanged ridge would shrink components more, because there are fewer rows.
@@ -112,14 +110,10 @@ def jackknife_components(
     folds = _FoldComparison(*map(np.array, zip(*left_out, strict=True)))
     eigenvalues, eigenvalues_std = _jackknife_estimate(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
     _, loadings_std = _jackknife_estimate(whole.loadings, folds.loadings, n / weights)
-    return ComponentSpread(
-        eigenvalues * n**growth,
-        eigenvalues_std * n**growth,
-        np.ascontiguousarray(loadings_std.T),
-        _jackknife_angles_in_degrees(folds.squares),
-        _jackknife_angles_in_degrees(folds.squared_plane_sines),
-        len(filled),
-    )
+    components_std = np.ascontiguousarray(loadings_std.T)
+    angles, plane_angles = map(_jackknife_angles_in_degrees, (folds.squares, folds.squared_plane_sines))
+    eigenvalues, eigenvalues_std = eigenvalues * n**growth, eigenvalues_std * n**growth
+    return ComponentSpread(eigenvalues, eigenvalues_std, components_std, angles, plane_angles, len(filled))
 
 
 def _inner_moment_state(state: State) -> MomentState:
@@ -165,9 +159,8 @@ def _compare_with_whole(
     # A component without a match gets the index of the zeros that np.pad appends below.
     at = np.full(p, len(cosines))
     at[of_whole] = p + of_other
-    squared_plane_sines = _squared_plane_sines(
-        np.pad(cosines, (0, 1)), at, _near_equal_pair_indices(all_rows_solution.eigenvalues)
-    )
+    pairs = _near_equal_pair_indices(all_rows_solution.eigenvalues)
+    squared_plane_sines = _squared_plane_sines(np.pad(cosines, (0, 1)), at, pairs)
     return _FoldComparison(values[rank], loadings, squares, squared_plane_sines)
 
 
@@ -232,5 +225,4 @@ def _jackknife_angles_in_degrees(squared_sines: np.ndarray) -> np.ndarray:
     squared_sines: (folds, angles), squared sine of each angle in the solution without each fold.
     """
     sines = np.sqrt((len(squared_sines) - 1.0) * squared_sines.mean(axis=0))
-    angles: np.ndarray = np.degrees(np.arcsin(np.minimum(sines, 1.0)))
-    return angles
+    return np.asarray(np.degrees(np.arcsin(np.minimum(sines, 1.0))))

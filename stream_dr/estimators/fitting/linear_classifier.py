@@ -17,7 +17,7 @@ from stream_dr.estimators.fitting.label_column import flatten_column_with_warnin
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import Predictor
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
-from stream_dr.projection import LinearProjection
+from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS, Readout
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Targets
@@ -146,7 +146,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
         return self.project(projection.score_projection(), X)
 
 
-def loadings_used_to_predict(projection: LinearProjection) -> np.ndarray:
+def loadings_used_to_predict(projection: Linear | Mapped) -> np.ndarray:
     """Return the loadings of the components used for predictions.
 
     The loadings are (features, q) for q components. A prediction may use more components than the

@@ -17,9 +17,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from stream_dr.errors import InvalidParameter, WidthMismatch
+from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
+from stream_dr.estimators.fitting.invertible import checked_components
 from stream_dr.estimators.fitting.mapping import prepend_feature_map
 from stream_dr.estimators.fitting.moments import divide_or_zero_by_feature_scale
 from stream_dr.rows.block import Rows
@@ -146,11 +147,8 @@ class LinearGaussian(Estimator):
         The values are 0 if no column varies.
         """
         gaussian = self._learned_gaussian()
-        return (
-            gaussian.variances / gaussian.total_variance
-            if gaussian.total_variance > 0
-            else np.zeros(len(gaussian.variances))
-        )
+        total = gaussian.total_variance
+        return gaussian.variances / total if total > 0 else np.zeros(len(gaussian.variances))
 
     @property
     def noise_variance_(self) -> float:
@@ -172,9 +170,8 @@ class LinearGaussian(Estimator):
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise_variance, 0.0)) @ gaussian.axes.T
         covariance[np.diag_indices_from(covariance)] += gaussian.noise_variance
-        return divide_or_zero_by_feature_scale(
-            divide_or_zero_by_feature_scale(covariance, gaussian.scale).T, gaussian.scale
-        )
+        half_scaled = divide_or_zero_by_feature_scale(covariance, gaussian.scale)
+        return divide_or_zero_by_feature_scale(half_scaled.T, gaussian.scale)
 
     def score_samples(self, X: RowsLike) -> np.ndarray:
         """Return the log-likelihood (rows,) of each row.
@@ -200,19 +197,9 @@ class LinearGaussian(Estimator):
 
         Z: (rows, components).
         """
-        if self.feature_map is not None:
-            raise InvalidParameter(
-                "rows went through a feature map, which cannot be turned back; leave feature_map out."
-            )
+        scaled = self._undo_whitening(checked_components(self, Z))
         gaussian = self._learned_gaussian()
-        Z = np.asarray(Z, dtype=np.float64)
-        if Z.ndim != 2 or Z.shape[1] != gaussian.axes.shape[1]:
-            raise WidthMismatch(
-                f"Z has the shape {Z.shape}; {type(self).__name__} has {gaussian.axes.shape[1]} components. "
-                "Pass a column each."
-            )
-        rows: np.ndarray = (self._undo_whitening(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
-        return rows
+        return np.asarray((scaled @ gaussian.axes.T) / gaussian.scale + gaussian.mean)
 
     def _undo_whitening(self, projected_rows: np.ndarray) -> np.ndarray:
         """Return projected rows (rows, components) without whitening.

@@ -2,7 +2,7 @@
 
 A feature map changes rows (for example, by random Fourier features) before they are learned or
 projected. An estimator itself only learns and solves rows of numbers. The functions of this module
-add the map: `make_accumulator` to learning, `solve_inner_and_add_map` to solving,
+add the map: `make_accumulator` to learning, `prepend_feature_map` to the solution,
 `max_bytes_with_map` to the size of the state and `check_feature_map` to the check of parameters.
 """
 
@@ -15,19 +15,9 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
-from stream_dr.feature_maps import FeatureMap, feature_map, spec_with_defaults
+from stream_dr.feature_maps import FeatureMap, feature_map, spec_with_defaults, widths
 from stream_dr.feature_maps.nystroem import Nystroem
-from stream_dr.feature_maps.table import (
-    Table,
-    TableState,
-    check_map_can_learn,
-    mapped_columns_by_kind,
-)
-from stream_dr.feature_maps.widths import (
-    check_max_encoded_columns,
-    max_mapped_columns_of_kinds,
-    max_mapped_columns_of_table,
-)
+from stream_dr.feature_maps.table import Table, TableState, check_map_can_learn, mapped_columns_by_kind
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
@@ -78,6 +68,11 @@ class StateType:
         return MappedState if instance.feature_map is not None else FoldedState if instance.fold_count else self.plain
 
 
+def map_of(estimator: "Estimator") -> FeatureMap | None:
+    """Return an estimator's feature map, or None."""
+    return None if estimator.feature_map is None else feature_map(estimator.feature_map)
+
+
 def check_feature_map(spec: JsonDict | None) -> None:
     """Check that spec is None or a valid feature map.
 
@@ -117,11 +112,9 @@ def make_accumulator(
     if feature_map_spec is None:
         return make_unmapped(cast(InnerState, state))
     mapping = feature_map(feature_map_spec)
-    if mapping.learns:
-        return TableAccumulator(feature_map_spec, make_unmapped, cast(MappedState | None, state))
-    return (LandmarkAccumulator if isinstance(mapping, Nystroem) else MappedAccumulator)(
-        feature_map_spec, make_unmapped, cast(MappedState | None, state)
-    )
+    other = LandmarkAccumulator if isinstance(mapping, Nystroem) else MappedAccumulator
+    accumulator_type = TableAccumulator if mapping.learns else other
+    return accumulator_type(feature_map_spec, make_unmapped, cast(MappedState | None, state))
 
 
 def inner_linear_projection(projection: Projection) -> Linear:
@@ -130,17 +123,6 @@ def inner_linear_projection(projection: Projection) -> Linear:
     projection: projection of an estimator whose components are linear.
     """
     return cast(Linear, inner_projection(projection))
-
-
-def solve_inner_and_add_map(state: State, solve_inner: Callable[[InnerState], Projection]) -> Projection:
-    """Return the projection computed from `state`.
-
-    If the state has a feature map, the projection first maps the rows.
-
-    solve_inner: function that computes a projection without a map. Its argument is the state of
-        the mapped rows.
-    """
-    return prepend_feature_map(state, solve_inner(cast(InnerState, whole_inner_state(state))))
 
 
 def whole_inner_state(state: State) -> State:
@@ -177,8 +159,7 @@ def stored_inner_state(state: State) -> State:
     If rows are stored in folds, the result is a FoldedState. If there is no feature map, `state`
     itself is returned.
     """
-    inner: State = state.inner if isinstance(state, MappedState) else state
-    return inner
+    return cast(State, state.inner) if isinstance(state, MappedState) else state
 
 
 def replace_inner_state(state: State, new_inner: State) -> State:
@@ -257,14 +238,13 @@ def state_bytes(
         one of two forms. The first is a dict from column name to kind of column ("" if it is not
         known). The second is the statistics that the feature map has learned of the columns.
     """
-    spec = estimator.feature_map
-    mapping = None if spec is None else feature_map(spec)
+    mapping = map_of(estimator)
     if known_columns is None or not isinstance(mapping, Table):
         return int(estimator.state_bytes(n_features, n_targets))
     if isinstance(known_columns, TableState):
-        width = max_mapped_columns_of_table(mapping.encoding(), known_columns.columns)
+        width = widths.max_mapped_columns_of_table(mapping.encoding(), known_columns.columns)
     else:
-        width = max_mapped_columns_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
+        width = widths.max_mapped_columns_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
     plain = type(estimator)(**(estimator.get_params() | {"feature_map": None}))
     return _max_bytes_up_to_width(plain.state_bytes, width, n_targets) + 64 * width
 
@@ -324,8 +304,7 @@ def can_merge_parts(estimator: "Estimator") -> bool:
     Examples are landmarks (sampled rows with which other rows are compared) and the width of a
     kernel.
     """
-    spec = estimator.feature_map
-    mapping = None if spec is None else feature_map(spec)
+    mapping = map_of(estimator)
     return bool(estimator.merges) and (
         mapping is None
         or (mapping.has_final_parameters and not (isinstance(mapping, Nystroem) and mapping.draws_landmarks))
@@ -353,8 +332,7 @@ def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
     Raises SchemaMismatch or InvalidRows if it cannot. A table cannot be learned if a column has an
     unsuitable type or rows have unsuitable values.
     """
-    spec = estimator.feature_map
-    check_map_can_learn(None if spec is None else feature_map(spec), rows)
+    check_map_can_learn(map_of(estimator), rows)
 
 
 def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str]) -> None:
@@ -365,7 +343,6 @@ def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str
 
     kinds_by_column: kind of each column by column name, "" if it is not known.
     """
-    spec = estimator.feature_map
-    mapping = None if spec is None else feature_map(spec)
+    mapping = map_of(estimator)
     if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
-        check_max_encoded_columns(mapping.encoding(), mapping.column_overrides(), kinds_by_column, MAX_EXACT_WIDTH)
+        widths.check_max_encoded_columns(mapping.encoding(), mapping.column_overrides(), kinds_by_column)

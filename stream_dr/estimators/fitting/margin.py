@@ -35,14 +35,12 @@ def scatter_sum_directions(
     # Compute a root G of the scatter between classes, which is G Gᵀ.
     G = vectors * roots
     if moments.scatter is not None:
-        eigenvalue_floor = moments.rounding.eigenvalue_floor(moments.diagonal) / moments.weight
-        vectors, values = scatter_sum_eigenpairs(
-            G, between_weight, moments.scatter / moments.weight, total_scatter_weight, eigenvalue_floor
-        )
+        floor = moments.rounding.eigenvalue_floor(moments.diagonal) / moments.weight
+        scatter = moments.scatter / moments.weight
+        vectors, values = scatter_sum_eigenpairs(G, between_weight, scatter, total_scatter_weight, floor)
     elif total_scatter_weight < 0.0:
-        vectors, values = positive_scatter_sum_eigenpairs(
-            G, between_weight, moments.diagonal / moments.weight, total_scatter_weight
-        )
+        diagonal = moments.diagonal / moments.weight
+        vectors, values = positive_scatter_sum_eigenpairs(G, between_weight, diagonal, total_scatter_weight)
     else:
         raise NeedsRefine(
             "only the diagonal of Cxx is stored (it is past 4,096 features), and with a positive share of "

@@ -180,13 +180,12 @@ class Moments(NamedTuple):
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: norm of the targets.
         """
-        significant_combinations = self.significant_combinations(
-            self.clear_noisy_features(cross_sums, target_norm), target_norm
-        )
+        cleared = self.clear_noisy_features(cross_sums, target_norm)
+        combinations = self.significant_combinations(cleared, target_norm)
         # Decompose only features that have a sum other than 0.
         # The singular vectors are 0 at all other features.
-        shows = significant_combinations.any(axis=1)
-        inner, values = left_singular_pairs(significant_combinations[shows])
+        shows = combinations.any(axis=1)
+        inner, values = left_singular_pairs(combinations[shows])
         vectors = np.zeros((len(cross_sums), len(values)))
         vectors[shows] = inner
         return LeftSingularPairs(vectors, values)
@@ -268,6 +267,8 @@ def _without_means_of_few_row_labels(moments: Moments, has_few_rows: np.ndarray,
     scatter_error: absolute size of the error that unlearning may have caused in the scatter.
     """
     ready = ~has_few_rows
+    present = moments.present.copy()
+    present[moments.present] = ready
     n, few = moments.label_weights[ready], moments.label_weights[has_few_rows]
     if not n.sum() > 0.0:
         return moments
@@ -301,7 +302,7 @@ def _without_means_of_few_row_labels(moments: Moments, has_few_rows: np.ndarray,
         mean=mean,
         diagonal=diagonal,
         scatter=scatter,
-        present=_narrow_mask(moments.present, ready),
+        present=present,
         label_weights=n,
         target_mean=n / total,
         cross=cross,
@@ -311,19 +312,6 @@ def _without_means_of_few_row_labels(moments: Moments, has_few_rows: np.ndarray,
         labels=tuple(compress(moments.labels, ready)),
         waiting=tuple(compress(moments.labels, has_few_rows)),
     )
-
-
-def _narrow_mask(mask: np.ndarray, keep_true_entry: np.ndarray) -> np.ndarray:
-    """Return a mask with some True entries set to False.
-
-    The mask is (k,) with k' True entries.
-
-    keep_true_entry: (k',) bool, one entry for each True entry of the mask. False in
-        `keep_true_entry` sets the entry of the mask to False.
-    """
-    narrowed = mask.copy()
-    narrowed[mask] = keep_true_entry
-    return narrowed
 
 
 def standardise_moments(moments: Moments) -> Moments:
@@ -346,8 +334,7 @@ def divide_or_zero_by_feature_scale(columns: np.ndarray, feature_scale: np.ndarr
     feature_scale: (features,), scale of each feature.
     """
     divisors = feature_scale[:, None]
-    divided: np.ndarray = np.divide(columns, divisors, out=np.zeros_like(columns), where=divisors > 0)
-    return divided
+    return np.asarray(np.divide(columns, divisors, out=np.zeros_like(columns), where=divisors > 0))
 
 
 def scale_moments(moments: Moments, column_factors: np.ndarray) -> Moments:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from stream_dr.errors import EmptyInput, WidthMismatch, did_you_mean
+from stream_dr.errors import EmptyInput, TargetsRequired, WidthMismatch, did_you_mean
 from stream_dr.feature_maps.hashing import dicts_to_sparse_rows
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import Kind, rows_kind
@@ -88,21 +88,13 @@ def _raise_names_differ(known_names: tuple[str, ...], names: tuple[str, ...], es
     )
 
 
-def raise_width_mismatch(n_features: int, n_known_features: int, estimator_name: str) -> NoReturn:
-    """Raise WidthMismatch, because rows have another number of features.
-
-    n_features: number of features of the rows.
-    n_known_features: number of features of the rows learned.
-    estimator_name: name of the estimator, for the message.
-    """
-    raise WidthMismatch(
-        f"X has {n_features} features, but {estimator_name} is expecting {n_known_features} features as input. "
-        "Send those columns or start a new model."
-    )
-
-
 def raise_if_no_rows(rows: Any) -> None:
     """Raise EmptyInput if there are no rows or no features."""
     for axis, what in enumerate(("sample", "feature")):
         if rows.shape[axis] == 0:
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")
+
+
+def nothing_to_fit_error(estimator_name: str) -> TargetsRequired:
+    """Return the error for rows of which none has a target."""
+    return TargetsRequired(f"every row's target is absent; {estimator_name} has nothing to fit. Label some rows.")

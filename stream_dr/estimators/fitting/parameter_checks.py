@@ -75,9 +75,8 @@ def check_number_in_range(
     exclude_low: if true, `low` itself is not accepted.
     """
     if not is_finite_number(value) or value > high or value < low or (exclude_low and value == low):
-        raise InvalidParameter(
-            f"{name}={value!r}; it must be a number in {'(' if exclude_low else '['}{low:g}, {high:g}]."
-        )
+        bracket = "(" if exclude_low else "["
+        raise InvalidParameter(f"{name}={value!r}; it must be a number in {bracket}{low:g}, {high:g}].")
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

@@ -1,7 +1,9 @@
 """Base class of estimators that predict targets from components."""
 
+from abc import abstractmethod
 from typing import Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from stream_dr.estimators.fitting.closed_form import ClosedForm
@@ -12,6 +14,10 @@ from stream_dr.readout import Readout
 
 class Predictor(ClosedForm):
     """Base class of estimators whose projection has a `Readout` to predict targets."""
+
+    @abstractmethod
+    def predict(self, X: RowsLike) -> np.ndarray:
+        """Return the predicted targets of rows X (rows, features)."""
 
     def partial_fit(
         self,

@@ -32,7 +32,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_number_in_range,
 from stream_dr.estimators.fitting.refining_methods import SOLVERS
 from stream_dr.estimators.fitting.replayed import RefineProgress, RowReplay, Sums, strip_feature_map
 from stream_dr.projection import Projection
-from stream_dr.rows.source import Source, as_source
+from stream_dr.rows.source import as_source
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
 from stream_dr.solve.subspace import Subspace
 from stream_dr.solve.tall_qr import tall_qr
@@ -182,29 +182,29 @@ def refine_steps(
     progress: function that receives the number of the pass and the number of rows read so far.
     guess: earlier projection to start from, or None.
     n_threads: number of threads that compute products.
-    compute_pass_sums: function that computes the sums of a pass elsewhere. If not None, `source`
-        is not read.
+    compute_pass_sums: function that computes the sums of a pass, instead of reading `source`.
     """
-    _check_refine_arguments(estimator, state, tol, max_passes)
-    problem = _prepare_mapped_problem(cast("ClosedForm", estimator), state, as_source(source), feature_names, n_threads)
-    moments, method = problem.moments, problem.method
+    check_number_in_range("tol", tol, low=0.0)
+    check_positive_int("max_passes", max_passes)
+    check_refinable(estimator, state)
+    solver, moments, sums, replayed, method = _prepare_problem(estimator, state, source, feature_names, n_threads)
 
     # Continue from the earlier refine, or start from the columns of the guess.
     now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_start_columns(guess, moments)))
-    summed = compute_pass_sums or partial(problem.replayed.sums, problem.source)
+    summed = compute_pass_sums or sums
     basis = tall_qr(now.loadings)[0]
     first = now.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
-        pass_progress = None if progress is None else _bind_pass_number(progress, number)
+        pass_progress = None if progress is None else partial(progress, number)
         directions = now.solve.directions
-        product, rows = problem.replayed.checked(summed(directions, number == first, pass_progress), directions)
+        product, rows = replayed.checked(summed(directions, number == first, pass_progress), directions)
 
         # Update the solver, and compare the new projection with the projection of the last pass.
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.current_solution(solve)
         measured = moments._replace(along=method.along)
-        projection = problem.solver.make_projection(measured, (loadings, eigenvalues), "refined")
+        projection = solver.make_projection(measured, (loadings, eigenvalues), "refined")
         last_basis, basis = basis, tall_qr(projection.loadings)[0]
         turned = largest_principal_angle(last_basis, basis) if number > 1 else np.pi / 2
         # Stop if residual and angle are small. The residual alone may be small too early.
@@ -215,17 +215,6 @@ def refine_steps(
         yield RefinePass(report, prepend_feature_map(state, projection), now)
         if done:
             return
-
-
-def _check_refine_arguments(estimator: "Estimator", state: State, tol: float, max_passes: int) -> None:
-    """Raise an error if refine cannot start.
-
-    Raises InvalidParameter if `tol` or `max_passes` is outside its range. Raises CannotRefine or
-    NotFitted if the state cannot be refined.
-    """
-    check_number_in_range("tol", tol, low=0.0)
-    check_positive_int("max_passes", max_passes)
-    check_refinable(estimator, state)
 
 
 class _MappedProblem(NamedTuple):
@@ -239,23 +228,23 @@ class _MappedProblem(NamedTuple):
         Estimator without a feature map.
     moments : Moments
         Centred sums of the mapped rows.
-    source : Source
-        Source of mapped rows.
+    sums : ComputePassSums
+        Function that computes the sums of a pass over the mapped rows.
     replayed : RowReplay
-        Reader of the source, which computes the sums of a pass.
+        Reader of the mapped rows, which checks the sums of a pass.
     method : FirstStageSolver or SubspaceSolver
         Solver that is updated after each pass.
     """
 
     solver: "ClosedForm"
     moments: Moments
-    source: Source
+    sums: ComputePassSums
     replayed: RowReplay
     method: Any
 
 
-def _prepare_mapped_problem(
-    estimator: "ClosedForm", state: State, source: Source, feature_names: tuple[str, ...] | None, n_threads: int
+def _prepare_problem(
+    estimator: "Estimator", state: State, source: RefineSource, feature_names: tuple[str, ...] | None, n_threads: int
 ) -> _MappedProblem:
     """Return the problem that refine solves, for mapped rows.
 
@@ -264,58 +253,36 @@ def _prepare_mapped_problem(
     feature_names: names of the features, if the rows have named columns.
     n_threads: number of threads that compute products.
     """
-    moments = estimator.moments(state)
-    solver, mapped_state, mapped_source, feature_names = strip_feature_map(estimator, state, source, feature_names)
-    replayed = RowReplay(solver, mapped_state, moments, feature_names, n_threads)
+    closed_form = cast("ClosedForm", estimator)
+    moments = closed_form.moments(state)
+    solver, mapped_state, mapped_source, names = strip_feature_map(closed_form, state, as_source(source), feature_names)
+    replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
     method = SOLVERS[solver.refined_by or ""](solver, moments, mapped_state, replayed.scale > 0)
-    return _MappedProblem(solver, moments, mapped_source, replayed, method)
+    return _MappedProblem(solver, moments, partial(replayed.sums, mapped_source), replayed, method)
 
 
-def refine_with_all_passes(
-    estimator: "ClosedForm",
-    state: State,
-    source: RefineSource,
-    tol: float,
-    max_passes: int,
-    feature_names: tuple[str, ...] | None = None,
-    resume: Refining | None = None,
-    guess: Projection | None = None,
-) -> tuple[Projection, RefineReport]:
+def run_all_passes(steps: Iterator[RefinePass], tol: float, max_passes: int) -> tuple[Projection, RefineReport]:
     """Run all passes of refine, and return projection and report.
 
     If the tolerance was not reached, the warning ConvergenceWarning is issued. Raises
-    CannotRefine, InvalidParameter, NotFitted.
+    InvalidParameter if there is no pass, and the errors of `refine_steps`.
 
-    source: exactly the rows that the state has learned.
-    tol: tolerance of the relative residual, and of the angle between two projections in radians.
-    max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
-    feature_names: names of the features, if the rows have named columns.
-    resume: state of an earlier refine to continue from, or None to start from `guess`.
-    guess: earlier projection to start from, or None.
+    steps: the passes, as `refine_steps` yields them.
+    tol: tolerance of the passes, for the warning.
+    max_passes: maximum number of passes, for the error.
     """
     # Collect the reports of all passes. After the loop, `step` is the result of the last pass.
     passes = []
-    for step in refine_steps(
-        estimator,
-        state,
-        source,
-        tol=tol,
-        max_passes=max_passes,
-        feature_names=feature_names,
-        resume=resume,
-        guess=guess,
-    ):
+    for step in steps:
         passes.append(step.report)
 
     if not passes:
         raise InvalidParameter(f"max_passes={max_passes}; the refine to go on from has made as many. Give more.")
-    done = passes[-1].converged
-    if not done:
-        last = passes[-1]
-        warnings.warn(
-            not_converged_message(last.number, last.residual, last.angle, tol), ConvergenceWarning, stacklevel=3
-        )
-    return step.projection, RefineReport(tuple(passes), done, None if done else step.refining)
+    last = passes[-1]
+    if not last.converged:
+        message = not_converged_message(last.number, last.residual, last.angle, tol)
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    return step.projection, RefineReport(tuple(passes), last.converged, None if last.converged else step.refining)
 
 
 def not_converged_message(pass_number: int, residual: float, angle: float, tol: float) -> str:
@@ -382,11 +349,3 @@ def _start_columns(earlier_projection: Projection | None, moments: Moments) -> n
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
     return divide_or_zero_by_feature_scale(columns, moments.scale)
-
-
-def _bind_pass_number(progress: RefineProgress, pass_number: int) -> Callable[[int], None]:
-    """Return a function that calls `progress` with the pass's number.
-
-    The argument of the returned function is the number of rows read so far.
-    """
-    return lambda rows: progress(pass_number, rows)

@@ -93,11 +93,8 @@ class FirstStageSolver:
         xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
         is_real = self._moments.significant_combinations(xh, target_matrix_norm).shape[1] > 0
         right = np.where(self._varying[:, None] & is_real, xh, 0.0)
-        return cg.start_block_solve(
-            right,
-            8 * EPS * self._mean_to_total_deviation_ratio(),
-            np.where(self._varying[:, None], initial_columns, 0.0),
-        )
+        guess = np.where(self._varying[:, None], initial_columns, 0.0)
+        return cg.start_block_solve(right, 8 * EPS * self._mean_to_total_deviation_ratio(), guess)
 
     def take(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
         """Return the state after one step of conjugate gradient.
@@ -169,9 +166,8 @@ class SubspaceSolver:
         more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
         seed = self._estimator.random_state or 0
         drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
-        return subspace.start_subspace(
-            np.where(self._varying[:, None], np.hstack([cross, drawn, initial_columns]), 0.0)
-        )
+        columns = np.hstack([cross, drawn, initial_columns])
+        return subspace.start_subspace(np.where(self._varying[:, None], columns, 0.0))
 
     def take(self, solver_state: subspace.Subspace, scatter_product: np.ndarray) -> subspace.Subspace:
         """Return the basis extended by the directions of one pass.

@@ -226,9 +226,8 @@ class RowReplay:
         # Multiply the weights by the decay, by which older rows have smaller weights.
         decay, weights = float(self._estimator.decay), block.weights
         if decay != 1.0:
-            weights = decayed_weights(
-                np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - n_rows_including_block)
-            )
+            age = max(0, self._clock - n_rows_including_block)
+            weights = decayed_weights(np.ones(block.rows) if weights is None else weights, decay, age)
         if self._factors is None:
             return weights
 

@@ -6,7 +6,6 @@ rows, and the projection is exact for the sampled rows. If the stream has at mos
 all rows are in the sample.
 """
 
-from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, NoReturn, Self, cast
 
@@ -17,21 +16,13 @@ from stream_dr.errors import CannotUnlearn, InvalidParameter
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.mapping import (
-    StateType,
-    check_feature_map,
-    inner_projection,
-    make_accumulator,
-    max_bytes_with_map,
-    solve_inner_and_add_map,
-    whole_inner_state,
-)
+from stream_dr.estimators.fitting.mapped_method import MappedMethod
+from stream_dr.estimators.fitting.mapping import StateType, check_feature_map, inner_projection, whole_inner_state
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed_or_none
-from stream_dr.projection import Projection
 from stream_dr.solve.barycentre import BarycentricProjection
 from stream_dr.solve.eigenmap import Eigenmap
-from stream_dr.statistics.protocol import Accumulator, State
+from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import KeepLabels, Reservoir, ReservoirAccumulator
 
 SPARSE_ABOVE_FEATURES = 4096
@@ -55,7 +46,7 @@ For k neighbours, the weights of each row cost O(k³).
 
 
 @dataclass(eq=False, repr=False)
-class ReservoirMethod(Estimator):
+class ReservoirMethod(MappedMethod[Reservoir]):
     """Base class of estimators that learn a sample of rows.
 
     The sample is also called a reservoir. The larger a row's weight, the more likely the row is
@@ -101,22 +92,10 @@ class ReservoirMethod(Estimator):
         check_seed_or_none(self.random_state)
         check_feature_map(self.feature_map)
 
-    def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a new accumulator that samples rows.
-
-        If there is a feature map, mapped rows are sampled.
-
-        state: state from which the accumulator continues. None means an empty accumulator.
-        """
-        return make_accumulator(self.feature_map, self._make_row_sampler, state)
-
-    def _make_row_sampler(self, state: Reservoir | None) -> ReservoirAccumulator:
+    def inner_accumulator(self, state: Reservoir | None) -> ReservoirAccumulator:
+        """Return an accumulator that samples mapped rows, empty or continued from `state`."""
         labels: KeepLabels = "no" if not self.target_kinds else "all" if self.unlabelled == "skip" else "some"
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, labels, state)
-
-    def solve(self, state: State) -> Projection:
-        """Return the projection computed from `state`, without changing anything."""
-        return solve_inner_and_add_map(state, self.solve_sample)
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return the product of the sampled rows' scatter and `columns`.
@@ -127,25 +106,16 @@ class ReservoirMethod(Estimator):
         projected = rows @ columns
         return np.asarray(rows.T @ (projected - projected.mean(axis=0)))
 
-    @abstractmethod
-    def solve_sample(self, sample: Reservoir) -> Projection:
-        """Return the projection computed from the sampled rows.
-
-        sample: the sample, of mapped rows if there is a feature map.
-        """
-
-    def state_bytes(self, n_features: int, n_targets: int) -> int:
+    def inner_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the largest size of sample and projection in bytes.
 
         A sample of dense rows takes 8 · reservoir · features bytes. Rows of more than 4,096
         features are assumed to be sparse, with at most 4,096 entries of 12 bytes each. The
-        projection takes 8 · (components + 2) · features bytes.
+        projection takes 8 · (components + 2) · features bytes. `n_features` is the number of
+        features after the feature map.
         """
-        return max_bytes_with_map(self.feature_map, self._max_sample_and_projection_bytes, n_features, n_targets)
-
-    def _max_sample_and_projection_bytes(self, n_mapped_features: int, n_targets: int) -> int:
-        row = 8 * n_mapped_features if n_mapped_features <= SPARSE_ABOVE_FEATURES else 12 * SPARSE_ABOVE_FEATURES
-        return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_mapped_features
+        row = 8 * n_features if n_features <= SPARSE_ABOVE_FEATURES else 12 * SPARSE_ABOVE_FEATURES
+        return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_features
 
     def solve_bytes(self) -> int:
         """Return the memory that solving takes, in bytes.

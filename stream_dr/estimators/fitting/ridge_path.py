@@ -32,7 +32,7 @@ from stream_dr.estimators.fitting.moments import Moments, compute_moments, scale
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.solve.spectral import nonzero_semidefinite_eigenpairs
 from stream_dr.solve.two_stage import varying_part
-from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state, stored_optional_sums
+from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state_like
 from stream_dr.uncertainty import MIN_FOLDS, CrossValidation
 
 if TYPE_CHECKING:
@@ -135,27 +135,25 @@ def merge_all_folds_but_one(states_by_fold: Sequence[MomentState]) -> Iterator[M
     """
     if states_by_fold:
         first = states_by_fold[0]
-        nothing = empty_state(first.encoding, first.scatter, first.decay, *stored_optional_sums(first))
+        nothing = empty_state_like(first)
         yield from _merge_outside_and_others(states_by_fold, nothing)
 
 
-def _merge_outside_and_others(
-    states_by_fold: Sequence[MomentState], outside_merge: MomentState
-) -> Iterator[MomentState]:
+def _merge_outside_and_others(states_by_fold: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
     """Yield for each fold the merge of all other folds.
 
     The merge includes `outside_merge`.
 
     states_by_fold: states of some of the folds.
-    outside_merge: merged state of all folds that are not in `states_by_fold`.
+    outside: merged state of all folds that are not in `states_by_fold`.
     """
     if len(states_by_fold) == 1:
-        yield outside_merge
+        yield outside
         return
     half = len(states_by_fold) // 2
     first, second = states_by_fold[:half], states_by_fold[half:]
-    yield from _merge_outside_and_others(first, reduce(MomentState.merge, second, outside_merge))
-    yield from _merge_outside_and_others(second, reduce(MomentState.merge, first, outside_merge))
+    yield from _merge_outside_and_others(first, reduce(MomentState.merge, second, outside))
+    yield from _merge_outside_and_others(second, reduce(MomentState.merge, first, outside))
 
 
 def ridge_path(estimator: "TwoStage", states_by_fold: Sequence[MomentState]) -> CrossValidation:
@@ -200,9 +198,8 @@ def ridge_path(estimator: "TwoStage", states_by_fold: Sequence[MomentState]) -> 
     if estimator.one_standard_error:
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[-1])
 
-    path = CrossValidation(
-        "gamma", RELATIVE_RIDGES * _mean_varying_scatter(whole), mean, std_error, chosen, RELATIVE_RIDGES.copy()
-    )
+    ridges = RELATIVE_RIDGES * _mean_varying_scatter(whole)
+    path = CrossValidation("gamma", ridges, mean, std_error, chosen, RELATIVE_RIDGES.copy())
     # Warn that the best ridge may be outside the compared ridges.
     # If all errors are equal, no ridge is better than the first.
     if chosen in (0, 1, len(RELATIVE_RIDGES) - 1) and mean.min() < mean.max():
@@ -391,6 +388,5 @@ def _mean_varying_scatter(moments: Moments) -> float:
 
     The scatter of a column is the sum of its squared deviations from the mean.
     """
-    return float(moments.diagonal.sum()) / max(
-        int(np.count_nonzero(moments.rounding.varying_columns(moments.diagonal))), 1
-    )
+    varying = np.count_nonzero(moments.rounding.varying_columns(moments.diagonal))
+    return float(moments.diagonal.sum()) / max(int(varying), 1)

@@ -18,13 +18,8 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
+from stream_dr.estimators.fitting import mapping
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.mapping import (
-    inner_linear_projection,
-    inner_states_of_folds,
-    replace_inner_fields,
-    whole_inner_state,
-)
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_feature_scale
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_choice
@@ -98,14 +93,14 @@ class PredictsHeldOut(ClosedForm):
         """
         if not self.is_cross_validated:
             return super().solve(state)
-        parts = inner_states_of_folds(state)
+        parts = mapping.inner_states_of_folds(state)
         if not parts:
             raise InvalidParameter(
                 f"{self.cross_validates}='cv' needs rows in folds, and these were learned without. Call fit with the rows "
                 f"again, or give {self.cross_validates} as a number."
             )
         choice = self.cross_validate(parts)
-        return replace_inner_fields(self.with_chosen_parameter(choice).solve(state), choice=choice)
+        return mapping.replace_inner_fields(self.with_chosen_parameter(choice).solve(state), choice=choice)
 
     @abstractmethod
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
@@ -135,7 +130,7 @@ class PredictsHeldOut(ClosedForm):
         if not self.is_cross_validated:
             name = self.cross_validates
             raise AttributeError(f"{type(self).__name__} was not cross-validated: set {name}='cv'.")
-        choice = inner_linear_projection(self.projection()).choice
+        choice = mapping.inner_linear_projection(self.projection()).choice
         assert choice is not None
         return choice
 
@@ -255,10 +250,8 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
         its diagonal.
     """
     # Pad the predictor to the features and targets of both models.
-    d, (a, b, k) = (
-        max(len(training_moments.mean), len(validation_moments.mean)),
-        _match_target_columns(training_moments, validation_moments),
-    )
+    d = max(len(training_moments.mean), len(validation_moments.mean))
+    a, b, k = _match_target_columns(training_moments, validation_moments)
     coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
     coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, training_moments.mean, training_moments.target_mean
 
@@ -292,9 +285,8 @@ def _match_target_columns(training_moments: Moments, validation_moments: Moments
         k = training_moments.cross.shape[1]
         return TargetColumns(list(range(k)), list(range(validation_moments.cross.shape[1])), k)
     labels = sorted({*training_moments.labels, *validation_moments.labels})
-    first, second = (
-        [labels.index(label) for label in moments.labels] for moments in (training_moments, validation_moments)
-    )
+    both = training_moments.labels, validation_moments.labels
+    first, second = ([labels.index(label) for label in own] for own in both)
     return TargetColumns(first, second, len(labels))
 
 
@@ -323,10 +315,8 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
 
     The models must have the same features and the same encoding of targets.
     """
-    maps = [
-        state.feature_map if isinstance(state, MappedState) else None
-        for state in (this_model.state_, other_model.state_)
-    ]
+    states = this_model.state_, other_model.state_
+    maps = [state.feature_map if isinstance(state, MappedState) else None for state in states]
     if maps[0] != maps[1]:
         raise InvalidParameter(f"other has feature_map={maps[1]!r}; it must be {maps[0]!r}, as in this model.")
 
@@ -334,7 +324,7 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
     if names is not None and theirs is not None and names != theirs:
         raise InvalidParameter(f"other has the features {theirs}; it must have {names}, in this order.")
 
-    a, b = (cast(MomentState, whole_inner_state(state)) for state in (this_model.state_, other_model.state_))
+    a, b = (cast(MomentState, mapping.whole_inner_state(state)) for state in states)
     if a.n_features != b.n_features and b.rows and (a.dense or b.dense):
         raise InvalidParameter(f"other has {b.n_features} features; it must have {a.n_features}, as this model.")
     if a.encoding != b.encoding:

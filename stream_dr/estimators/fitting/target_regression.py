@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import ClassifierTags, Tags
 
-from stream_dr.errors import EmptyInput, InvalidParameter, WidthMismatch
+from stream_dr.errors import EmptyInput, InvalidParameter
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.invertible import checked_components
 from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import Predictor
@@ -108,9 +109,7 @@ class TargetRegression(Predictor):
         weights = weights_or_ones(as_weights(block.weights, len(predicted)), len(predicted))
         there = weights > 0 if targets is None or targets.present is None else (weights > 0) & targets.present
         if targets is None or not there.any():
-            raise EmptyInput(
-                "no row has a target and a weight above 0: there is nothing to score. Pass rows that have."
-            )
+            raise EmptyInput("no row has a target and a weight above 0: there is nothing to score. Pass such rows.")
 
         targets, predicted, weights = targets.take(there), predicted[there], weights[there]
         if targets.values is not None:
@@ -131,8 +130,7 @@ class TargetRegression(Predictor):
         Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, a target is the
         indicator of a label, 1 for rows with the label and 0 for other rows.
         """
-        coefficients: np.ndarray = self.linear_projection().loadings @ self._readout_or_raise().weights
-        return coefficients.T
+        return np.asarray(self.linear_projection().loadings @ self._readout_or_raise().weights).T
 
     @property
     def intercept_(self) -> np.ndarray:
@@ -175,18 +173,7 @@ class TargetRegression(Predictor):
 
         Z: (rows, components).
         """
-        if self.feature_map is not None:
-            raise InvalidParameter(
-                "rows went through a feature map, which cannot be turned back; leave feature_map out."
-            )
-        Z = np.asarray(Z, dtype=np.float64)
-        loadings = self.x_loadings_
-        if Z.ndim != 2 or Z.shape[1] != loadings.shape[1]:
-            raise WidthMismatch(
-                f"Z has the shape {Z.shape}; {type(self).__name__} has {loadings.shape[1]} components. Pass a column each."
-            )
-        rows: np.ndarray = Z @ loadings.T + self.mean_
-        return rows
+        return np.asarray(checked_components(self, Z) @ self.x_loadings_.T + self.mean_)
 
     @property
     def classes_(self) -> np.ndarray:
@@ -243,5 +230,4 @@ def ridged_scatter_along(right_hand_sides: np.ndarray, loadings: np.ndarray, eig
     """
     # Solve ‖wᵀ B‖² = λ wᵀ A w for wᵀ A w.
     # The equation holds for a component w of eigenvalue λ and the right-hand sides B.
-    scatter: np.ndarray = ((right_hand_sides.T @ loadings) ** 2).sum(axis=0) / eigenvalues
-    return scatter
+    return np.asarray(((right_hand_sides.T @ loadings) ** 2).sum(axis=0) / eigenvalues)

@@ -161,9 +161,8 @@ class TwoStage(PredictsHeldOut):
         share, ridge = self.ridge_terms(moments)
         if share == 0.0:
             return two_stage(np.full(len(xh), ridge), significant_combinations, 0.0, zero_rounding(len(xh)))
-        loadings, eigenvalues = two_stage(
-            moments.scatter_or_diagonal, significant_combinations, ridge / share, moments.rounding
-        )
+        scatter, gamma = moments.scatter_or_diagonal, ridge / share
+        loadings, eigenvalues = two_stage(scatter, significant_combinations, gamma, moments.rounding)
         return loadings / np.sqrt(share), eigenvalues / share
 
     def ridged_scatter_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
@@ -215,8 +214,7 @@ class TwoStage(PredictsHeldOut):
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
         sums = self.scatter_of_components(loadings, moments, solution_kind)
-        scaled: np.ndarray = loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
-        return scaled
+        return np.asarray(loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0)))
 
     def scatter_of_components(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
@@ -229,8 +227,7 @@ class TwoStage(PredictsHeldOut):
         """
         squares = loadings**2
         if moments.scatter is not None:
-            sums: np.ndarray = np.einsum("ij,ij->j", loadings, moments.scatter @ loadings)
-            return sums
+            return np.asarray(np.einsum("ij,ij->j", loadings, moments.scatter @ loadings))
         flat: np.ndarray = moments.diagonal @ squares
         if solution_kind != "refined":
             return flat

@@ -18,26 +18,15 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block, Rows
+from stream_dr.statistics.moments import clock
 from stream_dr.statistics.moments.batch_plan import BatchPlan, plan_batch
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, rows_per_chunk
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
-from stream_dr.statistics.moments.clock import (
-    advance_scale_and_rescale,
-    decayed_weights,
-    max_rows_per_step,
-    scale_and_clock_after_removal,
-    weights_for_stored_sums,
-)
 from stream_dr.statistics.moments.encoding import Encoding, check_encoding, slice_encoded_rows
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
-from stream_dr.statistics.moments.state import (
-    MomentState,
-    centred_features,
-    check_same_parameters,
-    empty_state,
-)
+from stream_dr.statistics.moments.state import MomentState, centred_features, check_same_parameters, empty_state
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
 from stream_dr.statistics.moments.unlearn import subtract_state
 from stream_dr.statistics.protocol import Absent, AccumulatorBase
@@ -103,7 +92,7 @@ class MomentAccumulator(AccumulatorBase):
         rows = batch.rows
         if rows:
             self.make_room_for_batch(batch)
-            step = max_rows_per_step(self.decay)
+            step = clock.max_rows_per_step(self.decay)
             for start in range(0, rows, step):
                 self.learn(batch, start, min(start + step, rows))
         self.rows_skipped += batch.skipped
@@ -128,15 +117,20 @@ class MomentAccumulator(AccumulatorBase):
         """
         # Compute the sums of this batch alone. Under decay, its rows now weigh less than at first.
         batch = self.check_and_plan_batch(block)
-        weights = decayed_weights(batch.weights, self.decay, age)
+        weights = clock.decayed_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
-        part._learn_checked_batch(batch._replace(weights=weights))
+        batch = part.number_label_sets(batch._replace(weights=weights))
+        if batch.rows:
+            part.make_room_for_batch(batch)
+            part.learn(batch, 0, batch.rows)
+        part.rows_skipped = batch.skipped
 
         # Subtract the sums of the batch from all sums. If this raises an error, nothing changes.
         state = subtract_state(self.freeze(), part.freeze())
-        scale, clock = scale_and_clock_after_removal(self._scale, self._clock, self.decay, state.rows, part.rows, age)
-        self._load_state(state._replace(scale=scale, clock=clock))
+        before = (self._scale, self._clock, self.decay)
+        after = clock.scale_and_clock_after_removal(*before, state.rows, part.rows, age)
+        self._load_state(state._replace(**after._asdict()))
 
     def freeze(self) -> MomentState:
         """Return the sums so far as a MomentState.
@@ -220,17 +214,6 @@ class MomentAccumulator(AccumulatorBase):
         sets = self._sets.find_set_numbers(batch.encoded, batch.rows)
         return batch._replace(encoded=batch.encoded._replace(sets=sets))
 
-    def _learn_checked_batch(self, batch: BatchPlan) -> None:
-        """Learn a batch that another accumulator has checked.
-
-        This accumulator must be empty, and must have the same parameters as the other accumulator.
-        """
-        if batch.rows:
-            batch = self.number_label_sets(batch)
-            self.make_room_for_batch(batch)
-            self.learn(batch, 0, batch.rows)
-        self.rows_skipped = batch.skipped
-
     def make_room_for_batch(self, batch: BatchPlan) -> None:
         """Prepare the accumulator for a checked batch.
 
@@ -289,8 +272,8 @@ class MomentAccumulator(AccumulatorBase):
         `max_rows_per_step(decay)` rows (clock.py).
         """
         # Under decay all rows lose weight: make the factor from stored sums to true sums smaller.
-        self._scale = advance_scale_and_rescale(self._scale, self.decay, stop - start, self.rescale)
-        weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
+        self._scale = clock.advance_scale_and_rescale(self._scale, self.decay, stop - start, self.rescale)
+        weights = clock.weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
 
         # Rows are learned in chunks if they must be centred, which needs temporary memory.
         size = stop - start if isinstance(self._features, SparseSums) else rows_per_chunk(self.n_features)

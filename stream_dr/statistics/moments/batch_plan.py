@@ -13,13 +13,7 @@ from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
-from stream_dr.statistics.moments.encoding import (
-    EncodedTargets,
-    Encoding,
-    check_encoding_kind,
-    encode,
-    take_encoded_rows,
-)
+from stream_dr.statistics.moments.encoding import EncodedTargets, Encoding, encode, take_encoded_rows
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, targets_without_labels
 
@@ -186,14 +180,10 @@ def extended_labels(
     targets: targets of the batch.
     """
     new = [label for label in targets.labels if label not in label_codes]
-    column = np.empty(len(targets.labels), dtype=np.int32)
-    fresh = len(earlier_labels)
-    for i, label in enumerate(targets.labels):
-        code = label_codes.get(label)
-        if code is None:
-            code, fresh = fresh, fresh + 1
-        column[i] = code
-    return ExtendedLabels(earlier_labels + tuple(new) if new else earlier_labels, column)
+    if new:
+        label_codes = label_codes | {label: code for code, label in enumerate(new, len(earlier_labels))}
+    column = np.array([label_codes[label] for label in targets.labels], dtype=np.int32)
+    return ExtendedLabels(earlier_labels + tuple(new), column)
 
 
 def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, sparse: bool) -> None:
@@ -210,11 +200,8 @@ def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, 
         )
 
     if accumulator.scatter == "exact" and n_features > MAX_EXACT_WIDTH:
-        advice = (
-            "Use MMC, which has a diagonal form"
-            if accumulator.one_label_per_row
-            else 'Start a model with scatter="diagonal"'
-        )
+        diagonal = 'Start a model with scatter="diagonal"'
+        advice = "Use MMC, which has a diagonal form" if accumulator.one_label_per_row else diagonal
         raise TooManyFeatures(
             f"batch has {n_features} features; exact scatter is stored for up to {MAX_EXACT_WIDTH}. {advice}."
         )
@@ -233,7 +220,8 @@ def _check_targets(accumulator: PlannedAccumulator, targets: Targets | None, n_r
             f"Pass {accumulator.target_kind} targets or start a new model."
         )
 
-    check_encoding_kind(accumulator.encoding, targets.kind)
+    if accumulator.encoding == "zhou" and targets.kind == "continuous":
+        raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
     if accumulator.one_label_per_row and targets.kind != "class":
         raise TargetKindMismatch(
             f"{targets.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."

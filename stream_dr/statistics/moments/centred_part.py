@@ -77,15 +77,9 @@ class CentredPart(NamedTuple):
         check_field_equals(self, "exact", whole_scatter)
         check_at_least(self, 0.0, "weight")
         square = (n_features, n_features) if whole_scatter else (0, 0)
-        check_dtype_and_shapes(
-            self,
-            np.float64,
-            mean=(n_features,),
-            low=(n_features,),
-            diagonal=(0 if whole_scatter else n_features,),
-            scatter=square,
-        )
-        check_dtype_and_shapes(self, np.float64, cross=(n_features, n_target_columns), nonzero=(n_features,))
+        d, k, n_diagonal = n_features, n_target_columns, 0 if whole_scatter else n_features
+        check_dtype_and_shapes(self, np.float64, mean=(d,), low=(d,), diagonal=(n_diagonal,), scatter=square)
+        check_dtype_and_shapes(self, np.float64, cross=(d, k), nonzero=(d,))
         check_finite_arrays(self, "mean", "low", "diagonal", "scatter", "cross")
         if (self.nonzero < 0.0).any() or np.isinf(self.nonzero).any():
             raise field_error(self, "nonzero", "negative or infinite", "at least 0, or NaN")
@@ -118,19 +112,10 @@ class CentredPart(NamedTuple):
         """
         cross = np.zeros((n_features, n_target_columns))
         cross[: len(self.cross), new_column_indices] = self.cross
-        mean, low = pad_to_shape(self.mean, (n_features,)), pad_to_shape(self.low, (n_features,))
+        mean, low, nonzero = (pad_to_shape(a, (n_features,)) for a in (self.mean, self.low, self.nonzero))
         diagonal = self.diagonal if self.exact else pad_to_shape(self.diagonal, (n_features,))
         scatter = pad_to_shape(self.scatter, (n_features, n_features)) if self.exact else self.scatter
-        return CentredPart(
-            self.exact,
-            self.weight,
-            mean,
-            low,
-            diagonal,
-            scatter,
-            cross,
-            pad_to_shape(self.nonzero, (n_features,)),
-        )
+        return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, nonzero)
 
     def without_negative_scatter(self) -> "CentredPart":
         """Return a copy with 0 in place of negative scatter.
@@ -149,9 +134,7 @@ class CentredPart(NamedTuple):
             part.scatter[:, zero if self.exact else []] = 0.0
         return part
 
-    def join(
-        self, other: "CentredPart", other_minus_own_target_mean: np.ndarray | None, sign: float = 1.0
-    ) -> "CentredPart":
+    def join(self, other: "CentredPart", other_minus_own_target_mean: np.ndarray | None, sign: float) -> "CentredPart":
         """Add or remove the rows of `other`.
 
         Returns the sums of the resulting rows. `self` and `other` must have the same features, the
@@ -194,14 +177,11 @@ def empty_centred_part(n_features: int, n_target_columns: int, whole_scatter: bo
     n_target_columns: number of target columns.
     whole_scatter: True to store the whole scatter matrix, False to store its diagonal.
     """
-    diagonal, scatter = (
-        np.zeros(0 if whole_scatter else n_features),
-        np.zeros((n_features, n_features) if whole_scatter else (0, 0)),
-    )
+    diagonal = np.zeros(0 if whole_scatter else n_features)
+    scatter = np.zeros((n_features, n_features) if whole_scatter else (0, 0))
+    cross = np.zeros((n_features, n_target_columns))
     mean, low, nonzero = np.zeros((3, n_features))
-    return CentredPart(
-        whole_scatter, 0.0, mean, low, diagonal, scatter, np.zeros((n_features, n_target_columns)), nonzero
-    )
+    return CentredPart(whole_scatter, 0.0, mean, low, diagonal, scatter, cross, nonzero)
 
 
 def add_to_double_double(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

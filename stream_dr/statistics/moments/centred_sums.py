@@ -23,14 +23,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.rows.block import Rows
+from stream_dr.statistics.moments import dense_kernels
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
-from stream_dr.statistics.moments.dense_kernels import (
-    add_cross_product,
-    add_outer_product_to_lower,
-    add_scatter_product,
-    symmetric_from_lower_triangle,
-    write_centred_rows_and_return_mean,
-)
 from stream_dr.statistics.moments.encoding import EncodedTargets, dense_encoded_rows
 from stream_dr.statistics.moments.shifted_rows import add_sparse_products, shifted_rows
 
@@ -97,7 +91,7 @@ class CentredSums:
 
     def freeze(self) -> CentredPart:
         """Return a copy of the sums as a CentredPart."""
-        scatter = symmetric_from_lower_triangle(self._scatter) if self.exact else self._scatter
+        scatter = dense_kernels.symmetric_from_lower_triangle(self._scatter) if self.exact else self._scatter
         mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
 
@@ -121,9 +115,8 @@ class CentredSums:
         if self._cross.shape == (n_features, n_target_columns):
             return
         self._cross = pad_to_shape(self._cross, (n_features, n_target_columns))
-        self.mean, self.low, self._nonzero = (
-            pad_to_shape(a, (n_features,)) for a in (self.mean, self.low, self._nonzero)
-        )
+        means = (self.mean, self.low, self._nonzero)
+        self.mean, self.low, self._nonzero = (pad_to_shape(array, (n_features,)) for array in means)
         self._scatter = pad_to_shape(self._scatter, (n_features, n_features)) if self.exact else self._scatter
         self._diagonal = self._diagonal if self.exact else pad_to_shape(self._diagonal, (n_features,))
 
@@ -165,19 +158,19 @@ class CentredSums:
         # `rows` gets the centred rows and, later, a last row that joins them to the earlier rows.
         # The last row is a factor times (mean of these rows − mean of the earlier rows).
         rows = np.empty((len(X) + 1, X.shape[1]))
-        joining = self._add_chunk_to_mean(
-            *write_centred_rows_and_return_mean(X, weights, added_weight, rows[:-1], self._nonzero), added_weight
-        )
+        centred = (rows[:-1], self._nonzero)
+        mean = dense_kernels.write_centred_rows_and_return_mean(X, weights, added_weight, *centred)
+        joining = self._add_chunk_to_mean(*mean, added_weight)
         np.multiply(joining.step, joining.root, out=rows[-1])
 
         # Add the products of features and targets, then the products of features and features.
         if targets is not None and self._cross.shape[1]:
             own = targets.rows(weights, added_weight, joining.root)
-            add_cross_product(self._cross, rows, own)
+            dense_kernels.add_cross_product(self._cross, rows, own)
         if not self.exact:
             self._diagonal += np.einsum("ij,ij->j", rows, rows)
         else:
-            add_scatter_product(self._scatter, rows)
+            dense_kernels.add_scatter_product(self._scatter, rows)
         return rows
 
     def _add_single_row(
@@ -198,7 +191,7 @@ class CentredSums:
         if targets is not None and self._cross.shape[1]:
             self._cross += rows[1][:, None] * targets.rows(weights, added_weight, joining.root)[1]
         if self.exact:
-            add_outer_product_to_lower(self._scatter, rows[1], 1.0)
+            dense_kernels.add_outer_product_to_lower(self._scatter, rows[1], 1.0)
         else:
             self._diagonal += rows[1] ** 2
         return rows
@@ -207,8 +200,8 @@ class CentredSums:
         z = shifted_rows(X.indptr, X.indices, X.data, weights, added_weight, self._nonzero)
         joining = self._add_chunk_to_mean(*add_to_double_double(z.shift, np.zeros_like(z.shift), z.rest), added_weight)
         add_sparse_products(z.indptr, z.indices, z.values, self._scatter)
-        add_outer_product_to_lower(self._scatter, z.rest, -added_weight)
-        add_outer_product_to_lower(self._scatter, joining.step, joining.root**2)
+        dense_kernels.add_outer_product_to_lower(self._scatter, z.rest, -added_weight)
+        dense_kernels.add_outer_product_to_lower(self._scatter, joining.step, joining.root**2)
         if targets is not None and self._cross.shape[1]:
             own = targets.rows(weights, added_weight, joining.root)
             shifted = sp.csr_matrix((z.values, z.indices, z.indptr), shape=(X.shape[0], len(self.mean)))
@@ -274,7 +267,7 @@ class TargetRows(NamedTuple):
             return self.values
         b = len(weights)
         out = np.empty((b + 1, self.n_target_columns))
-        columns = dense_encoded_rows(self.encoded, 0, b, self.n_target_columns)
+        columns = dense_encoded_rows(self.encoded, b, self.n_target_columns)
         own = weights @ columns / total_weight
         np.subtract(columns, own, out=out[:-1])
         out[:-1] *= np.sqrt(weights)[:, None]

@@ -60,15 +60,11 @@ class ClassScatter(NamedTuple):
 
     def part(self, class_index: int) -> CentredPart:
         """Return one class's weight, mean and scatter as a CentredPart."""
-        sums = (
-            self.mean[class_index],
-            self.low[class_index],
-            np.zeros(0),
-            self.scatter[class_index],
-            np.zeros((self.mean.shape[1], 0)),
-            np.full(self.mean.shape[1], np.nan),
+        d, j = self.mean.shape[1], class_index
+        cross, nonzero = np.zeros((d, 0)), np.full(d, np.nan)
+        return CentredPart(
+            True, float(self.weights[j]), self.mean[j], self.low[j], np.zeros(0), self.scatter[j], cross, nonzero
         )
-        return CentredPart(True, float(self.weights[class_index]), *sums)
 
     def scaled(self, factor: float) -> Self:
         """Return a copy with all sums multiplied by factor.
@@ -91,11 +87,8 @@ class ClassScatter(NamedTuple):
             return self
         weights, mean, low = np.zeros(n_classes), np.zeros((n_classes, n_features)), np.zeros((n_classes, n_features))
         scatter = np.zeros((n_classes, n_features, n_features))
-        weights[new_class_indices], mean[new_class_indices, :d], low[new_class_indices, :d] = (
-            self.weights,
-            self.mean,
-            self.low,
-        )
+        weights[new_class_indices] = self.weights
+        mean[new_class_indices, :d], low[new_class_indices, :d] = self.mean, self.low
         scatter[new_class_indices, :d, :d] = self.scatter
         return type(self)(weights, mean, low, scatter)
 
@@ -112,10 +105,9 @@ class ClassScatter(NamedTuple):
         if not len(self.weights) or not len(other.weights):
             return self if len(self.weights) else other
         nothing = empty_centred_part(self.mean.shape[1], 0, whole_scatter=True)
-        parts = [
-            self.part(j).join(other.part(j), None, sign).without_negative_scatter() if is_not_empty[j] else nothing
-            for j in range(len(self.weights))
-        ]
+        parts = [nothing] * len(self.weights)
+        for j in np.flatnonzero(is_not_empty).tolist():
+            parts[j] = self.part(j).join(other.part(j), None, sign).without_negative_scatter()
         return stack_class_parts(parts)
 
 
@@ -124,12 +116,8 @@ def stack_class_parts(parts: list[CentredPart]) -> ClassScatter:
 
     parts: weight, mean and scatter matrix of each class, at least one.
     """
-    return ClassScatter(
-        np.array([p.weight for p in parts]),
-        np.stack([p.mean for p in parts]),
-        np.stack([p.low for p in parts]),
-        np.stack([p.scatter for p in parts]),
-    )
+    weights, mean, low = (np.array([getattr(part, name) for part in parts]) for name in ("weight", "mean", "low"))
+    return ClassScatter(weights, mean, low, np.array([part.scatter for part in parts]))
 
 
 class ClassScatterSums:

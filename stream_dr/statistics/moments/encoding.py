@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter, TargetKindMismatch
+from stream_dr.errors import InvalidParameter
 from stream_dr.statistics.protocol import register_nested_state
 from stream_dr.targets.targets import Targets, select_csr_entries
 
@@ -135,15 +135,6 @@ def check_encoding(encoding: Encoding) -> None:
         raise InvalidParameter(f"encoding={encoding!r}; it must be one of {', '.join(ENCODINGS)} or a Fourier.")
 
 
-def check_encoding_kind(encoding: Encoding, kind: str) -> None:
-    """Raise TargetKindMismatch if the encoding cannot encode these targets.
-
-    kind: "class", "multilabel" or "continuous".
-    """
-    if encoding == "zhou" and kind == "continuous":
-        raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
-
-
 def encode(targets: Targets, encoding: Encoding, label_columns: np.ndarray) -> EncodedTargets:
     """Encode targets as numeric columns.
 
@@ -166,21 +157,17 @@ def encode(targets: Targets, encoding: Encoding, label_columns: np.ndarray) -> E
     return EncodedTargets(codes, targets.indptr, 1.0 / np.sqrt(np.maximum(number, 1)))
 
 
-def dense_encoded_rows(encoded: EncodedTargets, start: int, stop: int, n_target_columns: int) -> np.ndarray:
-    """Return rows start:stop of encoded targets as a dense array.
-
-    The result is (stop − start, n_target_columns).
-    """
+def dense_encoded_rows(encoded: EncodedTargets, n_rows: int, n_target_columns: int) -> np.ndarray:
+    """Return encoded targets (n_rows, n_target_columns) as a dense array."""
     if encoded.values is not None:
-        return encoded.values[start:stop]
-    out = np.zeros((stop - start, n_target_columns))
+        return encoded.values
+    out = np.zeros((n_rows, n_target_columns))
     if encoded.indptr is None:
-        out[np.arange(stop - start), encoded.codes[start:stop]] = 1.0
+        out[np.arange(n_rows), encoded.codes] = 1.0
         return out
-    number = np.diff(encoded.indptr[start : stop + 1])
-    row = np.repeat(np.arange(stop - start), number)
-    values = 1.0 if encoded.row_values is None else np.repeat(encoded.row_values[start:stop], number)
-    out[row, encoded.codes[encoded.indptr[start] : encoded.indptr[stop]]] = values
+    number = np.diff(encoded.indptr)
+    values = 1.0 if encoded.row_values is None else np.repeat(encoded.row_values, number)
+    out[np.repeat(np.arange(n_rows), number), encoded.codes] = values
     return out
 
 

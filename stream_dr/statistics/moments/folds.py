@@ -20,15 +20,9 @@ import numpy as np
 from stream_dr.checks import ROW_COUNT_LIMIT, check_within, field_error
 from stream_dr.errors import CannotMerge
 from stream_dr.rows.block import Block
+from stream_dr.statistics.moments import clock
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.batch_plan import BatchPlan
-from stream_dr.statistics.moments.clock import (
-    advance_scale_and_rescale,
-    decayed_weights,
-    max_rows_per_step,
-    scale_and_clock_after_removal,
-    weights_for_stored_sums,
-)
 from stream_dr.statistics.moments.label_sets import LabelSets
 from stream_dr.statistics.moments.state import MomentState, align_states_together, scale_state
 from stream_dr.statistics.moments.unlearn import subtract_row_count, subtract_state
@@ -97,11 +91,10 @@ class FoldedState(NamedTuple):
         check_within(self, 0, ROW_COUNT_LIMIT, "clock", "rows_skipped")
         if len(self.parts) < 2 or not (0.0 < self.decay <= 1.0 and 0.0 < self.scale < np.inf):
             raise field_error(self, "parts", f"{len(self.parts)} of scale {self.scale}", "at least 2 of scale above 0")
+        shared = _fields_equal_in_folds(self.parts[0])
         for part in self.parts:
             part.check()
-            if (part.decay, part.scale) != (1.0, 1.0) or _fields_equal_in_folds(part) != _fields_equal_in_folds(
-                self.parts[0]
-            ):
+            if (part.decay, part.scale) != (1.0, 1.0) or _fields_equal_in_folds(part) != shared:
                 raise field_error(self, "parts", "of different features or labels", "of the same")
 
     def merge(self, other: "FoldedState") -> "FoldedState":
@@ -154,21 +147,17 @@ def align_folds(parts: list[MomentState]) -> tuple[MomentState, ...]:
     dense = any(part.dense for part in parts)
     aligned = [part._replace(dense=dense) for part in align_states_together(*parts)]
 
-    sets = tuple(dict.fromkeys(own for part in aligned for own in _stored_label_sets(part)))
-    return tuple(
-        part._replace(label_sets=part.label_sets.with_renumbered_sets(sets, part.n_features))
-        if isinstance(part.label_sets, LabelSets)
-        else part
-        for part in aligned
-    )
+    # All parts store sums of label sets, or none of them.
+    stored = [part.label_sets for part in aligned if isinstance(part.label_sets, LabelSets)]
+    if not stored:
+        return tuple(aligned)
+    sets = tuple(dict.fromkeys(own for state in stored for own in state.sets))
+    renumbered = [state.with_renumbered_sets(sets, aligned[0].n_features) for state in stored]
+    return tuple(part._replace(label_sets=state) for part, state in zip(aligned, renumbered, strict=True))
 
 
 def _fields_equal_in_folds(part: MomentState) -> tuple[object, ...]:
     return part.n_features, part.labels, part.target_kind, part.target_width, part.dense, part.scatter
-
-
-def _stored_label_sets(state: MomentState) -> tuple[tuple[int, ...], ...]:
-    return state.label_sets.sets if isinstance(state.label_sets, LabelSets) else ()
 
 
 class FoldedAccumulator(AccumulatorBase):
@@ -253,12 +242,13 @@ class FoldedAccumulator(AccumulatorBase):
                 part.make_room_for_batch(batch)
 
             # Under decay, learn few rows at a time, so that the scale never becomes too small.
-            step = max_rows_per_step(self.decay)
+            step = clock.max_rows_per_step(self.decay)
             for start in range(0, batch.rows, step):
                 stop = min(start + step, batch.rows)
-                self._scale = advance_scale_and_rescale(self._scale, self.decay, stop - start, self._rescale_folds)
-                weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
-                chunk = batch if stop - start == batch.rows else batch.take(np.arange(start, stop))
+                rows = stop - start
+                self._scale = clock.advance_scale_and_rescale(self._scale, self.decay, rows, self._rescale_folds)
+                weights = clock.weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
+                chunk = batch if rows == batch.rows else batch.take(np.arange(start, stop))
                 self._learn_weighted_rows(chunk._replace(weights=weights))
             self._clock += batch.rows
         self.rows_skipped += batch.skipped
@@ -278,7 +268,7 @@ class FoldedAccumulator(AccumulatorBase):
         batch = removed._parts[0].number_label_sets(batch)
         for fold in removed._parts:
             fold.make_room_for_batch(batch)
-        weights = decayed_weights(batch.weights, self.decay, age) / self._scale
+        weights = clock.decayed_weights(batch.weights, self.decay, age) / self._scale
         removed._learn_weighted_rows(batch._replace(weights=weights))
 
         # Subtract the batch's sums from the sums of each fold. An error here changes nothing.
@@ -292,8 +282,9 @@ class FoldedAccumulator(AccumulatorBase):
         if rows:
             empty.make_room_for_batch(batch)
         remaining = [part if part.rows else empty.freeze() for part in remaining]
-        scale, clock = scale_and_clock_after_removal(self._scale, self._clock, self.decay, rows, batch.rows, age)
-        self._load_state(FoldedState(self.decay, scale, clock, skipped, align_folds(remaining)))
+        before = (self._scale, self._clock, self.decay)
+        after = clock.scale_and_clock_after_removal(*before, rows, batch.rows, age)
+        self._load_state(FoldedState(self.decay, *after, skipped, align_folds(remaining)))
 
     def freeze(self) -> FoldedState:
         """Return the sums so far as a FoldedState.

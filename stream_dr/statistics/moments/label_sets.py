@@ -26,6 +26,7 @@ import scipy.sparse as sp
 
 from stream_dr.checks import (
     ROW_COUNT_LIMIT,
+    check_ascending,
     check_csr_or_dense_rows,
     check_dtype_and_shapes,
     check_finite_arrays,
@@ -34,6 +35,8 @@ from stream_dr.checks import (
 )
 from stream_dr.errors import LimitExceeded
 from stream_dr.rows.block import Rows
+from stream_dr.rows.sparse_rows import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields
+from stream_dr.statistics.moments.centred_part import pad_to_shape
 from stream_dr.statistics.moments.encoding import EncodedTargets, RowSets
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -71,16 +74,14 @@ class SetSums(NamedTuple):
         set_numbers: (m,) ascending indices of m label sets (distinct combinations of labels).
         sums: (m, features), a row of sums for each of these label sets, dense or CSR.
         """
-        if not sp.issparse(sums):
-            return cls(set_numbers, sums)
-        sums.sort_indices()
-        return cls(set_numbers, sums.data, sums.indices.astype(np.int32), sums.indptr.astype(np.int64))
+        if sp.issparse(sums):
+            sums.sort_indices()
+        return cls(set_numbers, *csr_or_dense_fields(sums))
 
     def sums(self, n_features: int) -> Rows:
         """Return the sums (sets, n_features) as a matrix, dense or CSR."""
-        if self.indices is not None:
-            return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), n_features))
-        return np.pad(self.values, ((0, 0), (0, n_features - self.values.shape[1])))
+        rows = rows_from_fields(self.values, self.indices, self.indptr, n_features)
+        return pad_with_zero_columns(rows, n_features)
 
     def dense(self, n_features: int) -> np.ndarray:
         """Return the sums (sets, n_features) as an ndarray."""
@@ -160,11 +161,9 @@ class LabelSets(NamedTuple):
             m = len(part.numbers)
             check_dtype_and_shapes(part, np.int64, numbers=(m,))
             check_within(part, 0, count, "numbers")
-            if (np.diff(part.numbers) <= 0).any():
-                raise field_error(part, "numbers", "not ascending", "ascending")
-            check_csr_or_dense_rows(
-                part, m, n_features if part.indices is not None else min(part.values.shape[-1], n_features)
-            )
+            check_ascending(part, "numbers")
+            width = n_features if part.indices is not None else min(part.values.shape[-1], n_features)
+            check_csr_or_dense_rows(part, m, width)
 
     def cross(self, set_factors: Rows, mean: np.ndarray, mean_low: np.ndarray) -> np.ndarray:
         """Return centred row sums, multiplied by factors of label sets.
@@ -178,9 +177,8 @@ class LabelSets(NamedTuple):
         mean_low: (features,), the part of x̄ that is lost by rounding, so x̄ = mean + mean_low.
         """
         set_factors = set_factors.toarray() if sp.issparse(set_factors) else np.asarray(set_factors, dtype=np.float64)
-        total = -np.outer(
-            (mean - _vector_padded_with_zeros(self.shift, len(mean))) + mean_low, self.weights @ set_factors
-        )
+        shifted_mean = (mean - pad_to_shape(self.shift, mean.shape)) + mean_low
+        total = -np.outer(shifted_mean, self.weights @ set_factors)
         for part in self.stack:
             total += part.sums(len(mean)).T @ set_factors[part.numbers]
         return total
@@ -216,16 +214,15 @@ class LabelSets(NamedTuple):
         old = len(new_feature_indices)
         mover = sp.csr_matrix((np.ones(old), (np.arange(old), new_feature_indices)), shape=(old, n_features))
         stack = tuple(SetSums.of(part.numbers, part.sums(old) @ mover) for part in self.stack)
-        return self._replace(
-            stack=stack, shift=_vector_padded_with_zeros(self.shift, old) @ mover if len(self.shift) else self.shift
-        )
+        shift = pad_to_shape(self.shift, (old,)) @ mover if len(self.shift) else self.shift
+        return self._replace(stack=stack, shift=shift)
 
     def scaled(self, factor: float) -> Self:
         """Return a copy with weights and sums multiplied by factor."""
         stack = tuple(part._replace(values=part.values * factor) for part in self.stack)
         return self._replace(weights=self.weights * factor, stack=stack)
 
-    def join(self, other: "LabelSets", n_features: int, sign: float = 1.0) -> "LabelSets":
+    def join(self, other: "LabelSets", n_features: int, sign: float) -> "LabelSets":
         """Add or remove the rows of `other`.
 
         Returns the sums for each label set (distinct combination of labels). An index must mean
@@ -239,11 +236,6 @@ class LabelSets(NamedTuple):
         sums = LabelSetSums(self)
         sums.join(other, n_features, sign)
         return sums.freeze()
-
-
-def _vector_padded_with_zeros(array: np.ndarray, n_features: int) -> np.ndarray:
-    """Return an array extended by zeros to the length `n_features`."""
-    return np.pad(array, (0, n_features - len(array)))
 
 
 class LabelSetSums:
@@ -301,8 +293,8 @@ class LabelSetSums:
             label indices.
         """
         self._numbers.update(new_set_numbers)
-        self._weights = _vector_padded_with_zeros(self._weights, len(self._numbers))
-        self._rows = _vector_padded_with_zeros(self._rows, len(self._numbers))
+        self._weights = pad_to_shape(self._weights, (len(self._numbers),))
+        self._rows = pad_to_shape(self._rows, (len(self._numbers),))
 
     def add(self, X: Rows, weights: np.ndarray, set_numbers: np.ndarray, n_features: int) -> None:
         """Add rows to the sums of their label sets.
@@ -345,16 +337,15 @@ class LabelSetSums:
         sign: 1 to add the rows of other, −1 to remove them.
         """
         # Combinations of labels that only `other` has get the next free indices.
-        self.make_room_for_sets(
-            {s: len(self._numbers) + i for i, s in enumerate(s for s in other.sets if s not in self._numbers)}
-        )
+        new = [s for s in other.sets if s not in self._numbers]
+        self.make_room_for_sets({s: len(self._numbers) + i for i, s in enumerate(new)})
         at = np.array([self._numbers[s] for s in other.sets], dtype=np.int64)
 
         # Convert the sums of `other` to the shift of `self`, and add them.
         # `_shift` is the row that is subtracted from every row before summing.
         if not self._stack:
             self._shift = other.shift
-        for part in _sums_with_shift(other, _vector_padded_with_zeros(self._shift, n_features), n_features):
+        for part in _sums_with_shift(other, pad_to_shape(self._shift, (n_features,)), n_features):
             order = np.argsort(at[part.numbers])
             self._push_matrix(SetSums.of(at[part.numbers][order], sign * part.sums(n_features)[order]), n_features)
 
@@ -403,7 +394,7 @@ def _sums_with_shift(state: LabelSets, new_shift: np.ndarray, n_features: int) -
     new_shift: (n_features,) row to subtract instead of `state.shift`.
     n_features: number of features.
     """
-    step = _vector_padded_with_zeros(state.shift, n_features) - new_shift
+    step = pad_to_shape(state.shift, (n_features,)) - new_shift
     if not state.stack or not step.any():
         return state.stack
     total = reduce(lambda older, newer: older.merge_set_sums(newer, n_features), state.stack)

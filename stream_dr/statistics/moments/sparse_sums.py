@@ -26,19 +26,13 @@ columns. Memory is 8 d (k + 4) bytes. The arrays double in size when they are fu
 from typing import NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, field_error
+from stream_dr.rows.block import Rows
 from stream_dr.statistics.aligned import aligned_zeros
+from stream_dr.statistics.moments import sparse_kernels
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
 from stream_dr.statistics.moments.encoding import EncodedTargets
-from stream_dr.statistics.moments.sparse_kernels import (
-    LINE,
-    add_sparse_rows,
-    add_sparse_rows_continuous_targets,
-    add_sparse_rows_many_labels,
-    add_sparse_rows_one_label,
-)
 from stream_dr.statistics.moments.target_sums import TargetSums
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -100,13 +94,8 @@ class SparsePart(NamedTuple):
         n_features: number of features.
         n_target_columns: number of target columns.
         """
-        check_dtype_and_shapes(
-            self,
-            np.float64,
-            features=(n_features, HEAD),
-            cross=(n_features, n_target_columns),
-            reference=(n_target_columns,),
-        )
+        d, k = n_features, n_target_columns
+        check_dtype_and_shapes(self, np.float64, features=(d, HEAD), cross=(d, k), reference=(k,))
         check_finite_arrays(self, "features", "cross", "reference")
         if (self.features[:, WEIGHT] < 0.0).any():
             raise field_error(self, "features", "of negative weight", "of weight 0 or more")
@@ -123,19 +112,15 @@ class SparsePart(NamedTuple):
         total_weight: total weight of all rows.
         target_mean_minus_reference: (target columns,) mean of the targets minus `reference`.
         """
-        n, point, (offset, _) = (
-            self.features[:, WEIGHT],
-            self.features[:, POINT],
-            nonzero_offsets_and_scatters(self.features),
-        )
+        n, point = self.features[:, WEIGHT], self.features[:, POINT]
+        offset, _ = nonzero_offsets_and_scatters(self.features)
         share = n / total_weight if total_weight > 0.0 else np.zeros_like(n)
         mean, low = add_to_double_double(share * point, np.zeros_like(n), share * offset)
         cross = np.outer(self.sums, target_mean_minus_reference)
         np.subtract(self.cross, cross, out=cross)
         nonzero = np.where(n > 0.0, np.nan, 0.0)
-        return CentredPart(
-            False, total_weight, mean, low, self.feature_scatter(total_weight), np.zeros((0, 0)), cross, nonzero
-        )
+        diagonal = self.feature_scatter(total_weight)
+        return CentredPart(False, total_weight, mean, low, diagonal, np.zeros((0, 0)), cross, nonzero)
 
     def feature_scatter(self, total_weight: float) -> np.ndarray:
         """Return the scatter (features,) of each feature.
@@ -182,7 +167,7 @@ class SparsePart(NamedTuple):
         cross = self.cross + np.outer(self.sums, self.reference - reference)
         return SparsePart(self.features, cross, reference.copy())
 
-    def join(self, other: "SparsePart", sign: float = 1.0) -> "SparsePart":
+    def join(self, other: "SparsePart", sign: float) -> "SparsePart":
         """Add or remove the rows of `other`.
 
         Returns the sums of the resulting rows. `self` and `other` must have the same features and
@@ -256,19 +241,14 @@ class SparseSums:
         rows, record = self._records.shape
         if n_features > rows or HEAD + n_target_columns > record:
             rows = rows if n_features <= rows else max(n_features, 2 * rows)
-            record = (
-                record
-                if HEAD + n_target_columns <= record
-                else max(_values_per_feature(n_target_columns), _values_per_feature(2 * (record - HEAD)))
-            )
+            if HEAD + n_target_columns > record:
+                record = _values_per_feature(max(n_target_columns, 2 * (record - HEAD)))
             old, self._records = self._records, aligned_zeros(rows, record)
             self._records[: old.shape[0], : old.shape[1]] = old
         self.reference = pad_to_shape(self.reference, (n_target_columns,))
         self.width, self.columns = n_features, n_target_columns
 
-    def add(
-        self, X: sp.csr_matrix, weights: np.ndarray, encoded: EncodedTargets | None, earlier_weight: float
-    ) -> float:
+    def add(self, X: Rows, weights: np.ndarray, encoded: EncodedTargets | None, earlier_weight: float) -> float:
         """Add rows and their targets.
 
         Returns the total weight of all rows so far.
@@ -281,13 +261,14 @@ class SparseSums:
         """
         rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, earlier_weight)
         if encoded is None:
-            return float(add_sparse_rows(*rows, *sums))
+            return float(sparse_kernels.add_sparse_rows(*rows, *sums))
         if encoded.values is not None:
-            return float(add_sparse_rows_continuous_targets(*rows, encoded.values - self.reference, *sums))
+            targets = encoded.values - self.reference
+            return float(sparse_kernels.add_sparse_rows_continuous_targets(*rows, targets, *sums))
         if encoded.indptr is None:
-            return float(add_sparse_rows_one_label(*rows, encoded.codes, *sums))
+            return float(sparse_kernels.add_sparse_rows_one_label(*rows, encoded.codes, *sums))
         scale = weights if encoded.row_values is None else weights * encoded.row_values
-        return float(add_sparse_rows_many_labels(*rows, encoded.indptr, encoded.codes, scale, *sums))
+        return float(sparse_kernels.add_sparse_rows_many_labels(*rows, encoded.indptr, encoded.codes, scale, *sums))
 
     def set_reference_to_mean(self, targets: np.ndarray, weights: np.ndarray) -> None:
         """Set `reference` to the mean of continuous targets.
@@ -387,7 +368,7 @@ def _values_per_feature(n_target_columns: int) -> int:
 
     n_target_columns: number of target columns.
     """
-    return HEAD if n_target_columns == 0 else -(-(HEAD + n_target_columns) // LINE) * LINE
+    return HEAD if n_target_columns == 0 else -(-(HEAD + n_target_columns) // sparse_kernels.LINE) * sparse_kernels.LINE
 
 
 def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, sign: float) -> np.ndarray:
@@ -404,10 +385,8 @@ def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, si
     """
     # For each feature, compute the mean of its nonzeros in both sets of rows together (`offset`).
     # Also compute the scatter of the nonzeros about this mean (`spread`).
-    (offset, spread), (other, other_spread) = (
-        nonzero_offsets_and_scatters(first_sums),
-        nonzero_offsets_and_scatters(second_sums),
-    )
+    offset, spread = nonzero_offsets_and_scatters(first_sums)
+    other, other_spread = nonzero_offsets_and_scatters(second_sums)
     n = first_sums[:, WEIGHT] + sign * second_sums[:, WEIGHT]
     n[n <= NOTHING * first_sums[:, WEIGHT]] = 0.0
     share = np.divide(second_sums[:, WEIGHT], n, out=np.zeros_like(n), where=n > 0.0)

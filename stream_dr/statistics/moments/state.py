@@ -222,7 +222,29 @@ class MomentState(NamedTuple):
         With decay < 1, the rows of `other` must have come after the rows of `self`. Raises
         CannotMerge. Costs O(d k + d²) for d features and k target columns.
         """
-        return merge_states(self, other)
+        check_same_parameters(self, other)
+
+        # If a state has no rows, the result is the other state, with the skipped rows of both.
+        skipped = self.rows_skipped + other.rows_skipped
+        if other.rows == 0 or self.rows == 0:
+            learned, empty = (self, other) if other.rows == 0 else (other, self)
+            scatter = empty.scatter if learned.scatter == "auto" else learned.scatter
+            return learned._replace(rows_skipped=skipped, scatter=scatter)
+
+        # Let the rows of `self` decay, because the rows of `other` came later.
+        # Then give `self` the scale of `other`, because stored sums are divided by a scale.
+        _check_same_features_and_targets(self, other)
+        a, b = align_states_together(scale_state(self, self.scale * self.decay**other.clock / other.scale), other)
+        return a._replace(
+            rows=a.rows + b.rows,
+            rows_skipped=skipped,
+            clock=a.clock + b.clock,
+            dense=a.dense or b.dense,
+            scale=other.scale,
+            weight=a.weight + b.weight,
+            largest=a.largest.join(b.largest),
+            **add_or_subtract_sums(a, b, 1.0)._asdict(),
+        )
 
     def centred(self) -> Centred:
         """Return the means and centred second moments for the solvers.
@@ -235,20 +257,12 @@ class MomentState(NamedTuple):
         s, part, targets = self.scale, centred_features(self), self.targets
         mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
 
+        diagonal = s * part.feature_scatter if self.scatter != "none" else None
+        scatter = s * part.scatter if part.exact and self.scatter == "exact" else None
         label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.n_target_columns)
-        return Centred(
-            s * self.weight,
-            self.rows,
-            part.mean,
-            s * part.feature_scatter if self.scatter != "none" else None,
-            s * part.scatter if part.exact and self.scatter == "exact" else None,
-            self.labels,
-            label_weights,
-            mean_y,
-            s * part.cross,
-            s * cyy,
-            EPS * s * float(self.largest.features.sum()),
-        )
+        target_sums = (self.labels, label_weights, mean_y, s * part.cross, s * cyy)
+        noise = EPS * s * float(self.largest.features.sum())
+        return Centred(s * self.weight, self.rows, part.mean, diagonal, scatter, *target_sums, noise)
 
     def centred_set_sums_times_factors(self, set_factors: Rows) -> np.ndarray:
         """Return centred row sums, multiplied by factors of label sets.
@@ -266,11 +280,7 @@ class MomentState(NamedTuple):
 
 
 def empty_state(
-    encoding: Encoding,
-    scatter: str = "auto",
-    decay: float = 1.0,
-    label_sets: bool = False,
-    class_scatter: bool = False,
+    encoding: Encoding, scatter: str = "auto", decay: float = 1.0, label_sets: bool = False, class_scatter: bool = False
 ) -> MomentState:
     """Return a MomentState of no rows.
 
@@ -281,6 +291,11 @@ def empty_state(
     sets = LabelSets.empty() if label_sets else Absent()
     counts = (0, 0, 0, 0, False, None, 0, (), 1.0, 0.0)
     return MomentState(encoding, scatter, decay, *counts, Absent(), targets, classes, sets)
+
+
+def empty_state_like(state: MomentState) -> MomentState:
+    """Return a MomentState of no rows with the parameters of another state."""
+    return empty_state(state.encoding, state.scatter, state.decay, *_stored_optional_sums(state))
 
 
 def centred_features(state: MomentState) -> CentredPart:
@@ -334,24 +349,9 @@ def moment_bytes(
     return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter and whole_scatter else 0))
 
 
-class StoredParts(NamedTuple):
-    """Which optional sums a state stores.
-
-    Attributes
-    ----------
-    label_sets : bool
-        True if the state stores sums for each distinct set of labels.
-    class_scatter : bool
-        True if the state stores a scatter matrix for each class.
-    """
-
-    label_sets: bool
-    class_scatter: bool
-
-
-def stored_optional_sums(state: MomentState) -> StoredParts:
-    """Return which optional sums a state stores."""
-    return StoredParts(not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent))
+def _stored_optional_sums(state: MomentState) -> tuple[bool, bool]:
+    """Return whether a state stores sums of label sets, and scatter matrices of classes."""
+    return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
 
 
 def check_stored_optional_sums(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
@@ -363,7 +363,7 @@ def check_stored_optional_sums(state: MomentState, encoding: Encoding, label_set
     label_sets: True if the estimator needs sums for each distinct set of labels.
     class_scatter: True if the estimator needs a scatter matrix for each class.
     """
-    if state.encoding != encoding or stored_optional_sums(state) != (label_sets, class_scatter):
+    if state.encoding != encoding or _stored_optional_sums(state) != (label_sets, class_scatter):
         raise InvalidParameter(
             "what was learned does not hold what these parameters need: they were changed after the first row. "
             "Call fit with the rows again, or set the parameters back."
@@ -380,38 +380,8 @@ def check_same_parameters(first_state: MomentState, second_state: MomentState) -
         mine, theirs = getattr(first_state, name), getattr(second_state, name)
         if mine != theirs and not (name == "scatter" and "auto" in (mine, theirs)):
             raise CannotMerge(f"states of {name} {mine!r} and {theirs!r} do not fit: learn both with the same {name}.")
-    if stored_optional_sums(first_state) != stored_optional_sums(second_state):
+    if _stored_optional_sums(first_state) != _stored_optional_sums(second_state):
         raise CannotMerge("only one of the states keeps class scatter or label sets: learn both the same way.")
-
-
-def merge_states(older: MomentState, newer: MomentState) -> MomentState:
-    """Return the state of all rows of `older` and `newer`.
-
-    Under decay, the rows of `newer` must have come after the rows of `older`. Raises CannotMerge.
-    """
-    check_same_parameters(older, newer)
-
-    # If a state has no rows, the result is the other state, with the skipped rows of both.
-    skipped = older.rows_skipped + newer.rows_skipped
-    if newer.rows == 0 or older.rows == 0:
-        one, other = (older, newer) if newer.rows == 0 else (newer, older)
-        scatter = other.scatter if one.scatter == "auto" else one.scatter
-        return one._replace(rows_skipped=skipped, scatter=scatter)
-
-    # Let the rows of `older` decay, because the rows of `newer` came later.
-    # Then give `older` the scale of `newer`, because stored sums are divided by a scale.
-    _check_same_features_and_targets(older, newer)
-    a, b = align_states_together(scale_state(older, older.scale * older.decay**newer.clock / newer.scale), newer)
-    return a._replace(
-        rows=a.rows + b.rows,
-        rows_skipped=skipped,
-        clock=a.clock + b.clock,
-        dense=a.dense or b.dense,
-        scale=newer.scale,
-        weight=a.weight + b.weight,
-        largest=a.largest.join(b.largest),
-        **add_or_subtract_sums(a, b, 1.0)._asdict(),
-    )
 
 
 def align_states_together(*states: MomentState) -> tuple[MomentState, ...]:
@@ -458,16 +428,15 @@ def align_state(
     if n_features == state.n_features and np.array_equal(new_column_indices, np.arange(n_target_columns)):
         return state._replace(labels=result_labels)
     part, classes, sets = state.features, state.class_scatter, state.label_sets
+    columns = (new_column_indices, n_target_columns)
     return state._replace(
         n_features=n_features,
         labels=result_labels,
-        features=part if isinstance(part, Absent) else part.aligned(n_features, new_column_indices, n_target_columns),
-        targets=state.targets.aligned(new_column_indices, n_target_columns, state.target_kind == "multilabel"),
-        class_scatter=classes.aligned(n_features, new_column_indices, n_target_columns)
-        if isinstance(classes, ClassScatter)
-        else classes,
-        label_sets=sets.with_renumbered_labels(new_column_indices) if isinstance(sets, LabelSets) else sets,
-        largest=state.largest.aligned(new_column_indices, n_target_columns),
+        features=part if isinstance(part, Absent) else part.aligned(n_features, *columns),
+        targets=state.targets.aligned(*columns, state.target_kind == "multilabel"),
+        class_scatter=classes if isinstance(classes, Absent) else classes.aligned(n_features, *columns),
+        label_sets=sets if isinstance(sets, Absent) else sets.with_renumbered_labels(new_column_indices),
+        largest=state.largest.aligned(*columns),
     )
 
 
@@ -478,8 +447,8 @@ def scale_state(state: MomentState, factor: float) -> MomentState:
     """
     if factor == 1.0:
         return state
-    parts = ("features", "targets", "class_scatter", "label_sets", "largest")
-    sums = {name: getattr(state, name) for name in parts}
+    names = ("features", "targets", "class_scatter", "label_sets", "largest")
+    sums = {name: getattr(state, name) for name in names}
     sums = {name: part if isinstance(part, Absent) else part.scaled(factor) for name, part in sums.items()}
     return state._replace(weight=state.weight * factor, **sums)
 
@@ -533,13 +502,11 @@ def _check_same_features_and_targets(first_state: MomentState, second_state: Mom
             "dense rows fix the width."
         )
     if first_state.target_kind != second_state.target_kind:
-        raise CannotMerge(
-            f"states of {first_state.target_kind} and {second_state.target_kind} targets cannot be merged."
-        )
+        kinds = f"{first_state.target_kind} and {second_state.target_kind} targets"
+        raise CannotMerge(f"states of {kinds} cannot be merged.")
     if first_state.target_width != second_state.target_width:
-        raise CannotMerge(
-            f"states of {first_state.target_width} and {second_state.target_width} target columns cannot be merged."
-        )
+        widths = f"{first_state.target_width} and {second_state.target_width} target columns"
+        raise CannotMerge(f"states of {widths} cannot be merged.")
     try:
         check_label_type(first_state.labels, second_state.labels)
     except InvalidTargets as e:

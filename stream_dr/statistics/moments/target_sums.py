@@ -116,11 +116,9 @@ class TargetPart(NamedTuple):
         if not self.labelled:
             return self
         weights, rows, sums = np.zeros(n_labels), np.zeros(n_labels, dtype=np.int64), np.zeros(n_labels)
-        weights[new_label_indices], rows[new_label_indices], sums[new_label_indices] = (
-            self.label_weights,
-            self.label_rows,
-            self.total,
-        )
+        weights[new_label_indices] = self.label_weights
+        rows[new_label_indices] = self.label_rows
+        sums[new_label_indices] = self.total
         gram = np.zeros((n_labels, n_labels) if many_labels_per_row else (0, 0))
         if many_labels_per_row:
             gram[np.ix_(new_label_indices, new_label_indices)] = self.gram
@@ -222,9 +220,8 @@ class TargetSums:
         # Then `added` is both the weight of each label's rows and the weighted sum of its column.
         k = len(self.total)
         if not len(self.gram):
-            scaled_weights = (
-                scaled_weights if encoded.indptr is None else np.repeat(scaled_weights, np.diff(encoded.indptr))
-            )
+            if encoded.indptr is not None:
+                scaled_weights = np.repeat(scaled_weights, np.diff(encoded.indptr))
             added = np.bincount(encoded.codes, scaled_weights, minlength=k)
             self.label_weights += added
             self.total += added
@@ -239,7 +236,7 @@ class TargetSums:
         return None
 
 
-def add_or_subtract_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
+def add_or_subtract_targets(a: TargetPart, b: TargetPart, sign: float) -> TargetPart:
     """Add or subtract the target sums of two row sets.
 
     Returns the sums of the resulting rows. A label without remaining rows gets sums of exactly 0.

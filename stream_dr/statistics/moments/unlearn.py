@@ -36,10 +36,9 @@ from stream_dr.statistics.moments.state import (
     add_or_subtract_sums,
     align_states_together,
     centred_features,
-    empty_state,
+    empty_state_like,
     present_sum_values,
     scale_state,
-    stored_optional_sums,
 )
 
 TOLERANCE = 1e-9
@@ -72,45 +71,36 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     rows = subtract_row_count(state_of_all.rows, state_to_remove.rows, "rows")
 
     # Give the two states the same labels and features, and divide their sums by the same scale.
-    _check_same_target_kind(state_of_all, state_to_remove)
+    kind, kind_to_remove = state_of_all.target_kind, state_to_remove.target_kind
+    if kind_to_remove != kind:
+        raise CannotUnlearn(f"{kind_to_remove} targets cannot be unlearned; {kind} ones were learned.")
     a, b = align_states_together(state_of_all, scale_state(state_to_remove, 1.0 / state_of_all.scale))
 
     # Check that no more weight is removed than was learned.
     # `largest` holds the largest value of each sum so far, which bounds the rounding errors.
-    largest = a.largest.join(_sum_values_with_constants_as_zero(a))
+    # If a feature is constant up to rounding errors, its scatter counts as 0.
+    now, bound = present_sum_values(a), _constant_scatter_bound(a)
+    largest = a.largest.join(now._replace(features=np.where(now.features > bound, now.features, 0.0)))
     noise = ROUNDING * largest.weight
     _check_removable_weight(a.weight, b.weight, noise, "weight")
     _check_rows_are_contained(a, b, noise)
 
     if rows == 0:
-        return empty_state(
-            state_of_all.encoding, state_of_all.scatter, state_of_all.decay, *stored_optional_sums(state_of_all)
-        )._replace(rows_skipped=skipped)
+        return empty_state_like(state_of_all)._replace(rows_skipped=skipped)
 
     # Subtract the sums, and check that enough of their digits are right.
     sums = add_or_subtract_sums(a, b, -1.0)
-    _check_scatter_not_negative(sums, largest, _constant_scatter_bound(a))
-    out = a._replace(
-        rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_with_rounding_errors_set_to_zero(sums)._asdict()
-    )
+    _check_scatter_not_negative(sums, largest, bound)
+    parts = _with_rounding_errors_set_to_zero(sums)._asdict()
+    out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **parts)
     out = out._replace(largest=_largest_without_empty_sums(largest, out))
     if not out.unlearn_relative_error <= MOST_LOST:
         raise PrecisionLost(
             f"the {rows} rows that would remain are too small beside those taken out, or too alike, in weight, a column or "
-            f"a target: they would be known to {out.unlearn_relative_error:.0e} relative only. Nothing was "
-            "changed. Learn them anew, "
-            "from the start, without the rows that are to go."
+            f"a target: they would be known to {out.unlearn_relative_error:.0e} relative only. Nothing was changed. Learn "
+            "them anew, from the start, without the rows that are to go."
         )
     return out
-
-
-def _sum_values_with_constants_as_zero(state: MomentState) -> Largest:
-    """Return the present value of each sum of the state.
-
-    If a feature is constant up to rounding errors, its scatter counts as 0.
-    """
-    now = present_sum_values(state)
-    return now._replace(features=np.where(now.features > _constant_scatter_bound(state), now.features, 0.0))
 
 
 def _constant_scatter_bound(state: MomentState) -> np.ndarray:
@@ -134,8 +124,7 @@ def _largest_without_empty_sums(largest: Largest, state: MomentState) -> Largest
     largest: largest value of each sum before the removal.
     state: the state after the removal.
     """
-    features = largest.features.copy()
-    targets = largest.targets.copy()
+    features, targets = largest.features.copy(), largest.targets.copy()
     part = state.features
     weights = part.features[:, WEIGHT] if isinstance(part, SparsePart) else centred_features(state).nonzero
     gone = weights == 0.0
@@ -175,21 +164,12 @@ def _check_scatter_not_negative(remaining_sums: JoinedSums, largest: Largest, ro
     features, values = remaining_sums.features, remaining_sums.targets.values
     scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.feature_scatter
     least = -TOLERANCE * largest.features - rounding_bound
-    target_least = (
-        -TOLERANCE * largest.targets[: len(values.feature_scatter)] - (8 * EPS) ** 2 * values.weight * values.mean**2
-    )
+    target_bound = (8 * EPS) ** 2 * values.weight * values.mean**2
+    target_least = -TOLERANCE * largest.targets[: len(values.mean)] - target_bound
     for remaining, bound, what in ((scatter, least, "column"), (values.feature_scatter, target_least, "target")):
         for j in np.flatnonzero(remaining < bound)[:1]:
-            raise CannotUnlearn(
-                f"{what} {j} would be left with a negative scatter; unlearn only rows that were learned."
-            )
-
-
-def _check_same_target_kind(state_of_all: MomentState, state_to_remove: MomentState) -> None:
-    if state_to_remove.target_kind != state_of_all.target_kind:
-        raise CannotUnlearn(
-            f"{state_to_remove.target_kind} targets cannot be unlearned; {state_of_all.target_kind} ones were learned."
-        )
+            way = "unlearn only rows that were learned"
+            raise CannotUnlearn(f"{what} {j} would be left with a negative scatter; {way}.")
 
 
 def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: MomentState, rounding_error: float) -> None:
@@ -212,18 +192,15 @@ def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: Moment
     # For each label, check that it does not lose more rows or weight than it has.
     old, gone = state_of_all.targets, state_to_remove.targets
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
-        subtract_row_count(
-            int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {state_of_all.labels[j]!r}"
-        )
-        _check_removable_weight(
-            old.label_weights[j], gone.label_weights[j], rounding_error, f"weight of label {state_of_all.labels[j]!r}"
-        )
+        label = f"label {state_of_all.labels[j]!r}"
+        subtract_row_count(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with {label}")
+        weights = old.label_weights[j], gone.label_weights[j]
+        _check_removable_weight(*weights, rounding_error, f"weight of {label}")
 
     # Check the number of rows without a label, and of rows with each combination of labels.
     if state_of_all.encoding == "partial":
-        unlabelled, to_remove = (
-            int(state.rows - state.targets.label_rows.sum()) for state in (state_of_all, state_to_remove)
-        )
+        states = (state_of_all, state_to_remove)
+        unlabelled, to_remove = (int(state.rows - state.targets.label_rows.sum()) for state in states)
         subtract_row_count(unlabelled, to_remove, "rows without a label")
     if isinstance(state_of_all.label_sets, LabelSets) and isinstance(state_to_remove.label_sets, LabelSets):
         rows = dict(zip(state_of_all.label_sets.sets, state_of_all.label_sets.rows.tolist(), strict=True))

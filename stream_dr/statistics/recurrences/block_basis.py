@@ -180,9 +180,8 @@ class BlockBasis:
         check_numeric_rows(block)
         if block.weights is not None:
             raise InvalidWeights(
-                f"the batch has weights; {estimator_name} is a recurrence that learns one row after the "
-                "other and takes none. "
-                "Leave them out, or use an additive estimator (PCA, SKM)."
+                f"the batch has weights; {estimator_name} is a recurrence that learns one row after the other and takes "
+                "none. Leave them out, or use an additive estimator (PCA, SKM)."
             )
         if self.dense is None or block.features == 0:
             return
@@ -228,22 +227,14 @@ class BlockBasis:
         else:
             rows = tuple(readonly_view(part) for part in (_as_int32(X.indptr), _as_int32(X.indices), X.data))
         loop, at = learn_dense_rows if self.dense else learn_sparse_rows, 0
+        method = (method_parameter, mean_squared_length_to_update, class_codes)
 
         # The compiled loop stops early if digits are lost, or if the next row is too long.
         # After an early stop, remove the cause and continue at row `at`.
         while at < X.shape[0]:
             small = (self.columns, self.table, self.lengths, self.counts)
             settings = (self.live, self.turned, self.components, self.unit)
-            at, self.live, why = loop(
-                *rows,
-                at,
-                rows_learned_before,
-                *small,
-                *settings,
-                method_parameter,
-                mean_squared_length_to_update,
-                class_codes,
-            )
+            at, self.live, why = loop(*rows, at, rows_learned_before, *small, *settings, *method)
             if why == WORN:
                 self.refresh_basis(rows_learned_before + at)
             elif why == TOO_LONG:
@@ -272,9 +263,9 @@ class BlockBasis:
 
         next_row_largest: largest absolute value of the next row, multiplied by the old unit.
         """
-        largest = (
-            next_row_largest if self.shift is None else max(next_row_largest, float(abs(self.shift).max(initial=0.0)))
-        )
+        largest = next_row_largest
+        if self.shift is not None:
+            largest = max(largest, float(abs(self.shift).max(initial=0.0)))
         factor = 2.0 ** (100 - np.ceil(np.log2(largest)))
         p, size = self.components, self.columns.shape[1]
         power = np.where(np.arange(size) < p, factor**2, factor)

@@ -114,9 +114,8 @@ class SKMAccumulator(AccumulatorBase):
 
         Costs O(d (p + c)) for d features, p vectors and c classes.
         """
-        return SKMState(
-            self.rows, self.rows_skipped, self.n_features, self.target_kind, self.labels, self._basis.freeze()
-        )
+        basis = self._basis.freeze()
+        return SKMState(self.rows, self.rows_skipped, self.n_features, self.target_kind, self.labels, basis)
 
     def _check_targets(self, targets: Targets) -> None:
         if targets.kind != "class":

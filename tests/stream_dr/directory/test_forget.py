@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import rows_draft, unlearn_draft
-from stream_dr.directory.history import GONE
+from stream_dr.directory.history import GONE, Decoder
 from stream_dr.directory.verify import verify
 from stream_dr.models.snapshot import write_snapshot_if_needed
 from stream_dr.running.advance import backfill
@@ -36,7 +36,7 @@ def left(directory: Directory) -> dict[int, list[str]]:
 
 def numbers(directory: Directory) -> list[int]:
     """The numbers that the rows of the first event have."""
-    found = directory.history.decoder().decode_with_row_numbers(directory.log.read(-1, 0)[0], directory.schema)
+    found = Decoder(directory.path).decode_with_row_numbers(directory.log.read(-1, 0)[0], directory.schema)
     assert found is not None
     return [int(number) for number in found[1]]
 

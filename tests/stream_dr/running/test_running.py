@@ -904,7 +904,7 @@ def test_a_model_whose_catching_up_breaks_off_is_said_to_have_failed(
     with opened(tmp_path) as directory:
         put(directory, *(dense(i) for i in range(70)))
     with running(tmp_path) as run:
-        monkeypatch.setattr(driver_module, "backfill", broken)
+        monkeypatch.setattr(driver_module.advance, "backfill", broken)
         model, _ = run.add_model("m", "lda", {})
         eventually(lambda: model.status == "failed")
         assert model.failure is not None

@@ -179,7 +179,7 @@ def test_rows_that_were_looked_at_are_not_looked_at_again_but_what_is_made_of_th
     large = Block(np.full((12, 4), 9e99), checked=True)
     MomentAccumulator("none").add(large._replace(X=np.full((12, 4), 2e100)))  # the caller's word is taken
     spec = {"map": "hashing", "n_features": 1, "alternate_sign": False}
-    mapped = MappedAccumulator(spec, lambda state: MomentAccumulator("none", state=state))
+    mapped = MappedAccumulator(spec, lambda state: MomentAccumulator("none", state=state), None)
     with pytest.raises(errors.NotFinite):
         mapped.add(large)
 
