@@ -124,7 +124,8 @@ def test_a_state_continues_whose_map_was_written_before_it_had_all_parameters(na
     spec.pop("alternate_sign" if name == "hashing" else "seed")
     earlier = model.accumulator(model.state_._replace(feature_map=json.dumps(spec)))
     assert earlier.freeze().feature_map == model.state_.feature_map
-    assert earlier.rows == 60 and not earlier.first_batch_parameters
+    assert earlier.rows == 60
+    assert not earlier.first_batch_parameters
 
 
 @pytest.mark.parametrize("name", MAPS)
