@@ -68,14 +68,14 @@ def verify_shards(path: Path) -> Iterator[Finding]:
 
     Yields a Finding for each shard.
     """
-    with Log(path / "log", writable=False) as log:
-        events = log.read_undamaged("reference")
     shards: dict[tuple[str, str], None] = {}
-    for event in events:
-        # Skip an event whose payload is damaged. `Log.verify` reports it.
-        with suppress(ValueError, KeyError):
-            fields = json.loads(bytes(event.body))
-            shards[fields["uri"], fields["sha256"]] = None
+    with Log(path / "log", writable=False) as log:
+        # No variable holds the list of events, so its memory is freed before shards are read.
+        for event in log.read_undamaged("reference"):
+            # Skip an event whose payload is damaged. `Log.verify` reports it.
+            with suppress(ValueError, KeyError):
+                fields = json.loads(bytes(event.body))
+                shards[fields["uri"], fields["sha256"]] = None
 
     for uri, sha256 in shards:
         yield _run_check(f"shard {uri}", partial(_read_whole_shard, path, uri, sha256))

@@ -307,8 +307,9 @@ class _ClusterRun:
         # If no model has a mergeable state, the first model of `plan.recurrences` counts them.
         counts_as_progress = not plan.specs and recurrence_index == 0
         key = f"{self._context.topic}-recurrence-{recurrence_index}"
-        arguments = (plan.whole, (spec,), self._context, states, counts_as_progress)
-        return submit(self._client, _learn_and_report, *arguments, key=key)
+        return submit(
+            self._client, _learn_and_report, plan.whole, (spec,), self._context, states, counts_as_progress, key=key
+        )
 
     def _handle_worker_report(self, event: _ReportEvent) -> None:
         """Handle a worker's report.

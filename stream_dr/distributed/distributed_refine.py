@@ -146,19 +146,20 @@ class _ClusterSums:
         """
         client = self._client
         sent_columns = client.scatter(columns_to_multiply, broadcast=True)
-        sent = (self._sent_context, sent_columns, is_first_pass)
-        parts = [submit(client, _sums_of_task, task, *sent) for task in self._tasks]
+        parts = [
+            submit(client, _sums_of_task, task, self._sent_context, sent_columns, is_first_pass) for task in self._tasks
+        ]
 
         # Merge the sums of neighbouring tasks on the workers until one sum remains.
         while len(parts) > 1:
             pairs = [submit(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + parts[2 * len(pairs) :]
 
-        # Add up the rows that the log itself holds. The workers have added up the rows in shards.
-        sums: list[Sums] = gather_results(client, parts)
+        # Add up the rows that the log itself holds, while the workers add up the rows in shards.
+        here: list[Sums] = []
         if self._logged.positions:
-            sums.append(_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass))
-        total = reduce(Sums.merge, sums)
+            here.append(_sums_of_source(self._context, self._logged, columns_to_multiply, is_first_pass))
+        total: Sums = reduce(Sums.merge, [*gather_results(client, parts), *here])
         if on_rows is not None:
             on_rows(total.rows)
         return total

@@ -110,8 +110,9 @@ class BodyFile(NamedTuple):
                 # Without O_NONBLOCK, opening a FIFO would block until another process opens it.
                 file = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
             except (FileNotFoundError, PermissionError) as e:
-                why = "it is missing" if e.errno == errno.ENOENT else "it may not be opened"
-                raise damaged_file_error(self.path, why) from e
+                raise damaged_file_error(
+                    self.path, "it is missing" if e.errno == errno.ENOENT else "it may not be opened"
+                ) from e
 
             try:
                 self._check_header(os.pread(file, BEGIN, 0))

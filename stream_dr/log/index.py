@@ -373,8 +373,9 @@ class Index:
         query = f"{_EVENT}, body FROM events WHERE {condition}"
         with closing(self._connection.execute(query, values)) as cursor:
             for *row, body in cursor:
-                fields = self._fields_with_valid_digest(row)
-                position, kind, key, fingerprint, rows, schema, checksum, _, file, start, size = fields
+                position, kind, key, fingerprint, rows, schema, checksum, _, file, start, size = (
+                    self._fields_with_valid_digest(row)
+                )
                 if file is not None:
                     body = read_body(file, start, size)
                 elif type(body) is not bytes or len(body) != size:

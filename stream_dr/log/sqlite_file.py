@@ -227,8 +227,9 @@ def _open_maybe_immutable(uri_with_mode: str, path: Path, uri_is_writable: bool)
         if path.with_name(path.name + "-wal").exists():
             raise
         if path.with_name(path.name + "-journal").exists():
-            why = "a write was interrupted, and is undone when it is next opened by serve or replay"
-            raise damaged_file_error(path, why) from None
+            raise damaged_file_error(
+                path, "a write was interrupted, and is undone when it is next opened by serve or replay"
+            ) from None
         immutable = f"{uri_with_mode}&immutable=1"
         connection = sqlite3.connect(immutable, uri=True, isolation_level=None, check_same_thread=False)
     return connection

@@ -514,7 +514,7 @@ class Model:
         be computed, the error is raised and the model does not change.
         """
         with self._solve_lock:
-            return self._orient_and_publish(self.estimator.solve(frozen.state), frozen, None)
+            return self._orient_and_publish(self.estimator.solve(frozen.state), frozen, residual=None)
 
     def freeze_and_mark_solving(self) -> FrozenState:
         """Return the state for `try_to_publish`, and set `solving.is_running`.
@@ -541,7 +541,7 @@ class Model:
                 current = self.published
                 if current is not None and (current.refined_at is not None or current.position >= frozen.position):
                     return None
-                published = self._orient_and_publish(self.estimator.solve(frozen.state), frozen, None)
+                published = self._orient_and_publish(self.estimator.solve(frozen.state), frozen, residual=None)
 
             self.solving.error = None
             return published
@@ -694,8 +694,9 @@ class Model:
         published = self.versions.find(number)
         if published is None:
             numbers = self.versions.numbers
-            first, last = numbers[:1], numbers[-1:]
-            raise errors.UnknownVersion(f"model {self.name!r} keeps versions {first} … {last}; {number} is not there.")
+            raise errors.UnknownVersion(
+                f"model {self.name!r} keeps versions {numbers[:1]} … {numbers[-1:]}; {number} is not there."
+            )
         return published
 
     def describe(self, log_end: int) -> JsonDict:

@@ -151,8 +151,9 @@ def errors_as_damaged_file(file_label: object) -> Iterator[None]:
     except (DamagedFile, ForeignFile, SourceMissing, UnknownFormat, MemoryError, OSError):
         raise
     except Exception as e:
-        reason = f"{type(e).__name__}: {e}"
-        raise DamagedFile(f"{file_label} does not hold what it says ({reason}). Use an older copy.") from e
+        raise DamagedFile(
+            f"{file_label} does not hold what it says ({type(e).__name__}: {e}). Use an older copy."
+        ) from e
 
 
 def select_and_strip_prefix(prefix: str, arrays: Arrays) -> Arrays:

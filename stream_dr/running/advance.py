@@ -264,8 +264,9 @@ def apply_events_to_models(
     if learn_pool is None or in_this_thread:
         done = [_advance_until_blocked(model, events, directory, continue_rebuild) for model in models]
     else:
-        arguments = (events, directory, continue_rebuild)
-        futures = [learn_pool.submit(_advance_until_blocked, model, *arguments) for model in models]
+        futures = [
+            learn_pool.submit(_advance_until_blocked, model, events, directory, continue_rebuild) for model in models
+        ]
         done = [future.result() for future in futures]
     return [model for model, all_applied in zip(models, done, strict=True) if not all_applied]
 

@@ -213,8 +213,9 @@ class Driver:
             self.start_due_work(models, advance.count_rows_to_learn(events))
             return after_page(events)
 
-        pool = self._learn_pool
-        return advance.backfill(self._directory, models, last_position, pool, start_work_after_page, continue_rebuild)
+        return advance.backfill(
+            self._directory, models, last_position, self._learn_pool, start_work_after_page, continue_rebuild
+        )
 
     def scores(self, model: Model) -> JsonDict:
         """Return the scores of a model's tests.

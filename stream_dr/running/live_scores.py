@@ -322,8 +322,8 @@ class TestThenTrain:
         testable_indices: indices (0 … n − 1) of the entries of `rows_with_target` that may be
             tested.
         """
-        numbered = {model.id: self._solve_if_due_and_get_projection(model) for model in models}
-        projections = {id: solution for id, solution in numbered.items() if solution is not None}
+        solutions = {model.id: self._solve_if_due_and_get_projection(model) for model in models}
+        projections = {id: solution for id, solution in solutions.items() if solution is not None}
         if not projections:
             return
 
@@ -388,8 +388,8 @@ class TestThenTrain:
         row's labels. For q numeric targets, squared errors (rows, q).
 
         y: targets of the rows.
-        actual: array of label codes or of numbers that `_first_label_actual`
-            returns for `y`.
+        actual: array of label codes or of numbers that `_first_label_codes_or_values` returns for
+            `y`.
         """
         if y.values is not None:
             return np.asarray(np.square(predicted - actual))

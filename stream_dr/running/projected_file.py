@@ -34,8 +34,9 @@ def check_output_path(output_path: Path) -> None:
     does not exist.
     """
     if output_path.suffix not in SUFFIXES:
-        suffix = output_path.suffix
-        raise InvalidParameter(f"{output_path} ends in {suffix!r}; name a .parquet, .arrow, .csv or .npz file.")
+        raise InvalidParameter(
+            f"{output_path} ends in {output_path.suffix!r}; name a .parquet, .arrow, .csv or .npz file."
+        )
     check_parent_folder_exists(output_path)
 
 

@@ -349,8 +349,9 @@ def _open_shards_and_manifest(path: AnyPath) -> tuple[list[Shard], Manifest | No
             )
         files = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES)
         if not files:
-            known = ", ".join(_SUFFIXES)
-            raise SourceMissing(f"{path} holds no shards ({known}); name a folder that does.", path=str(path))
+            raise SourceMissing(
+                f"{path} holds no shards ({', '.join(_SUFFIXES)}); name a folder that does.", path=str(path)
+            )
         return [Shard(p) for p in files], None
 
     # If there is a manifest (in the folder or at the path), the shards that it lists are returned.
@@ -388,7 +389,7 @@ def _check_usable(shard: Shard) -> None:
 
 
 def _combine_manifest_descriptions(manifests: list[Manifest | None]) -> Dataset:
-    """Return the common description of several data sets.
+    """Return the common description of several data sets, as a Dataset without shards.
 
     The width is the largest width. The labels are the labels of all data sets. If one data set has
     no manifest, the width and the target kind are None and there are no labels.

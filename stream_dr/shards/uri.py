@@ -217,8 +217,9 @@ def _open_object_store_and_root(uri: str) -> tuple[fs.FileSystem, str]:
         with _errors_as_source_missing(uri):
             system, path = fs.FileSystem.from_uri(uri)
     except (pa.ArrowException, NotImplementedError) as e:
-        why = first_message_line(e)
-        raise InvalidParameter(f"{uri} names no store that can be read ({why}); give s3://bucket/key.") from e
+        raise InvalidParameter(
+            f"{uri} names no store that can be read ({first_message_line(e)}); give s3://bucket/key."
+        ) from e
 
     # Of the ways to open S3, only this constructor accepts a number of attempts per request.
     # S3FileSystem ignores these AWS_* environment variables, so they are read here.

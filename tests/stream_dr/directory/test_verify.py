@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import sqlite3
+import weakref
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from stream_dr import errors
 from stream_dr.directory.inspect import inspect
 from stream_dr.directory.model_table import ModelTable
-from stream_dr.directory.verify import verify
+from stream_dr.directory.verify import verify, verify_shards
+from stream_dr.log.event import Event, EventKind
+from stream_dr.log.log import Log
 from stream_dr.models.entry import ModelFailure
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.running.replay import ReplaySettings, replay
@@ -49,6 +52,23 @@ def test_inspect(filled: Path) -> None:
         assert model["state_sha256"] == state_sha256(directory.model("lda").accumulator.freeze())
     with pytest.raises(errors.DirectoryMissing):
         inspect(filled / "none")
+
+
+def test_events_are_not_held_while_shards_are_read(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Events(list[Event]):
+        """A list that a weak reference may name."""
+
+    held: list[weakref.ref[Events]] = []
+    read = Log.read_undamaged
+
+    def read_undamaged(log: Log, kind: EventKind) -> Events:
+        events = Events(read(log, kind))
+        held.append(weakref.ref(events))
+        return events
+
+    monkeypatch.setattr(Log, "read_undamaged", read_undamaged)
+    for _ in verify_shards(filled / "d"):
+        assert [events() for events in held] == [None]
 
 
 def test_all_is_well(filled: Path) -> None:

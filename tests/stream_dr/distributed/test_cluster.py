@@ -20,6 +20,7 @@ from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.distributed import cluster as on_cluster
+from stream_dr.distributed import distributed_refine
 from stream_dr.distributed.cluster import dask_plan_runner
 from stream_dr.distributed.distributed_refine import refine_on_cluster
 from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
@@ -174,6 +175,25 @@ def test_a_refine_is_that_of_one_process(cluster: Cluster, folder: Path, tmp_pat
             assert model.published.projection.solution == "refined"
             shown.append(model.published.projection.apply(dense(9, features=20).X))
     np.testing.assert_allclose(shown[1], shown[0], atol=1e-7 * np.abs(shown[0]).max())
+
+
+def test_the_rows_of_the_log_are_added_up_before_workers_are_waited_for(
+    cluster: Cluster, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    for name in ("_sums_of_source", "gather_results"):
+        monkeypatch.setattr(distributed_refine, name, _noting(steps, name, getattr(distributed_refine, name)))
+    with Directory(tmp_path / "d", limits=SMALL) as directory:
+        model, _ = directory.add_model("pca", "pca", {"n_components": 3, "scatter": "diagonal"})
+        put(directory, dense(500, features=20))
+        replay(directory, open_dataset(folder), ReplaySettings())
+        refine_on_cluster(cluster.address, directory, model, 1e-9, 2)
+    assert steps[:2] == ["_sums_of_source", "gather_results"]
+
+
+def _noting(steps: list[str], name: str, function: Any) -> Any:
+    """A function that first adds its name to `steps`."""
+    return lambda *given: steps.append(name) or function(*given)
 
 
 def test_a_transform_is_a_data_set_of_parts(cluster: Cluster, folder: Path, tmp_path: Path) -> None:

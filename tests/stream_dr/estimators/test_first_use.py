@@ -1,9 +1,8 @@
 """What the first batch of a fresh machine costs: closed forms on dense rows compile nothing."""
 
-import cProfile
-import pstats
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -39,14 +38,18 @@ def test_closed_forms_compile_nothing_for_dense_rows() -> None:
 
 
 def test_a_row_makes_few_calls() -> None:
-    """What X is and which parameters are set is asked once, so one row makes at most 170 calls."""
+    """What X is and which parameters are set is asked once, so one row makes at most 180 calls."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 20)), rng.choice(list("abc"), 300)
     lda = stream_dr.LDA()
     for rows in (slice(0, 200), slice(200, 201), slice(201, 202)):
         lda.partial_fit(X[rows], y[rows])
-    profile = cProfile.Profile()
-    profile.enable()
-    lda.partial_fit(X[299:], y[299:])
-    profile.disable()
-    assert pstats.Stats(profile).total_calls <= 170  # type: ignore[attr-defined]
+
+    # A profile adds up constructors of NamedTuples under one key, so its count varies between runs.
+    calls = Counter[str]()
+    sys.setprofile(lambda frame, event, argument: calls.update([event]))
+    try:
+        lda.partial_fit(X[299:], y[299:])
+    finally:
+        sys.setprofile(None)
+    assert calls["call"] + calls["c_call"] <= 180
