@@ -18,6 +18,8 @@ of rows.
 
 import numpy as np
 
+from stream_dr.statistics.moments.centred_part import pad_to_shape
+
 BINS = 1_000
 """Number of bins in each histogram of predicted scores, which are in [−1, 1]."""
 
@@ -40,8 +42,8 @@ class ClassScores:
         n_labels: number of different labels so far. All label codes are below this number.
         """
         # Labels that are new get a row and a column of zeros.
-        self._confusion = np.pad(self._confusion, (0, max(n_labels - len(self._confusion), 0)))
-        size = len(self._confusion)
+        size = max(n_labels, len(self._confusion))
+        self._confusion = pad_to_shape(self._confusion, (size, size))
         self._confusion += np.bincount(true_codes * size + predicted_codes, minlength=size * size).reshape(size, size)
 
     def figures(self) -> dict[str, float]:

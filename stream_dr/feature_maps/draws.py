@@ -73,5 +73,6 @@ def check_seed_or_none(seed: object) -> None:
     be repeated.
     """
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63):
-        needed = "an integer ≥ 0 and below 2**63, or None, which stands for 0"
-        raise InvalidParameter(f"random_state={seed!r}; it must be {needed}.")
+        raise InvalidParameter(
+            f"random_state={seed!r}; it must be an integer ≥ 0 and below 2**63, or None, which stands for 0."
+        )

@@ -158,17 +158,20 @@ class RandomFourier(FeatureMap):
         """Raise InvalidParameter if a parameter is outside its range."""
         n, gamma = self.n_features, self.gamma
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 2 <= n < 2**31 or n % 2:
-            needed = "an even integer ≥ 2 and below 2**31"
-            raise InvalidParameter(f"n_features={n!r} of random_fourier; it must be {needed}.")
+            raise InvalidParameter(
+                f"n_features={n!r} of random_fourier; it must be an even integer ≥ 2 and below 2**31."
+            )
         if self.kernel not in ("rbf", "laplace", "matern"):
-            needed = "'rbf', 'laplace' or 'matern'"
-            raise InvalidParameter(f"kernel={self.kernel!r} of random_fourier; it must be {needed}.")
+            raise InvalidParameter(
+                f"kernel={self.kernel!r} of random_fourier; it must be 'rbf', 'laplace' or 'matern'."
+            )
         check_nu("random_fourier", self.nu)
         if gamma is not None and not (is_finite_number(gamma) and gamma > 0):
             raise InvalidParameter(f"gamma={gamma!r} of random_fourier; it must be a finite number > 0, or None.")
         if not isinstance(self.orthogonal, bool) or (self.orthogonal and self.kernel != "rbf"):
-            needed = "a bool, and 'rbf' the kernel where true"
-            raise InvalidParameter(f"orthogonal={self.orthogonal!r}; it must be {needed}.")
+            raise InvalidParameter(
+                f"orthogonal={self.orthogonal!r}; it must be a bool, and 'rbf' the kernel where true."
+            )
         check_seed_or_none(self.seed)
 
     def apply(self, X: Rows, n_stream_features: int, names: tuple[str, ...] | None = None) -> np.ndarray:

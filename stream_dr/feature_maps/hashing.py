@@ -144,5 +144,6 @@ def _value_as_float(value: Any, feature_name: Hashable, row: int) -> float:
     try:
         return float(value)
     except (TypeError, ValueError) as e:
-        needed = "values must be numbers, strings or bools"
-        raise InvalidRows(f"row {row}, feature {feature_name!r} is {value!r}; {needed}.") from e
+        raise InvalidRows(
+            f"row {row}, feature {feature_name!r} is {value!r}; values must be numbers, strings or bools."
+        ) from e

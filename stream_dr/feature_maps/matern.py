@@ -30,8 +30,9 @@ def check_nu(map_name: str, nu: object) -> None:
     map_name: name of the feature map, for the message.
     """
     if not is_finite_number(nu) or not 0 < float(nu) <= LARGEST_NU:  # type: ignore[arg-type]
-        needed = f"above 0 and at most {LARGEST_NU:g}"
-        raise InvalidParameter(f"nu={nu!r} of {map_name}; it must be {needed}. Past it, take rbf.")
+        raise InvalidParameter(
+            f"nu={nu!r} of {map_name}; it must be above 0 and at most {LARGEST_NU:g}. Past it, take rbf."
+        )
 
 
 def matern(squared_distances: np.ndarray, gamma: float, nu: float) -> np.ndarray:

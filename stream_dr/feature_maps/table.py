@@ -164,8 +164,9 @@ class Table(FeatureMap):
 
         kinds = self.as_ or {}
         if not isinstance(kinds, dict) or not all(kind in AS for kind in kinds.values()):
-            needed = f"a dict of columns' names to one of {', '.join(AS)}"
-            raise InvalidParameter(f"as_={kinds!r} of table; it must be {needed}.")
+            raise InvalidParameter(
+                f"as_={kinds!r} of table; it must be a dict of columns' names to one of {', '.join(AS)}."
+            )
         if self.impute != "mean" and not is_finite_number(self.impute):
             raise InvalidParameter(f"impute={self.impute!r} of table; it must be 'mean' or a finite number.")
 
@@ -237,8 +238,9 @@ class Text(FeatureMap):
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
         if not isinstance(self.ngram_range, list | tuple):
-            needed = "two integers, 1 ≤ least ≤ most"
-            raise InvalidParameter(f"ngram_range={self.ngram_range!r} of text; it must be {needed}.")
+            raise InvalidParameter(
+                f"ngram_range={self.ngram_range!r} of text; it must be two integers, 1 ≤ least ≤ most."
+            )
         self.encoding().words.check()
         if self.column is not None and not isinstance(self.column, str):
             raise InvalidParameter(f"column={self.column!r} of text; it must be a column's name, or None.")

@@ -116,8 +116,9 @@ def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
 def raise_if_complex(X: Numeric) -> None:
     """Raise InvalidRows if an array, dense or sparse, has complex numbers."""
     if X.dtype.kind == "c":
-        way = "pass real and imaginary parts as columns"
-        raise InvalidRows(f"Complex data not supported: rows are complex numbers; {way}.")
+        raise InvalidRows(
+            "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
+        )
 
 
 def check_indices_and_test_if_canonical(X: "sp.csr_matrix") -> bool:
@@ -171,8 +172,9 @@ def _check_indices_and_test_if_canonical(
 
     n_values = min(n_values, len(indices))
     if indptr[0] != 0 or indptr[-1] > n_values or (indptr[1:] < indptr[:-1]).any():
-        needed = f"begin at 0, not fall, and stay within the {n_values} entries"
-        raise InvalidIndex(f"ends of {row_word}s (indptr) must {needed}.")
+        raise InvalidIndex(
+            f"ends of {row_word}s (indptr) must begin at 0, not fall, and stay within the {n_values} entries."
+        )
 
     used = indices[: indptr[-1]]
     # One comparison finds negative indices and indices that are too large.
@@ -182,8 +184,9 @@ def _check_indices_and_test_if_canonical(
         at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
         row = int(np.searchsorted(indptr, at, side="right")) - 1
         index = int(used[at])
-        text = f"{row_word} {row} has the index {index}; it must be from 0 to {shape[1] - 1}."
-        raise InvalidIndex(text, row=row, index=index)
+        raise InvalidIndex(
+            f"{row_word} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
+        )
 
     # Compare each index with the next index, also across the ends of rows.
     # Then overwrite the results of the comparisons across ends by True.

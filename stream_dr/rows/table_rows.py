@@ -201,8 +201,9 @@ def _as_record_batch(X: Any) -> pa.RecordBatch:
     try:
         table = pa.table(X if isinstance(X, pa.Table) else as_table(X)).combine_chunks()
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as e:
-        way = "pass a pandas, polars or Arrow table, or a list of dicts"
-        raise InvalidRows(f"the rows are no table ({e}); {way}.") from e
+        raise InvalidRows(
+            f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
+        ) from e
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 

@@ -193,8 +193,9 @@ def advance_linear_solve(state: BlockSolve, matrix_times_directions: np.ndarray)
     # Then compute the factors of the new residual: right-hand sides minus matrix times solution.
     inverse, largest = _directions_pseudo_inverse(state.directions, matrix_times_directions, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
-    residual = state.basis - matrix_times_directions @ step
-    basis, coefficients = _orthonormalise_residual(residual, state.coefficients, state.noise * state.size)
+    basis, coefficients = _orthonormalise_residual(
+        state.basis - matrix_times_directions @ step, state.coefficients, state.noise * state.size
+    )
 
     # Make the new search directions from the columns of the residual.
     # Unless this step used a guess, make the new directions conjugate to the old directions.

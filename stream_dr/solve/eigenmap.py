@@ -199,6 +199,13 @@ def laplacian_eigenmaps(
     # The formula for the coordinates of new rows divides by 1 − eigenvalue.
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0
-    placed = to_landmarks(rows), np.ascontiguousarray(places[:, keep]), eigenvalues
-    edges = graph.radii, graph.neighbours, temperature
-    return Eigenmap(*placed, *edges, max(parts, 1), one_sided=graph.one_sided)
+    return Eigenmap(
+        to_landmarks(rows),
+        np.ascontiguousarray(places[:, keep]),
+        eigenvalues,
+        graph.radii,
+        graph.neighbours,
+        temperature,
+        max(parts, 1),
+        one_sided=graph.one_sided,
+    )

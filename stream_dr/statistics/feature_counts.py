@@ -291,8 +291,9 @@ class FeatureCountAccumulator(AccumulatorBase):
         self._largest = max(self._largest, self._weight)
         remaining = self._weight - float(batch[-1].sum())
         if self.rows > labelled.rows and remaining * MOST_LOST < EPS * self._largest:
-            reason = "those left would be lost in their rounding"
-            raise PrecisionLost(f"the rows taken out weigh so much that {reason}: count anew.")
+            raise PrecisionLost(
+                "the rows taken out weigh so much that those left would be lost in their rounding: count anew."
+            )
 
         # All checks have passed, so subtract the counts of the removed rows.
         self._present = np.maximum(self._present - present, 0.0)

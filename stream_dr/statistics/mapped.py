@@ -127,15 +127,18 @@ class MappedState(NamedTuple):
             return self if self.table is not None else other
 
         # If one state has no rows, the result has the input columns of the other state.
-        spec, inner = self.feature_map, self.inner.merge(other.inner)
+        spec = self.feature_map
         if not self.rows or not other.rows:
-            learned = self if self.rows else other
+            learned, inner = self if self.rows else other, self.inner.merge(other.inner)
             return _wrap_inner_state(inner, learned.n_features, spec, learned.names, None, learned.landmarks)
+        # Compare landmarks before merging, because only states of equal landmarks have equal columns.
         if self.landmarks is not None and other.landmarks is not None:
             landmarks = _same_landmarks(self.landmarks, other.landmarks)
+            inner = self.inner.merge(other.inner)
             return _wrap_inner_state(inner, landmarks.n_features, spec, None, None, landmarks)
 
         # The result has names of columns only if the two states have the same names.
+        inner = self.inner.merge(other.inner)
         if self.names != other.names:
             return _wrap_inner_state(inner, maps[0].max_mapped_columns(0), spec, None)
         return _wrap_inner_state(inner, max(self.n_features, other.n_features), spec, self.names)
@@ -189,7 +192,10 @@ class MappedAccumulator:
     def __init__(self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None) -> None:
         self._map = feature_map(map_spec)
         self._spec = self._initial_spec = canonical_spec_json(self._map)
-        learned = None if state is None else getattr(state, "feature_map", None)
+        learned = getattr(state, "feature_map", None)
+        # A state in a file of an earlier version may lack parameters that the map got later.
+        if learned not in (None, self._spec):
+            learned = canonical_spec_json(learned)
         if learned is not None and self._map.could_become_after_batch(feature_map(learned)):
             self._map, self._spec = feature_map(learned), learned
         if state is not None and learned != self._spec:

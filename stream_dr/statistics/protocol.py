@@ -221,8 +221,9 @@ class AccumulatorBase:
 
     def remove(self, block: Block) -> None:
         """Raise CannotUnlearn, because the state does not consist of sums."""
-        way = "Rebuild from the log without those rows."
-        raise CannotUnlearn(f"a sequential recurrence cannot take rows out again. {way}")
+        raise CannotUnlearn(
+            "a sequential recurrence cannot take rows out again. Rebuild from the log without those rows."
+        )
 
 
 def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:

@@ -145,8 +145,9 @@ def group_hashes(groups: Iterable[object]) -> np.ndarray:
     names = list(groups)
     for row, group in enumerate(names):
         if group is None or group != group:
-            way = "give each row a group, such as its own number"
-            raise InvalidParameter(f"the group of row {row} is {group!r}; {way}.")
+            raise InvalidParameter(
+                f"the group of row {row} is {group!r}; give each row a group, such as its own number."
+            )
     whole = (int(group) if isinstance(group, float) and group.is_integer() else group for group in names)
     return mix(text_hashes(map(str, whole)))
 

@@ -127,8 +127,9 @@ def _infer_kind_of_matrix(y: np.ndarray, settled_kind: str | None) -> TargetsKin
     if settled_kind != "continuous" and np.all((y == 0) | (y == 1)) and (settled_kind == "multilabel" or y.size):
         return "multilabel"
     if settled_kind == "multilabel":
-        reason = "this model was started with multilabel targets"
-        raise TargetKindMismatch(f"a 2-D y with values other than 0 and 1; {reason}.")
+        raise TargetKindMismatch(
+            "a 2-D y with values other than 0 and 1; this model was started with multilabel targets."
+        )
     return "continuous"
 
 

@@ -208,8 +208,9 @@ def _check_labels_fit_arrow(distinct_labels: Sequence[Any]) -> None:
         _check_no_lone_surrogates(distinct_labels)
     if kind is int and (min(distinct_labels) < INTEGERS[0] or max(distinct_labels) > INTEGERS[1]):
         odd = next(v for v in distinct_labels if not INTEGERS[0] <= v <= INTEGERS[1])
-        way = "pass such labels as strings"
-        raise InvalidTargets(f"label {odd} is outside the integers from -2**63 to 2**64 - 1; {way}.")
+        raise InvalidTargets(
+            f"label {odd} is outside the integers from -2**63 to 2**64 - 1; pass such labels as strings."
+        )
 
 
 def _check_no_lone_surrogates(distinct_labels: Sequence[str]) -> None:

@@ -152,8 +152,9 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets]))).astype(np.int64)
     if named is not None:
         row = int(np.searchsorted(indptr, np.flatnonzero(~named)[0], side="right")) - 1
-        way = "leave it out, or give None for the row"
-        raise InvalidTargets(f"row {row} has the label None in its list; {way}.", row=row)
+        raise InvalidTargets(
+            f"row {row} has the label None in its list; leave it out, or give None for the row.", row=row
+        )
     codes, indptr = sort_distinct_codes_in_rows(codes, indptr)
     return Targets("multilabel", table, codes, indptr, present=None if present.all() else present)
 

@@ -92,8 +92,9 @@ class AdditiveEstimator(Estimator):
         Raises CannotMerge if the estimators differ in class, parameters or column names.
         """
         if type(other) is not type(self) or not have_same_parameters(other, self):
-            needed = "merge states of one estimator and parameters"
-            raise CannotMerge(f"{other!r} cannot be merged into {self!r}: {needed}.")
+            raise CannotMerge(
+                f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
+            )
 
         mine = self.fitted()
         theirs = other.fitted()

@@ -210,9 +210,14 @@ class ClosedForm(AdditiveEstimator):
         return FoldedAccumulator(self.fold_count, make_inner, self.decay, state)
 
     def _make_moment_accumulator(self, state: MomentState | None, decay: float | None = None) -> MomentAccumulator:
-        decay = self.decay if decay is None else decay
-        label_sets, class_scatter = self.keeps_label_sets(), self.keeps_scatter_per_class()
-        return MomentAccumulator(self.target_encoding(), self.stored_scatter(), decay, state, label_sets, class_scatter)
+        return MomentAccumulator(
+            self.target_encoding(),
+            self.stored_scatter(),
+            self.decay if decay is None else decay,
+            state,
+            label_sets=self.keeps_label_sets(),
+            class_scatter=self.keeps_scatter_per_class(),
+        )
 
     @property
     def fold_count(self) -> int:
@@ -286,8 +291,8 @@ class ClosedForm(AdditiveEstimator):
 
         # Put the sum back, so that `moments` does not add up the folds again.
         state = mapping.replace_inner_state(state, inner)
-        needs = self.target_encoding(), self.keeps_label_sets(), self.keeps_scatter_per_class()
-        check_stored_optional_sums(inner, *needs)
+        label_sets, class_scatter = self.keeps_label_sets(), self.keeps_scatter_per_class()
+        check_stored_optional_sums(inner, self.target_encoding(), label_sets, class_scatter)
         moments = self.moments(state)
 
         # The solution is "diagonal" if the whole scatter is needed but only its diagonal is known.

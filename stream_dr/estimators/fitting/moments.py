@@ -180,8 +180,8 @@ class Moments(NamedTuple):
         cross_sums: (features, k), products of features and k targets, summed over the rows.
         target_norm: norm of the targets.
         """
-        cleared = self.clear_noisy_features(cross_sums, target_norm)
-        combinations = self.significant_combinations(cleared, target_norm)
+        combinations = self.clear_noisy_features(cross_sums, target_norm)
+        combinations = self.significant_combinations(combinations, target_norm)
         # Decompose only features that have a sum other than 0.
         # The singular vectors are 0 at all other features.
         shows = combinations.any(axis=1)

@@ -166,8 +166,8 @@ class SubspaceSolver:
         more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
         seed = self._estimator.random_state or 0
         drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
-        columns = np.hstack([cross, drawn, initial_columns])
-        return subspace.start_subspace(np.where(self._varying[:, None], columns, 0.0))
+        columns = np.where(self._varying[:, None], np.hstack([cross, drawn, initial_columns]), 0.0)
+        return subspace.start_subspace(columns)
 
     def take(self, solver_state: subspace.Subspace, scatter_product: np.ndarray) -> subspace.Subspace:
         """Return the basis extended by the directions of one pass.

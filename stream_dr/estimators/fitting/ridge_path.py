@@ -142,7 +142,7 @@ def merge_all_folds_but_one(states_by_fold: Sequence[MomentState]) -> Iterator[M
 def _merge_outside_and_others(states_by_fold: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
     """Yield for each fold the merge of all other folds.
 
-    The merge includes `outside_merge`.
+    The merge includes `outside`.
 
     states_by_fold: states of some of the folds.
     outside: merged state of all folds that are not in `states_by_fold`.

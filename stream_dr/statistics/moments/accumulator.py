@@ -128,9 +128,8 @@ class MomentAccumulator(AccumulatorBase):
 
         # Subtract the sums of the batch from all sums. If this raises an error, nothing changes.
         state = subtract_state(self.freeze(), part.freeze())
-        before = (self._scale, self._clock, self.decay)
-        after = clock.scale_and_clock_after_removal(*before, state.rows, part.rows, age)
-        self._load_state(state._replace(**after._asdict()))
+        after = clock.scale_and_clock_after_removal(self._scale, self._clock, self.decay, state.rows, part.rows, age)
+        self._load_state(state._replace(scale=after.scale, clock=after.clock))
 
     def freeze(self) -> MomentState:
         """Return the sums so far as a MomentState.

@@ -158,9 +158,8 @@ class CentredSums:
         # `rows` gets the centred rows and, later, a last row that joins them to the earlier rows.
         # The last row is a factor times (mean of these rows − mean of the earlier rows).
         rows = np.empty((len(X) + 1, X.shape[1]))
-        centred = (rows[:-1], self._nonzero)
-        mean = dense_kernels.write_centred_rows_and_return_mean(X, weights, added_weight, *centred)
-        joining = self._add_chunk_to_mean(*mean, added_weight)
+        mean, low = dense_kernels.write_centred_rows_and_return_mean(X, weights, added_weight, rows[:-1], self._nonzero)
+        joining = self._add_chunk_to_mean(mean, low, added_weight)
         np.multiply(joining.step, joining.root, out=rows[-1])
 
         # Add the products of features and targets, then the products of features and features.

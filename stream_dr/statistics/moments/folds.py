@@ -282,9 +282,8 @@ class FoldedAccumulator(AccumulatorBase):
         if rows:
             empty.make_room_for_batch(batch)
         remaining = [part if part.rows else empty.freeze() for part in remaining]
-        before = (self._scale, self._clock, self.decay)
-        after = clock.scale_and_clock_after_removal(*before, rows, batch.rows, age)
-        self._load_state(FoldedState(self.decay, *after, skipped, align_folds(remaining)))
+        after = clock.scale_and_clock_after_removal(self._scale, self._clock, self.decay, rows, batch.rows, age)
+        self._load_state(FoldedState(self.decay, after.scale, after.clock, skipped, align_folds(remaining)))
 
     def freeze(self) -> FoldedState:
         """Return the sums so far as a FoldedState.

@@ -260,9 +260,19 @@ class MomentState(NamedTuple):
         diagonal = s * part.feature_scatter if self.scatter != "none" else None
         scatter = s * part.scatter if part.exact and self.scatter == "exact" else None
         label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.n_target_columns)
-        target_sums = (self.labels, label_weights, mean_y, s * part.cross, s * cyy)
-        noise = EPS * s * float(self.largest.features.sum())
-        return Centred(s * self.weight, self.rows, part.mean, diagonal, scatter, *target_sums, noise)
+        return Centred(
+            s * self.weight,
+            self.rows,
+            part.mean,
+            diagonal,
+            scatter,
+            self.labels,
+            label_weights,
+            mean_y,
+            s * part.cross,
+            s * cyy,
+            EPS * s * float(self.largest.features.sum()),
+        )
 
     def centred_set_sums_times_factors(self, set_factors: Rows) -> np.ndarray:
         """Return centred row sums, multiplied by factors of label sets.
@@ -502,11 +512,13 @@ def _check_same_features_and_targets(first_state: MomentState, second_state: Mom
             "dense rows fix the width."
         )
     if first_state.target_kind != second_state.target_kind:
-        kinds = f"{first_state.target_kind} and {second_state.target_kind} targets"
-        raise CannotMerge(f"states of {kinds} cannot be merged.")
+        raise CannotMerge(
+            f"states of {first_state.target_kind} and {second_state.target_kind} targets cannot be merged."
+        )
     if first_state.target_width != second_state.target_width:
-        widths = f"{first_state.target_width} and {second_state.target_width} target columns"
-        raise CannotMerge(f"states of {widths} cannot be merged.")
+        raise CannotMerge(
+            f"states of {first_state.target_width} and {second_state.target_width} target columns cannot be merged."
+        )
     try:
         check_label_type(first_state.labels, second_state.labels)
     except InvalidTargets as e:

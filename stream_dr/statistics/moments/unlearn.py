@@ -168,8 +168,9 @@ def _check_scatter_not_negative(remaining_sums: JoinedSums, largest: Largest, ro
     target_least = -TOLERANCE * largest.targets[: len(values.mean)] - target_bound
     for remaining, bound, what in ((scatter, least, "column"), (values.feature_scatter, target_least, "target")):
         for j in np.flatnonzero(remaining < bound)[:1]:
-            way = "unlearn only rows that were learned"
-            raise CannotUnlearn(f"{what} {j} would be left with a negative scatter; {way}.")
+            raise CannotUnlearn(
+                f"{what} {j} would be left with a negative scatter; unlearn only rows that were learned."
+            )
 
 
 def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: MomentState, rounding_error: float) -> None:
@@ -194,8 +195,7 @@ def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: Moment
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
         label = f"label {state_of_all.labels[j]!r}"
         subtract_row_count(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with {label}")
-        weights = old.label_weights[j], gone.label_weights[j]
-        _check_removable_weight(*weights, rounding_error, f"weight of {label}")
+        _check_removable_weight(old.label_weights[j], gone.label_weights[j], rounding_error, f"weight of {label}")
 
     # Check the number of rows without a label, and of rows with each combination of labels.
     if state_of_all.encoding == "partial":

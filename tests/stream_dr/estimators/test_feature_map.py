@@ -118,6 +118,17 @@ def test_merges_and_unlearns_where_the_estimator_does(key, name):
 
 
 @pytest.mark.parametrize("name", MAPS)
+def test_a_state_continues_whose_map_was_written_before_it_had_all_parameters(name):
+    model = PCA(2, feature_map=MAPS[name]).fit(X)
+    spec = json.loads(model.state_.feature_map)
+    spec.pop("alternate_sign" if name == "hashing" else "seed")
+    earlier = model.accumulator(model.state_._replace(feature_map=json.dumps(spec)))
+    assert earlier.freeze().feature_map == model.state_.feature_map
+    assert earlier.rows == 60
+    assert not earlier.first_batch_parameters
+
+
+@pytest.mark.parametrize("name", MAPS)
 def test_sparse_rows_are_dense_rows(name):
     dense = stream_dr.LDA(gamma=0.1, feature_map=MAPS[name]).fit(X, Y)
     sparse = stream_dr.LDA(gamma=0.1, feature_map=MAPS[name]).fit(sp.csr_matrix(X), Y)

@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import Matern
 from sklearn.metrics import pairwise
 
 import stream_dr
-from stream_dr import LDA, PCA, nystroem
+from stream_dr import CCIPCA, LDA, PCA, nystroem
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidParameter, NotFinite, WidthMismatch
 from stream_dr.estimators import make
 from stream_dr.statistics.protocol import pack
@@ -155,6 +155,12 @@ def test_landmarks_of_their_own_do_not_merge_and_are_not_unlearned():
     assert a.unlearn(X[10:20]).n_samples_seen_ == 30
     with pytest.raises(CannotUnlearn):
         PCA(feature_map=nystroem(10, gamma=0.3, first=20)).fit(X).unlearn(X[70:])
+
+
+def test_other_landmarks_are_the_reason_named_though_the_inner_states_do_not_merge_either():
+    a, b = (CCIPCA(2, feature_map=nystroem(10, gamma=0.3)).fit(rows).state_ for rows in (X[:40], X[40:]))
+    with pytest.raises(CannotMerge, match="give both the same"):
+        a.merge(b)
 
 
 @pytest.mark.parametrize("refused", [np.full((2, 3), 1e99), np.ones((2, 4))], ids=["too large", "too wide"])

@@ -1,5 +1,7 @@
 """Block conjugate gradient against pseudo-inverses: singular systems, equal columns, offsets, exhausted right-hand sides."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -125,3 +127,16 @@ def test_angle():
     assert cg.largest_principal_angle(Q, turned) == pytest.approx(1e-9, rel=1e-5)
     assert cg.largest_principal_angle(Q, Q[:, :2]) == pytest.approx(np.pi / 2)
     assert cg.largest_principal_angle(Q[:, :0], Q[:, :0]) == 0.0
+
+
+def test_a_step_keeps_no_array_of_the_residual_beside_the_new_basis():
+    rng = np.random.default_rng(8)
+    diagonal, B = rng.uniform(0.1, 2.0, 50_000), rng.standard_normal((50_000, 8))
+    state = cg.start_block_solve(B)
+    state = cg.advance_linear_solve(state, diagonal[:, None] * state.directions)
+    product = diagonal[:, None] * state.directions
+    tracemalloc.start()
+    cg.advance_linear_solve(state, product)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4.5 * B.nbytes, f"{peak / B.nbytes:.1f} times the right-hand sides"
