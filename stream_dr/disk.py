@@ -122,9 +122,11 @@ def check_free_space(path: FileName, n_bytes: int, min_free_bytes: int = 0) -> N
     n_bytes = n_bytes + min_free_bytes
     if free < n_bytes:
         reserved = f", of which {min_free_bytes} must stay free (min_free_bytes)" if min_free_bytes else ""
-        need = f"{n_bytes} are needed{reserved}. Nothing was written; make room."
         raise InsufficientStorage(
-            f"{free} bytes are free on the disk of {path}; {need}", free_bytes=free, needed=n_bytes
+            f"{free} bytes are free on the disk of {path}; {n_bytes} are needed{reserved}. Nothing was written; "
+            "make room.",
+            free_bytes=free,
+            needed=n_bytes,
         )
 
 
@@ -152,9 +154,11 @@ def cannot_write_error(path: FileName, reason: str) -> InsufficientStorage:
 
     reason: message of the system or of SQLite.
     """
-    fault = f"{path} could not be written ({reason}): the disk is full, over its quota, or refuses to write"
-    advice = "Nothing was changed; make room on it, or mend it, and try again."
-    return InsufficientStorage(f"{fault}. {advice}", path=str(path))
+    return InsufficientStorage(
+        f"{path} could not be written ({reason}): the disk is full, over its quota, or refuses to write. Nothing was "
+        "changed; make room on it, or mend it, and try again.",
+        path=str(path),
+    )
 
 
 RESERVED_BYTES = 1 << 19
@@ -227,8 +231,9 @@ class DirectoryLock:
             os.close(folder)
             os.close(file)
             pid = read_lock_holder_pid(directory)
-            fault = f"{directory} is being written to by process {pid}"
-            raise DirectoryInUse(f"{fault}; stop it, or use another directory.", pid=pid) from e
+            raise DirectoryInUse(
+                f"{directory} is being written to by process {pid}; stop it, or use another directory.", pid=pid
+            ) from e
 
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode("ascii"), 0)

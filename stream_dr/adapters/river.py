@@ -127,9 +127,10 @@ class RiverTransformer(base.MiniBatchTransformer):
 
     def __init__(self, estimator: Estimator, prefix: str | None = None) -> None:
         if bool(estimator.target_kinds) != self.supervised:
-            fault = f"{type(estimator).__name__} {'takes no' if self.supervised else 'needs'} targets"
-            advice = "make its river transformer with to_river(estimator), which picks the right class"
-            raise InvalidParameter(f"{fault}; {advice}.")
+            raise InvalidParameter(
+                f"{type(estimator).__name__} {'takes no' if self.supervised else 'needs'} targets; make its river "
+                "transformer with to_river(estimator), which picks the right class."
+            )
 
         # river clones a transformer by the attributes `estimator` and `prefix`.
         self.estimator = estimator
@@ -318,8 +319,10 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
     ['classmeans0']
     """
     if not isinstance(estimator, Estimator):
-        fault = f"an object of type {type(estimator).__name__} was given"
-        raise InvalidParameter(f"{fault}; give an estimator of stream_dr with a transform, say stream_dr.LDA().")
+        raise InvalidParameter(
+            f"an object of type {type(estimator).__name__} was given; give an estimator of stream_dr with a "
+            "transform, say stream_dr.LDA()."
+        )
     return (RiverSupervisedTransformer if estimator.target_kinds else RiverTransformer)(estimator, prefix)
 
 

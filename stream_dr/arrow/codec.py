@@ -289,8 +289,11 @@ def _reconcile_n_features(schema: pa.Schema, known_n_features: int | None) -> in
     if not (len(text) <= 10 and text.isdigit() and 0 < int(text) <= MAX_WIDTH):
         raise SchemaMismatch(f"schema metadata n_features is {text[:40]!r}; it must be a positive integer.")
     if known_n_features is not None and int(text) != known_n_features:
-        need = f"{known_n_features} are stated for the stream. Send {known_n_features}."
-        raise WidthMismatch(f"the batch states {int(text)} features; {need}", n_features=known_n_features)
+        raise WidthMismatch(
+            f"the batch states {int(text)} features; {known_n_features} are stated for the stream. Send "
+            f"{known_n_features}.",
+            n_features=known_n_features,
+        )
     return int(text)
 
 

@@ -100,9 +100,10 @@ def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_no
     needed = (n_rows + COLUMN_OVERHEAD_IN_VALUES) * n_columns
     limit = 2 * n_present + MAX_MISSING_VALUES
     if needed > limit:
-        needed_room = f"{n_rows} rows of {n_columns} {column_noun} take the room of {needed} values"
-        room = f"{n_present} are given; room for {limit} is made of so many"
-        message = f"{needed_room}, and {room}. Give every row the same ones, or send fewer rows a request."
+        message = (
+            f"{n_rows} rows of {n_columns} {column_noun} take the room of {needed} values, and {n_present} are given; "
+            f"room for {limit} is made of so many. Give every row the same ones, or send fewer rows a request."
+        )
         raise LimitExceeded(message, needed=needed, limit=limit)
 
 
@@ -204,8 +205,11 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
     odd = next((i for i, row in enumerate(parsed_rows) if type(row) is not row_type), None)
     if row_type not in (list, dict, str) or odd is not None:
         i = odd or 0
-        need = "every row is a list, every row an object, or every row a text"
-        raise InvalidRows(f"row {i} is {json_type_name(parsed_rows[i])}; {need}.", row=i)
+        raise InvalidRows(
+            f"row {i} is {json_type_name(parsed_rows[i])}; every row is a list, every row an object, or every row a "
+            "text.",
+            row=i,
+        )
 
     # Lists are dense rows, and texts are a table with one column.
     # JSON objects are sparse rows, rows of a table, or dense rows with feature names.
@@ -268,8 +272,9 @@ def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | N
     for i, row in enumerate(row_objects):
         for index in row["indices"]:
             if not (type(index) is int and 0 <= index < max_width):
-                fault = f"row {i} has index {index!r}"
-                raise InvalidIndex(f"{fault}; indices are integers from 0 to {max_width - 1}.", row=i)
+                raise InvalidIndex(
+                    f"row {i} has index {index!r}; indices are integers from 0 to {max_width - 1}.", row=i
+                )
     _refuse_non_numbers([row["values"] for row in row_objects])
 
     # Join the rows to the three arrays of a CSR matrix.

@@ -261,8 +261,10 @@ def read_checked_messages(stream: memoryview, max_unpacked_bytes: int | None = N
             checker.check_and_count_message(message)
             messages.append(message)
     except struct.error as e:
-        fault = f"{len(stream)} bytes are not a whole Arrow stream: it ends before its end-of-stream marker"
-        raise MalformedInput(f"{fault}. Close the writer and send everything it wrote.") from e
+        raise MalformedInput(
+            f"{len(stream)} bytes are not a whole Arrow stream: it ends before its end-of-stream marker. Close the "
+            "writer and send everything it wrote."
+        ) from e
 
     if not messages:
         raise MalformedInput("the Arrow stream holds no schema; write it anew.")
@@ -547,6 +549,8 @@ def unsupported_type_error(column_name: str, type_description: object) -> Schema
 
     type_description: the type, in words or as Arrow prints it.
     """
-    supported = "numbers, strings, bools, dates, timestamps, lists of these, or dictionaries of labels"
-    message = f"column {column_name} is {type_description}, which is not taken; send {supported}."
+    message = (
+        f"column {column_name} is {type_description}, which is not taken; send numbers, strings, bools, dates, "
+        "timestamps, lists of these, or dictionaries of labels."
+    )
     return SchemaMismatch(message, column=column_name)

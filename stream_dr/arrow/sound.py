@@ -135,8 +135,11 @@ def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: 
                 lengths = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]
                 total += int(np.maximum(lengths, 0).sum(dtype=np.int64))
                 if total > max_view_bytes:
-                    fault = f"the strings of column {name} have more than {max_view_bytes} bytes"
-                    raise LimitExceeded(f"{fault}; send fewer rows a request.", limit=max_view_bytes)
+                    raise LimitExceeded(
+                        f"the strings of column {name} have more than {max_view_bytes} bytes; send fewer rows a "
+                        "request.",
+                        limit=max_view_bytes,
+                    )
 
 
 def _check_array_offsets(array: pa.Array, column_name: str) -> None:

@@ -143,8 +143,11 @@ def _targets_of_single_labels(label_column: pa.Array) -> Targets:
 def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
     """Return the Targets of a column with lists of labels."""
     if not is_list(labels_column.type):
-        fault = f"column labels is {labels_column.type}; it holds a list of labels a row"
-        raise SchemaMismatch(f"{fault}. Call a column of single labels label.", column="labels")
+        raise SchemaMismatch(
+            f"column labels is {labels_column.type}; it holds a list of labels a row. Call a column of single labels "
+            "label.",
+            column="labels",
+        )
 
     indptr = _offsets_in_flattened_values(labels_column)
     # flatten() skips the values of null rows.
@@ -184,8 +187,11 @@ def _targets_of_numbers(target_column: pa.Array) -> Targets:
     if has_lists:
         flat = target_column.values.slice(target_column.offset * k, len(target_column) * k)
     if k == 0 or not (pa.types.is_floating(flat.type) or pa.types.is_integer(flat.type)):
-        fault = f"column target is {target_column.type}; it must be double or fixed_size_list<double>"
-        raise SchemaMismatch(f"{fault}. Call a column of labels label or labels.", column="target")
+        raise SchemaMismatch(
+            f"column target is {target_column.type}; it must be double or fixed_size_list<double>. Call a column of "
+            "labels label or labels.",
+            column="target",
+        )
 
     # Convert the targets to floats (rows, k), with NaN for a row without a target.
     # Then replace the NaN by zeros, because NaN is refused below.
@@ -214,8 +220,11 @@ def _encode_labels(label_column: pa.Array, column_name: str) -> _EncodedLabels:
     if pa.types.is_null(label_column.type):
         label_column = label_column.cast(pa.string())
     if not _is_label_type(label_column.type):
-        fault = f"column {column_name} holds {label_column.type}; labels are string, integer or bool"
-        raise SchemaMismatch(f"{fault}. Call a column of numbers to regress on target.", column=column_name)
+        raise SchemaMismatch(
+            f"column {column_name} holds {label_column.type}; labels are string, integer or bool. Call a column of "
+            "numbers to regress on target.",
+            column=column_name,
+        )
 
     # Arrow numbers the labels in order of first appearance.
     encoded = label_column.dictionary_encode()
@@ -280,6 +289,7 @@ def _arrow_from_labels(labels: tuple[Label, ...]) -> pa.Array:
         return pa.array(labels)
 
     if least < 0:
-        fault = f"the labels {least} and {largest} are in one batch, and no Arrow type holds both"
-        raise InvalidTargets(f"{fault}; pass labels as strings.")
+        raise InvalidTargets(
+            f"the labels {least} and {largest} are in one batch, and no Arrow type holds both; pass labels as strings."
+        )
     return pa.array(labels, pa.uint64())

@@ -32,8 +32,9 @@ class Connection:
 
     def __init__(self, url: str, token: str | None, timeout: float, retries: int) -> None:
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            need = "give the number of attempts after the first, 0 or more"
-            raise errors.InvalidParameter(f"retries={retries!r}; {need}.")
+            raise errors.InvalidParameter(
+                f"retries={retries!r}; give the number of attempts after the first, 0 or more."
+            )
         headers = {"Authorization": f"Bearer {checked_header('token', token)}"} if token else {}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
         self._retries = retries
@@ -58,8 +59,10 @@ class Connection:
                 response = self._http.request(method, path, **request)
             except httpx.TransportError as e:
                 if last:
-                    fault = f"{self._http.base_url} did not answer ({type(e).__name__}: {e}) in {attempt + 1} attempts"
-                    raise errors.RemoteError(f"{fault}; is `stream-dr serve` running there?") from e
+                    raise errors.RemoteError(
+                        f"{self._http.base_url} did not answer ({type(e).__name__}: {e}) in {attempt + 1} attempts; "
+                        "is `stream-dr serve` running there?"
+                    ) from e
                 time.sleep(_random_pause_seconds(attempt))
                 continue
 
@@ -147,8 +150,10 @@ def checked_header(value_name: str, value: str) -> str:
     value_name: name of the value in the error message.
     """
     if not (isinstance(value, str) and value.isascii() and value.isprintable() and value == value.strip()):
-        need = "it must be of printable ASCII characters and neither begin nor end with a space"
-        raise errors.InvalidParameter(f"{value_name} goes into a header; {need}.")
+        raise errors.InvalidParameter(
+            f"{value_name} goes into a header; it must be of printable ASCII characters and neither begin nor end "
+            "with a space."
+        )
     return value
 
 

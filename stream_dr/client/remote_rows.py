@@ -54,8 +54,10 @@ def checked_ids(ids: Sequence[str] | Sequence[int], n_rows: int) -> Ids:
     # If not all ids are integers of 64 bits, all ids must be strings.
     for row, id in enumerate(values):
         if not isinstance(id, str) or not is_valid_unicode(id):
-            need = "ids are strings of Unicode characters, or integers of 64 bits"
-            raise errors.InvalidRows(f"the id of row {row} is {id!r}; {need}.", row=row)
+            raise errors.InvalidRows(
+                f"the id of row {row} is {id!r}; ids are strings of Unicode characters, or integers of 64 bits.",
+                row=row,
+            )
     return values
 
 

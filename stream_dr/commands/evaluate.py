@@ -200,9 +200,10 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
 
 def _warn_if_untested(scores: list["Score"], n_rows_before_first_test: int) -> None:
     if not any(s.figures["rows"] for s in scores):
-        fault = f"all rows came in batches that --first={n_rows_before_first_test} learns before the first test"
-        advice = "give a smaller --first, or smaller batches (convert --rows-per-batch)"
-        say(f"warning (nothing_tested): {fault}; {advice}.")
+        say(
+            f"warning (nothing_tested): all rows came in batches that --first={n_rows_before_first_test} learns "
+            "before the first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
+        )
 
 
 def _warn_if_labels_sorted(baseline_scores: dict[str, float], shuffled: bool) -> None:
@@ -221,8 +222,10 @@ def _warn_if_labels_sorted(baseline_scores: dict[str, float], shuffled: bool) ->
     unchanged, by_chance = baseline_scores["unchanged"], baseline_scores["by_chance"]
     if 1 - unchanged < 0.1 * (1 - by_chance):
         shares = f"{unchanged:.1%} of rows have the label of the row before, and {by_chance:.1%} would in random order"
-        advice = "Figures are of rows unlike those learned; --shuffle tests them in random order."
-        say(f"warning (labels_sorted): {shares}. {advice}")
+        say(
+            f"warning (labels_sorted): {shares}. Figures are of rows unlike those learned; --shuffle tests them in "
+            "random order."
+        )
 
 
 @contextmanager

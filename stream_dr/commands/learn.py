@@ -146,8 +146,10 @@ def _fractional_label_as_target(read_as: ReadOptions, sources: list[Path]) -> Re
 
 def _print_id_column_hint(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
     if (column := read_as.likely_id_column(files)) is not None:
-        option = f"--id {shlex.quote(column)}"
-        say(f"note: {column} looks like an id. With {option} its rows can be unlearned by it; else not.")
+        say(
+            f"note: {column} looks like an id. With --id {shlex.quote(column)} its rows can be unlearned by it; else "
+            "not."
+        )
 
 
 def _choose_default_model(

@@ -225,9 +225,11 @@ def refuse_ids_as_labels(files: dict[Path, "FileSource"], command_words: list[st
         if isinstance(first.y.labels[0], str):
             id_options = f"--id {column} --label COLUMN …"
             other = f"ids, and another column holds the classes: stream-dr {command_words[0]} {path} {id_options}"
-        classes = f"classes: stream-dr {shlex.join([*command_words, '--as-classes'])}"
-        values = f"{column} has {len(first.y.labels)} values in the first {first.rows} rows of {path}"
-        raise typer.BadParameter(f"{values}. Are they\n  {other}\n  {classes}", param_hint="--label")
+        raise typer.BadParameter(
+            f"{column} has {len(first.y.labels)} values in the first {first.rows} rows of {path}. Are they\n  "
+            f"{other}\n  classes: stream-dr {shlex.join([*command_words, '--as-classes'])}",
+            param_hint="--label",
+        )
 
 
 def first_table_block(files: dict[Path, "FileSource"]) -> "Block | None":

@@ -120,8 +120,9 @@ def _fetch_openml(dataset_name: str) -> _DatasetPart:
     """
     _, title, *version = dataset_name.split(":")
     if not title or len(version) > 1 or not all(number.isdecimal() for number in version):
-        forms = "openml:NAME or openml:NAME:VERSION"
-        raise InvalidParameter(f"{dataset_name!r} is no name of a data set; it must be {forms}.")
+        raise InvalidParameter(
+            f"{dataset_name!r} is no name of a data set; it must be openml:NAME or openml:NAME:VERSION."
+        )
     number = int(version[0]) if version else "active"
     options = "--format arff or csv"
     bunch = _call_sklearn_fetcher(dataset_name, title, options, "fetch_openml", name=title, version=number)
@@ -173,8 +174,9 @@ def _call_sklearn_fetcher(
 
     # Failed downloads and timeouts raise subclasses of OSError.
     except (OSError, ValueError) as e:
-        fault = f"{dataset_name} could not be fetched ({type(e).__name__}: {e})"
-        need = "this needs internet access to where scikit-learn downloads it from"
-        command = f"stream-dr convert FILES {format_options} --out DIR"
-        message = f"{fault}: {need}. With the {file_description} files on disk: {command}."
+        message = (
+            f"{dataset_name} could not be fetched ({type(e).__name__}: {e}): this needs internet access to where "
+            f"scikit-learn downloads it from. With the {file_description} files on disk: stream-dr convert FILES "
+            f"{format_options} --out DIR."
+        )
         raise SourceMissing(message, name=dataset_name) from e

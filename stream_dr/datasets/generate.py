@@ -78,8 +78,9 @@ def generate_rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start:
     if targets not in ("top4", "topics"):
         raise InvalidParameter(f"targets={targets!r}; it must be top4 or topics.")
     if rows < 0 or seed < 0 or start < 0 or start % _CHUNK:
-        need = f"none may be negative, start a multiple of {_CHUNK}"
-        raise InvalidParameter(f"rows={rows}, seed={seed}, start={start}; {need}.")
+        raise InvalidParameter(
+            f"rows={rows}, seed={seed}, start={start}; none may be negative, start a multiple of {_CHUNK}."
+        )
 
     for first in range(start, start + rows, _CHUNK):
         block = _draw_thousand_rows(seed, first // _CHUNK, targets)

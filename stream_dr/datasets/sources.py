@@ -153,8 +153,9 @@ def infer_format_from_suffix(path: FileName) -> str:
     if name.suffix.lower() in PACKED:
         name = name.with_suffix("")
     if name.suffix.lower() not in _SUFFIXES:
-        advice = f"give --format (format=), one of {', '.join(FORMATS)}"
-        raise InvalidParameter(f"{path}: its name does not say which format it has; {advice}.")
+        raise InvalidParameter(
+            f"{path}: its name does not say which format it has; give --format (format=), one of {', '.join(FORMATS)}."
+        )
     return _SUFFIXES[name.suffix.lower()]
 
 

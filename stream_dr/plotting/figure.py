@@ -200,5 +200,7 @@ def write_figure(figure: go.Figure, path: Path, width: int = 900, height: int = 
     try:
         figure.write_image(path, width=width, height=height)
     except (ChromeNotFoundError, RuntimeError) as e:
-        fault = f"{path.suffix} is drawn by Chromium or Chrome, which could not be started ({type(e).__name__})"
-        raise InvalidParameter(f"{fault}: install one of them, or name a file in .html.") from e
+        raise InvalidParameter(
+            f"{path.suffix} is drawn by Chromium or Chrome, which could not be started ({type(e).__name__}): install "
+            "one of them, or name a file in .html."
+        ) from e

@@ -368,8 +368,11 @@ class CsvFile:
         if not first_record:
             self._raise_malformed(1, "no row in it. Give a file that holds rows.")
         if len(first_record) > MOST_COLUMNS:
-            count = f"{len(first_record)} columns, and at most {MOST_COLUMNS} are read from a table"
-            self._raise_malformed(record_line, f"{count}. Write rows that wide as libsvm.")
+            self._raise_malformed(
+                record_line,
+                f"{len(first_record)} columns, and at most {MOST_COLUMNS} are read from a table. Write rows that wide "
+                "as libsvm.",
+            )
         if self.form.header is False:
             return [f"f{j}" for j in range(len(first_record))]
 
@@ -378,14 +381,17 @@ class CsvFile:
             if not name.strip() and "" in seen:
                 self._raise_malformed(record_line, f"columns {seen['']} and {j} have no name; give them names.", j)
             if name in seen:
-                pair = f"columns {seen[name]} and {j}"
-                self._raise_malformed(record_line, f"{pair} are both called {name!r}; rename one.", j)
+                self._raise_malformed(
+                    record_line, f"columns {seen[name]} and {j} are both called {name!r}; rename one.", j
+                )
             seen[name] = j
 
         are_numbers = self.form.header is None and all(map(_is_number, first_record))
         if are_numbers and not _are_consecutive_integers(first_record):
-            names = f"the columns' names are numbers ({first_record[0]}, …), as of a row"
-            self._raise_malformed(record_line, f"{names}; say --no-header or --header.")
+            self._raise_malformed(
+                record_line,
+                f"the columns' names are numbers ({first_record[0]}, …), as of a row; say --no-header or --header.",
+            )
         return [name or f"Unnamed: {j}" for j, name in enumerate(first_record)]
 
     def raise_if_unnamed_feature(self, feature_names: list[str]) -> None:
@@ -398,8 +404,10 @@ class CsvFile:
         feature_set = set(feature_names)
         for j, name in enumerate(self.names, 1):
             if name in feature_set and name == f"Unnamed: {j - 1}":
-                advice = f"leave it out (--drop {name!r}), or take it for the rows' ids (--id {name!r})."
-                message = f"column {j} has no name, as an index that pandas wrote; {advice}"
+                message = (
+                    f"column {j} has no name, as an index that pandas wrote; leave it out (--drop {name!r}), or take "
+                    f"it for the rows' ids (--id {name!r})."
+                )
                 self._raise_malformed(self.first_line - 1, message, j)
 
     def _read_records(self) -> Iterator[tuple[int, list[str]]]:

@@ -116,8 +116,10 @@ def _convert_rows_to_batch(
             inferred = pa.array(values)
             arrays.append(inferred.cast(type_by_column.get(name, inferred.type)))
         except pa.ArrowException as e:
-            fault = f"{path}, column {name!r}: {e}; its first rows are {type_by_column.get(name, 'of several types')}"
-            message = f"{fault}. Say --as {name}=category (or number), or --drop {name}."
+            message = (
+                f"{path}, column {name!r}: {e}; its first rows are {type_by_column.get(name, 'of several types')}. "
+                f"Say --as {name}=category (or number), or --drop {name}."
+            )
             raise MalformedInput(message, file=str(path), column=name) from e
     return pa.record_batch(arrays, names=list(column_names))
 
@@ -176,8 +178,11 @@ def _choose_table_to_read(path: FileName, requested_table: str, existing_tables:
     if not requested_table and len(existing_tables) == 1:
         return existing_tables[0]
     if requested_table not in existing_tables:
-        form = f"{str(path).partition('!')[0]}!TABLE with one of {existing_tables[:10]}"
-        raise SourceMissing(f"{path} names no table of the file; write {form}.", file=str(path))
+        raise SourceMissing(
+            f"{path} names no table of the file; write {str(path).partition('!')[0]}!TABLE with one of "
+            f"{existing_tables[:10]}.",
+            file=str(path),
+        )
     return requested_table
 
 

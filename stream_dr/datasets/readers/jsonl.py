@@ -126,8 +126,13 @@ def _convert_midnights_to_days(batch: pa.RecordBatch, name: str, raise_with_line
     column = batch.column(name)
     if len(others := _row_indices_not_at_midnight(column)):
         row = int(others[0])
-        fault = f"column {name!r} is {column[row]}, and the first rows have days without a time"
-        raise_with_line(SchemaMismatch(f"{fault}. Say --as {name}=time.", column=name), row)
+        raise_with_line(
+            SchemaMismatch(
+                f"column {name!r} is {column[row]}, and the first rows have days without a time. Say --as {name}=time.",
+                column=name,
+            ),
+            row,
+        )
     return batch.set_column(batch.schema.get_field_index(name), name, column.cast(pa.date32()))
 
 
@@ -239,13 +244,19 @@ def _raise_if_any_bad_json_line(path: FileName, float64_columns: dict[str, pa.Da
             for name, value in parsed.items():
                 json_type = _JSON_TYPES.get(type(value), "null")
                 if json_type != "null" and json_types.setdefault(name, json_type) != json_type:
-                    before = f"was a {json_types[name]} in the lines before"
-                    lines.fail(i, f"{value!r} in column {name!r} is a {json_type}, and {before}.")
+                    lines.fail(
+                        i,
+                        f"{value!r} in column {name!r} is a {json_type}, and was a {json_types[name]} in the lines "
+                        "before.",
+                    )
 
             for name, arrow_type in float64_columns.items():
                 if arrow_type == pa.float64() and not _is_number_within_limit(parsed.get(name)):
-                    fault = f"{parsed.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size)"
-                    lines.fail(i, f"{fault}; fill it, or leave the row or the column out.")
+                    lines.fail(
+                        i,
+                        f"{parsed.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size); fill "
+                        "it, or leave the row or the column out.",
+                    )
 
 
 def _is_number_within_limit(value: object) -> bool:

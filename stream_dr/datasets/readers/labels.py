@@ -61,8 +61,9 @@ class LabelParser:
         decides this. `raise_for_row` is called if the field is not one label of this type.
         """
         if not field or "," in field:
-            advice = "give target=multilabel for several labels a row."
-            raise_for_row(row, f"label {field!r} where one label is needed; {advice}")
+            raise_for_row(
+                row, f"label {field!r} where one label is needed; give target=multilabel for several labels a row."
+            )
 
         number = _parse_whole_number_or_none(field)
         if self._numeric is None:
@@ -71,8 +72,10 @@ class LabelParser:
             return field
 
         if number is None:
-            fault = f"label {field!r} is not a whole number, as the first label was"
-            raise_for_row(row, f"{fault}; give target=continuous for numbers.")
+            raise_for_row(
+                row,
+                f"label {field!r} is not a whole number, as the first label was; give target=continuous for numbers.",
+            )
         return number
 
     @staticmethod

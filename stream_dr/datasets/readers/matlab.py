@@ -62,8 +62,9 @@ def read_matlab(
         check_finite(X)
         targets = None if labels is None else _parse_targets_variable(variables[labels], X.shape[0])
         if targets is not None and targets.rows != X.shape[0]:
-            rows = f"{labels!r} has {targets.rows} rows, {features!r} {X.shape[0]}"
-            raise InvalidTargets(f"{rows}; give one target a row.")
+            raise InvalidTargets(
+                f"{labels!r} has {targets.rows} rows, {features!r} {X.shape[0]}; give one target a row."
+            )
     except StreamDRError as e:
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
@@ -97,8 +98,10 @@ def _load_variables(path: FileName, variable_names: list[str]) -> dict[str, Rows
     missing = [name for name in variable_names if name not in variables]
     if missing:
         existing = [name for name, _, _ in listed]
-        fault = f"{path} has no variable {missing[0]!r}{did_you_mean(missing[0], existing)}"
-        raise SchemaMismatch(f"{fault}; it has {', '.join(existing)}. Name them with features, labels, subset.")
+        raise SchemaMismatch(
+            f"{path} has no variable {missing[0]!r}{did_you_mean(missing[0], existing)}; it has "
+            f"{', '.join(existing)}. Name them with features, labels, subset."
+        )
     return variables
 
 

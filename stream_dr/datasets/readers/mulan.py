@@ -106,8 +106,9 @@ def read_arff(
     for name in chosen:
         if name not in header.names:
             meant = did_you_mean(name, header.names)
-            existing = f"{header.names[:5]} … {header.names[-5:]}"
-            raise SchemaMismatch(f"{path} has no attribute {name!r}{meant}; it has {existing}.")
+            raise SchemaMismatch(
+                f"{path} has no attribute {name!r}{meant}; it has {header.names[:5]} … {header.names[-5:]}."
+            )
 
     columns = np.array([header.names.index(name) for name in chosen], dtype=np.int64)
     parser = _ArffRowParser(header, columns, names, LabelParser() if label is not None else None)
@@ -216,8 +217,10 @@ class _ArffRowParser:
                 continue
             index, _, value = pair.strip().partition(" ")
             if not index.isdecimal() or not value or int(index) >= len(self._header.names) or int(index) in row:
-                expected = f"`index value` of one of {len(self._header.names)} attributes, once"
-                lines.fail(line_index, f"{pair.strip()!r} is not {expected}.")
+                lines.fail(
+                    line_index,
+                    f"{pair.strip()!r} is not `index value` of one of {len(self._header.names)} attributes, once.",
+                )
             row[int(index)] = value.strip()
         return row
 

@@ -81,8 +81,9 @@ class _NpyArrayReader:
         if self.dtype.kind not in "biufU":
             raise SchemaMismatch(f"{self._path} holds {self.dtype}, no plain numbers or strings; save X.astype(…).")
         if len(self.shape) not in allowed_dimensions or 0 in self.shape[1:]:
-            shape = f"{self._path} has the shape {self.shape}"
-            raise SchemaMismatch(f"{shape}; rows are (n, d), targets (n,) or (n, k): reshape(n, -1).")
+            raise SchemaMismatch(
+                f"{self._path} has the shape {self.shape}; rows are (n, d), targets (n,) or (n, k): reshape(n, -1)."
+            )
 
     def limit_rows_to_piece_bytes(self, max_rows: int) -> int:
         """Return the number of rows to read at a time.
@@ -164,8 +165,9 @@ def read_npz(
     needed = [] if is_sparse else [features]
     needed += [labels] if labels is not None and not labels.endswith(".npy") else []
     if missing := [name for name in needed if name not in arrays]:
-        existing = f"it has {', '.join(arrays)}"
-        raise SchemaMismatch(f"{path} has no array {missing[0]!r}; {existing}. Name them with --features and --labels.")
+        raise SchemaMismatch(
+            f"{path} has no array {missing[0]!r}; it has {', '.join(arrays)}. Name them with --features and --labels."
+        )
 
     targets_path = labels if labels is None or labels.endswith(".npy") else f"{path}!{labels}.npy"
     if not is_sparse:

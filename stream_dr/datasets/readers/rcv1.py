@@ -173,8 +173,10 @@ def read_indicator_matrix(
     X = sp.csr_matrix(X)
     Y = sp.csr_matrix(Y)
     if X.shape[0] != Y.shape[0] or Y.shape[1] != len(label_names):
-        sizes = f"{X.shape[0]} rows, an indicator of shape {Y.shape} and {len(label_names)} names"
-        raise InvalidTargets(f"{sizes} do not fit together; pass one indicator row a row and one name a column.")
+        raise InvalidTargets(
+            f"{X.shape[0]} rows, an indicator of shape {Y.shape} and {len(label_names)} names do not fit together; "
+            "pass one indicator row a row and one name a column."
+        )
 
     X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     X.sum_duplicates()
