@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_dr import errors
-from stream_dr.arrow.codec import block_from_json, read_arrow
+from stream_dr.arrow.codec import read_arrow
+from stream_dr.arrow.json_rows import block_from_json
 from stream_dr.directory.directory import Directory
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.rows.block import Block

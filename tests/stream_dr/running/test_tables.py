@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from stream_dr import table, text
-from stream_dr.arrow.codec import block_from_arrow, block_from_json, write_arrow
-from stream_dr.arrow.json_rows import json_from_block
+from stream_dr.arrow.codec import block_from_arrow, write_arrow
+from stream_dr.arrow.json_rows import block_from_json, json_from_block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt, rows_draft, unlearn_draft
 from stream_dr.errors import InvalidRows, SchemaMismatch, StreamDRError, TooManyFeatures
