@@ -175,7 +175,10 @@ class MissingBatches:
         return missing
 
     def _shards_of_all_passes(self) -> Iterator[tuple[int, Shard]]:
-        """Yield (pass number, shard) of all passes, each in its order, which may be random."""
+        """Yield (pass number, shard) of all passes.
+
+        The shards of a pass may be in random order.
+        """
         for pass_number in range(1, self._passes + 1):
             shards = list(self._dataset.shards)
             if self._shuffle is not None:

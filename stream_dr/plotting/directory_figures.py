@@ -267,8 +267,8 @@ class LiveFigures:
         model_name: name of the model. If it is None or unknown, only figures of all models are
             returned.
         options: options of the figures.
-        tags_in_browser: tags of the figures that the browser already has. These figures are returned as
-            the tag only.
+        tags_in_browser: tags of the figures that the browser already has. These figures are
+            returned as the tag only.
         extra_keys: keys and values that are added to the JSON object. They say what the browser
             may do.
         """

@@ -87,7 +87,7 @@ def pls_rotations(
         if sigma <= _SMALLEST * max([sigma, *sizes]):
             break
 
-        # The rotation r, by which rows are projected, is this vector made orthogonal to earlier loadings.
+        # Rows are projected by r, which is this vector made orthogonal to earlier loadings.
         r = with_fixed_signs(left[:, :1])[:, 0]
         for load, earlier in zip(loads, vectors, strict=True):
             r -= (load @ r) * earlier

@@ -131,7 +131,7 @@ class MappedState(NamedTuple):
         if not self.rows or not other.rows:
             learned, inner = self if self.rows else other, self.inner.merge(other.inner)
             return _wrap_inner_state(inner, learned.n_features, spec, learned.names, None, learned.landmarks)
-        # Compare landmarks before merging, because only states of equal landmarks have equal columns.
+        # Compare landmarks first, because only states of equal landmarks have equal columns.
         if self.landmarks is not None and other.landmarks is not None:
             landmarks = _same_landmarks(self.landmarks, other.landmarks)
             inner = self.inner.merge(other.inner)

@@ -1,4 +1,7 @@
-"""Base class of everything that learns rows batch by batch, with the attributes that need only the accumulator."""
+"""Base class of estimators and of KNearest.
+
+It has the attributes and methods that need only the accumulator.
+"""
 
 from abc import abstractmethod
 from typing import ClassVar, Self
