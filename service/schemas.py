@@ -396,7 +396,7 @@ class ModelOverview(BaseModel):
 
 
 class Overview(BaseModel):
-    """Data of an /events event, on the stream and its models."""
+    """Stream and models, as an event of the route /events carries them."""
 
     position: int
     rows: int

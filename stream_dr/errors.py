@@ -392,6 +392,11 @@ class SchemaMismatch(StreamDRError):
     code = "schema_mismatch"
 
 
+def nothing_to_fit_error(estimator_name: str) -> TargetsRequired:
+    """Return the error for rows of which none has a target."""
+    return TargetsRequired(f"every row's target is absent; {estimator_name} has nothing to fit. Label some rows.")
+
+
 def no_common_columns_error(known_columns: tuple[str, ...], batch_columns: tuple[str, ...]) -> SchemaMismatch:
     """Return the error for a batch without any table column.
 

@@ -554,16 +554,16 @@ def row_slices_to_map(n_rows: int, mapping: FeatureMap, max_mapped_values: int =
     return [slice(start, start + step) for start in range(0, n_rows, step)]
 
 
-def check_n_features(n_features: int, n_known_features: int, who: str = "this projection") -> None:
+def check_n_features(n_features: int, n_known_features: int, learner_name: str = "this projection") -> None:
     """Raise WidthMismatch unless rows have the known number of features.
 
     n_features: number of features of the rows.
     n_known_features: number of features of the learned rows.
-    who: name of the estimator or projection, for the message.
+    learner_name: name of the estimator or projection, for the message.
     """
     if n_features != n_known_features:
         raise WidthMismatch(
-            f"X has {n_features} features, but {who} is expecting {n_known_features} features as input. "
+            f"X has {n_features} features, but {learner_name} is expecting {n_known_features} features as input. "
             "Send those columns or start a new model."
         )
 

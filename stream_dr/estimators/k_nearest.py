@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.neighbors import KNeighborsClassifier
 
-from stream_dr.errors import CannotMerge, TargetsRequired
+from stream_dr.errors import CannotMerge, TargetsRequired, nothing_to_fit_error
 from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
@@ -264,7 +264,7 @@ class KNearest(ClassifierMixin, StreamLearner):
         sample.add(Block(rows, targets, names=names, checked=True))
 
         if refuse_empty and not sample.rows:
-            raise named_columns.nothing_to_fit_error(type(self).__name__)
+            raise nothing_to_fit_error(type(self).__name__)
 
         # Store the names, and drop the cached classifier, which was fitted before this batch.
         fitted.names = names

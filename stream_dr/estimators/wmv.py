@@ -111,8 +111,9 @@ class WMV(ClosedForm):
         if self.pairs == "equal" and self.alpha >= 0.0:
             raise InvalidParameter(f"alpha={self.alpha}; it must be below 0 (rows of one class are drawn together).")
         pairs = self.pair_weights
-        is_list = pairs is None or isinstance(pairs, list | tuple)
-        if not is_list or not all(map(_is_weighted_label_pair, pairs or ())):
+        if pairs is not None and not (
+            isinstance(pairs, list | tuple) and all(_is_weighted_label_pair(pair) for pair in pairs)
+        ):
             raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
     def keeps_scatter_per_class(self) -> bool:

@@ -57,10 +57,10 @@ def as_csr(X: Any) -> "sp.csr_matrix":
 
 
 def csr_or_dense_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return the fields `values`, `indices` and `indptr` of rows.
+    """Return three arrays in which a State stores rows.
 
-    If the rows are dense, the values are the rows themselves, and indices and indptr are None.
-    `rows_from_fields` returns the rows again.
+    They are `values`, `indices` and `indptr` of the CSR form. If the rows are dense, `values` has
+    the rows themselves, and `indices` and `indptr` are None. `rows_from_fields` does the reverse.
 
     rows: (rows, columns), dense or CSR.
     """
@@ -70,9 +70,9 @@ def csr_or_dense_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.nd
 
 
 def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.ndarray | None, n_columns: int) -> Any:
-    """Return the rows in the fields of a State, dense or CSR.
+    """Return the rows that a State stores in three arrays, dense or CSR.
 
-    values, indices, indptr: fields as `csr_or_dense_fields` returns them.
+    values, indices, indptr: the arrays, as `csr_or_dense_fields` returns them.
     n_columns: number of columns of CSR rows. Dense rows are returned as they are.
     """
     if indices is None or indptr is None:

@@ -18,11 +18,19 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
 from stream_dr.aliases import JsonDict
-from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, TargetsRequired
+from stream_dr.errors import (
+    CannotMerge,
+    CannotUnlearn,
+    InvalidParameter,
+    InvalidWeights,
+    TargetsRequired,
+    WidthMismatch,
+    nothing_to_fit_error,
+)
 from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.dask_collections import learn_dask_collections, project_dask_collection
 from stream_dr.estimators.fitting.documented import docstring_with_inherited
@@ -405,7 +413,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
         fitted.accumulator.add(block)
         if raise_if_empty and fitted.accumulator.rows == 0:
-            raise named_columns.nothing_to_fit_error(type(self).__name__)
+            raise nothing_to_fit_error(type(self).__name__)
         fitted.names = names
         fitted.projection = None
 
@@ -546,6 +554,23 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         The method `projection` returns the same object, declared as any projection.
         """
         return cast(Linear | Mapped, self.projection())
+
+    def _checked_components(self, Z: ArrayLike) -> np.ndarray:
+        """Return components Z (rows, components) as float64, for `inverse_transform`.
+
+        Raises InvalidParameter if there is a feature map, because a map cannot be inverted. Raises
+        WidthMismatch if Z has another number of columns than the estimator has components.
+        """
+        if self.feature_map is not None:
+            raise InvalidParameter(
+                "rows went through a feature map, which cannot be turned back; leave feature_map out."
+            )
+        Z = np.asarray(Z, dtype=np.float64)
+        if Z.ndim != 2 or Z.shape[1] != self.rank_:
+            raise WidthMismatch(
+                f"Z has the shape {Z.shape}; {type(self).__name__} has {self.rank_} components. Pass a column each."
+            )
+        return Z
 
     def _linear_projection_array(self, name: str) -> np.ndarray:
         array: np.ndarray | None = getattr(self.projection(), name, None)

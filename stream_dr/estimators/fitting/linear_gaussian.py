@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
-from stream_dr.estimators.fitting.invertible import checked_components
 from stream_dr.estimators.fitting.mapping import prepend_feature_map
 from stream_dr.estimators.fitting.moments import divide_or_zero_by_feature_scale
 from stream_dr.rows.block import Rows
@@ -197,7 +196,7 @@ class LinearGaussian(Estimator):
 
         Z: (rows, components).
         """
-        scaled = self._undo_whitening(checked_components(self, Z))
+        scaled = self._undo_whitening(self._checked_components(Z))
         gaussian = self._learned_gaussian()
         return np.asarray((scaled @ gaussian.axes.T) / gaussian.scale + gaussian.mean)
 

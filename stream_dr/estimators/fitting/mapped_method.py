@@ -13,13 +13,17 @@ InnerState = TypeVar("InnerState", bound=State)
 
 
 class MappedMethod(Estimator, Generic[InnerState]):
-    """Estimator whose subclass needs to know only mapped rows.
+    """Base class that adds the feature map to an estimator.
 
-    Without a feature map, the mapped rows are the rows themselves.
+    A subclass learns and projects mapped rows only. Without a feature map, these are the rows
+    themselves.
     """
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator that is empty or continues from `state`."""
+        """Return an accumulator of rows before the feature map.
+
+        state: state from which the accumulator continues. None means an empty accumulator.
+        """
         return mapping.make_accumulator(self.feature_map, self.inner_accumulator, state)
 
     def solve(self, state: State) -> Projection:

@@ -322,8 +322,8 @@ def can_unlearn_exactly(accumulator: Accumulator) -> bool:
 
 def map_reads_tables(estimator: "Estimator") -> bool:
     """True if the estimator's feature map reads tables of mixed columns."""
-    spec = estimator.feature_map
-    return spec is not None and bool(feature_map(spec).learns)
+    mapping = map_of(estimator)
+    return mapping is not None and bool(mapping.learns)
 
 
 def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from stream_dr.errors import EmptyInput, TargetsRequired, WidthMismatch, did_you_mean
+from stream_dr.errors import EmptyInput, WidthMismatch, did_you_mean
 from stream_dr.feature_maps.hashing import dicts_to_sparse_rows
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import Kind, rows_kind
@@ -93,8 +93,3 @@ def raise_if_no_rows(rows: Any) -> None:
     for axis, what in enumerate(("sample", "feature")):
         if rows.shape[axis] == 0:
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")
-
-
-def nothing_to_fit_error(estimator_name: str) -> TargetsRequired:
-    """Return the error for rows of which none has a target."""
-    return TargetsRequired(f"every row's target is absent; {estimator_name} has nothing to fit. Label some rows.")

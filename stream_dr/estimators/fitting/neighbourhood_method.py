@@ -58,5 +58,7 @@ class NeighbourhoodMethod(ReservoirMethod):
         class_codes: (sampled rows,), index of each row's class. Edges between rows of different
             classes are removed. If None, no edge is removed.
         """
-        heat, k, rows = self.weights == "heat", self.n_neighbors, sample.kept
-        return neighbourhood_graph(rows, k, heat, self.temperature, class_codes, self.edges, self.radius)
+        heat = self.weights == "heat"
+        return neighbourhood_graph(
+            sample.kept, self.n_neighbors, heat, self.temperature, class_codes, self.edges, self.radius
+        )

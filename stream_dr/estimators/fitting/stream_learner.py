@@ -1,7 +1,4 @@
-"""Base class of estimators and of KNearest.
-
-It has the attributes and methods that need only the accumulator.
-"""
+"""Base class of everything that learns rows with an accumulator."""
 
 from abc import abstractmethod
 from typing import ClassVar, Self
@@ -18,14 +15,20 @@ from stream_dr.statistics.protocol import Accumulator, State
 
 
 class StreamLearner(NamedParameters, BaseEstimator):
-    """Base class of the estimators and of the classifier `KNearest`."""
+    """Base class of the estimators and of the classifier `KNearest`.
+
+    It has the attributes and methods that need only the accumulator.
+    """
 
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters of the accumulator, which may not change after rows were learned."""
     fitted_: FittedState
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter if a parameter is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range.
+
+        Subclasses that have parameters override this method.
+        """
 
     @abstractmethod
     def accumulator(self, state: State | None = None) -> Accumulator:
@@ -36,7 +39,10 @@ class StreamLearner(NamedParameters, BaseEstimator):
 
     @abstractmethod
     def fitted(self) -> FittedState:
-        """Return the accumulator and the last projection. Raises NotFitted."""
+        """Return the fitted state: the accumulator and the last projection.
+
+        Raises NotFitted if no batch was learned.
+        """
 
     def set_params(self, **params: object) -> Self:
         """Set parameters by name.

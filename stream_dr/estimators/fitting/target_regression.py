@@ -17,7 +17,6 @@ from sklearn.utils import ClassifierTags, Tags
 
 from stream_dr.errors import EmptyInput, InvalidParameter
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.invertible import checked_components
 from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import Predictor
@@ -173,7 +172,7 @@ class TargetRegression(Predictor):
 
         Z: (rows, components).
         """
-        return np.asarray(checked_components(self, Z) @ self.x_loadings_.T + self.mean_)
+        return np.asarray(self._checked_components(Z) @ self.x_loadings_.T + self.mean_)
 
     @property
     def classes_(self) -> np.ndarray:
