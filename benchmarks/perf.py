@@ -45,7 +45,7 @@ from stream_dr.datasets.language import TOP_SHARES, build_word_and_topic_tables
 from stream_dr.datasets.sources import open_source
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft
-from stream_dr.directory.learned_sources import convert_to_own_shards
+from stream_dr.directory.learned_sources import write_shards_owned_by_directory
 from stream_dr.estimators import make
 from stream_dr.log.event import EventDraft, xxh64_digest
 from stream_dr.log.log import Log
@@ -136,7 +136,7 @@ def replay_csv(path: Path) -> None:
     directory = path.parent / "d"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    shards = convert_to_own_shards(directory, open_source(path, label="y"))
+    shards = write_shards_owned_by_directory(directory, open_source(path, label="y"))
     with Directory(directory) as opened:
         opened.add_model("lda", "lda", {})
         replay(opened, open_dataset(shards), ReplaySettings())

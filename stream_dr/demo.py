@@ -331,10 +331,10 @@ def project_row_with_lda(address: str, row: Rows) -> JsonDict:
     return dict(response.json())
 
 
-def example_curl_commands(address: str, row: Rows) -> list[str]:
+def example_curl_commands(address: str, sparse_row: Rows) -> list[str]:
     """Return three shell commands that send requests to the service."""
-    query = "&".join(f"{name}={numbers}" for name, numbers in _row_as_query(row).items())
-    body = json.dumps({"rows": [_sparse_row_as_json(row)]})
+    query = "&".join(f"{name}={numbers}" for name, numbers in _row_as_query(sparse_row).items())
+    body = json.dumps({"rows": [_sparse_row_as_json(sparse_row)]})
     return [
         f"curl '{address}/models'",
         f"curl '{address}/transform?model=lda&{query}'",

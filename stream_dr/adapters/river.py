@@ -144,12 +144,12 @@ class RiverTransformer(base.MiniBatchTransformer):
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn one row, a dict of numbers by feature name."""
         self.learner.partial_fit(self._convert_dict(x, add_new_names=True))
-        self._store_column_names()
+        self._store_column_names_in_learner()
 
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame, in order."""
         self.learner.partial_fit(self._rows(X, add_new_names=True))
-        self._store_column_names()
+        self._store_column_names_in_learner()
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Project one row to a dict of components.
@@ -187,7 +187,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         names = list(self._columns)
         return [names[j] for j in learner.columns_]
 
-    def _store_column_names(self) -> None:
+    def _store_column_names_in_learner(self) -> None:
         """Store the names of the columns in the learner.
 
         `merge` compares these names with the names of another learner.
@@ -285,7 +285,7 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
         """
         targets = one_row_targets_for_partial_fit(y, self.learner.target_kinds)
         self.learner.partial_fit(self._convert_dict(x, add_new_names=True), targets)
-        self._store_column_names()
+        self._store_column_names_in_learner()
 
     def learn_many(self, X: Any, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
         """Learn a data frame's rows with their targets, in order.
@@ -293,7 +293,7 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
         The targets are (rows,).
         """
         self.learner.partial_fit(self._rows(X, add_new_names=True), [river_target_as_label_or_list(v) for v in y])
-        self._store_column_names()
+        self._store_column_names_in_learner()
 
 
 def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransformer:

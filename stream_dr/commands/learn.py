@@ -290,13 +290,13 @@ def _store_as_shards_unless_stored(dir: Path, files: dict[Path, "FileSource"], n
 
     Returns the folder of each file's shards, by the file's path.
     """
-    from stream_dr.directory.learned_sources import convert_to_own_shards
+    from stream_dr.directory.learned_sources import write_shards_owned_by_directory
     from stream_dr.disk import DirectoryLock
 
     folders = {}
     with DirectoryLock(dir), ProgressBar("read", None) as bar:
         for path, source in files.items():
-            folders[path] = convert_to_own_shards(dir, source, name, lambda rows: bar.show(rows, rows))
+            folders[path] = write_shards_owned_by_directory(dir, source, name, lambda rows: bar.show(rows, rows))
     return folders
 
 

@@ -112,20 +112,20 @@ def _fetch_news20(dataset_name: str, subset: Literal["train", "test"]) -> _Datas
     return _DatasetPart(subset, bunch.data.shape[1], _split_into_blocks(bunch.data, labels))
 
 
-def _fetch_openml(dataset_name: str) -> _DatasetPart:
+def _fetch_openml(prefixed_name: str) -> _DatasetPart:
     """Fetch a data set of OpenML.
 
-    dataset_name: "openml:NAME:VERSION", or "openml:NAME" for the version that OpenML marks as
+    prefixed_name: "openml:NAME:VERSION", or "openml:NAME" for the version that OpenML marks as
         active.
     """
-    _, title, *version = dataset_name.split(":")
+    _, title, *version = prefixed_name.split(":")
     if not title or len(version) > 1 or not all(number.isdecimal() for number in version):
         raise InvalidParameter(
-            f"{dataset_name!r} is no name of a data set; it must be openml:NAME or openml:NAME:VERSION."
+            f"{prefixed_name!r} is no name of a data set; it must be openml:NAME or openml:NAME:VERSION."
         )
     number = int(version[0]) if version else "active"
     options = "--format arff or csv"
-    bunch = _call_sklearn_fetcher(dataset_name, title, options, "fetch_openml", name=title, version=number)
+    bunch = _call_sklearn_fetcher(prefixed_name, title, options, "fetch_openml", name=title, version=number)
 
     X, feature_names = as_rows(bunch.data)
     targets = None if bunch.target is None else np.asarray(bunch.target)

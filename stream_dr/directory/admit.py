@@ -424,7 +424,7 @@ class DraftGroup:
         The models that will learn the drafts.
     limits : Limits
         Limits past which drafts are refused.
-    check_removable : callable
+    check_needed_events_in_log : callable
         Function that raises an error if the rows of a removal cannot be unlearned.
 
     Attributes
@@ -444,14 +444,14 @@ class DraftGroup:
         recorded_schema: Schema,
         models: Sequence[Model],
         limits: Limits,
-        check_removable: Callable[[Removal], None],
+        check_needed_events_in_log: Callable[[Removal], None],
     ) -> None:
         self.schema = schema
         self.recorded_schema = recorded_schema
         self.models = models
         self._log = log
         self._limits = limits
-        self._check_removable = check_removable
+        self._check_removable = check_needed_events_in_log
 
         self.events: list[EventDraft] = []
         self.drafts: list[Draft] = []

@@ -116,7 +116,7 @@ def _copy_at_one_moment(
             except FileNotFoundError:
                 continue
 
-            with copy.view() as index:
+            with copy.open_source_index_snapshot() as index:
                 if list(open_files) != _paths_to_copy_with_log(directory_path, models):
                     continue
                 copy.copy_index_and_rest(index)

@@ -476,7 +476,12 @@ class Directory(AbstractContextManager["Directory"]):
     def _new_draft_group(self) -> DraftGroup:
         """Return an empty group of events to append in one transaction."""
         return DraftGroup(
-            self.log, self.schema, self._recorded_schema, self.active_models, self.limits, self.history.check_removable
+            self.log,
+            self.schema,
+            self._recorded_schema,
+            self.active_models,
+            self.limits,
+            self.history.check_needed_events_in_log,
         )
 
     @contextmanager

@@ -82,7 +82,11 @@ class Decoder:
         appended. Returns None if the event has no rows.
         """
         block = self.decode(event, schema)
-        return (block, remaining_row_numbers(block, erased_row_numbers(event))) if isinstance(block, Block) else None
+        return (
+            (block, remaining_row_numbers(block, erased_payload_row_numbers(event)))
+            if isinstance(block, Block)
+            else None
+        )
 
     def _block(self, event: Event) -> Block:
         """Return the rows of an event as a Block.
@@ -112,7 +116,7 @@ def raise_if_damaged(event: Event) -> None:
         )
 
 
-def erased_row_numbers(event: Event) -> list[int]:
+def erased_payload_row_numbers(event: Event) -> list[int]:
     """Return the original numbers of rows erased from a payload.
 
     The original number of a row is its index among the event's rows when the event was appended.
@@ -266,7 +270,7 @@ class History:
         """
         if not positions and not ids:
             raise InvalidParameter("nothing to unlearn was named; give positions or ids.")
-        self.check_removable({})
+        self.check_needed_events_in_log({})
         for position in positions:
             if not 0 <= position <= self._log.last:
                 raise InvalidParameter(f"position {position} is not in the log; it ends at {self._log.last}.")
@@ -275,7 +279,7 @@ class History:
         removal: Removal = dict.fromkeys(positions)
         return self._add_rows_by_id(set(map(str, ids)), removal) if ids else removal
 
-    def check_removable(self, removal: Removal) -> None:
+    def check_needed_events_in_log(self, removal: Removal) -> None:
         """Raise HistoryGone if events needed to unlearn rows were dropped.
 
         The needed events are

@@ -33,7 +33,7 @@ NOTE = "source.json"
 NOTE_FORMAT = 1
 
 
-def convert_to_own_shards(
+def write_shards_owned_by_directory(
     directory_path: Path, source: FileSource, name: str | None = None, progress: Callable[[int], object] | None = None
 ) -> Path:
     """Write a file's rows as shards that the directory owns.

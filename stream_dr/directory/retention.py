@@ -29,7 +29,7 @@ import numpy as np
 
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.directory.draft import parse_removal
-from stream_dr.directory.history import GONE, History, erased_row_numbers, mask_of_numbers
+from stream_dr.directory.history import GONE, History, erased_payload_row_numbers, mask_of_numbers
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import oldest_snapshot_position
@@ -165,7 +165,7 @@ class Retention:
         if stays.all():
             return False
 
-        removed = [*erased_row_numbers(event), *numbers[~stays].tolist()]
+        removed = [*erased_payload_row_numbers(event), *numbers[~stays].tolist()]
         remaining = block.take(np.flatnonzero(stays))
         body = _body_of_remaining_rows(remaining, removed) if remaining.rows else b""
         self._log.rewrite(position, body, remaining.rows)

@@ -486,7 +486,7 @@ def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block,
 
     size = estimator.state_bytes(estimator.n_features_in_, len(train.y.labels) or train.y.values.shape[1])
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
-    cannot = _missing_abilities(estimator, train.y.kind)
+    cannot = _missing_abilities_text(estimator, train.y.kind)
     return MethodResult(name, key, params, score, estimator.rank_, seconds, size, cannot)
 
 
@@ -532,7 +532,7 @@ def _score_linear_baseline(fitted_estimator: Estimator, train: Block, test: Bloc
     return MethodResult(_ALL_FEATURES, "", {}, score, X.shape[1], seconds, X.data.nbytes, cannot)
 
 
-def _missing_abilities(estimator: Estimator, target_kind: str) -> str:
+def _missing_abilities_text(estimator: Estimator, target_kind: str) -> str:
     """Return an estimator's missing abilities, such as "predict, merge".
 
     target_kind: "class" if the targets are labels, "continuous" if the targets are numbers.

@@ -44,7 +44,7 @@ CopyProgress = Callable[[int, int], object]
 class LogCopy:
     """Copy of the log in `source`, in new folder `target`.
 
-    Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of `view`,
+    Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of `open_source_index_snapshot`,
     which completes the copy, unless `source_overwritten_since` returns True afterwards. Raises
     DamagedFile, ForeignFile, UnknownFormat, InsufficientStorage.
     """
@@ -56,7 +56,7 @@ class LogCopy:
         target.mkdir()
 
     @contextmanager
-    def view(self) -> Iterator[Index]:
+    def open_source_index_snapshot(self) -> Iterator[Index]:
         """Open the source's index for the time of the with-block.
 
         Within the with-block, the index is one consistent snapshot.
@@ -75,14 +75,14 @@ class LogCopy:
 
         Files that retention removes during the copying are not copied.
         """
-        with self.view() as index:
+        with self.open_source_index_snapshot() as index:
             files = index.files()
         self._copy_body_files(files, skip_dropped_files=True)
 
     def copy_index_and_rest(self, index: Index) -> None:
         """Copy the index and the payloads that the copy lacks.
 
-        index: consistent snapshot of the source's index, as `view` yields it.
+        index: consistent snapshot of the source's index, as `open_source_index_snapshot` yields it.
         """
         files = index.files()
         self._copy_body_files(files)
@@ -111,7 +111,7 @@ class LogCopy:
         copied_index: the consistent snapshot that was copied.
         """
         copied = {listed.first: set(copied_index.places(listed.first)) for listed in copied_index.files()}
-        with self.view() as now:
+        with self.open_source_index_snapshot() as now:
             return any(copied.get(listed.first, set()) - set(now.places(listed.first)) for listed in now.files())
 
     def _copy_body_files(self, files: Sequence[BodyFileEntry], skip_dropped_files: bool = False) -> None:

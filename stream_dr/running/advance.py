@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Removal, parse_removal
-from stream_dr.directory.history import PAGE, Decoder, erased_row_numbers, remaining_row_numbers
+from stream_dr.directory.history import PAGE, Decoder, erased_payload_row_numbers, remaining_row_numbers
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.estimators.fitting.mapping import can_unlearn_exactly
 from stream_dr.log.event import Event
@@ -179,7 +179,7 @@ class EventReader:
         content = self._decoder.decode(event, self._directory.schema)
         if isinstance(content, dict):
             return ParsedEvent(event.position, removal=content)
-        return ParsedEvent(event.position, content, gone=erased_row_numbers(event))
+        return ParsedEvent(event.position, content, gone=erased_payload_row_numbers(event))
 
 
 def _event_or_error(position: int, read_event: Callable[[], ParsedEvent]) -> ParsedEvent:

@@ -284,7 +284,7 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
     return described._replace(shards=tuple(usable), skipped=tuple(skipped))
 
 
-def open_shard(path_or_uri: PathOrUri, required_sha256: str | None = None) -> Shard:
+def open_shard(path_or_uri: PathOrUri, sha256_checked_on_read: str | None = None) -> Shard:
     """Return one shard.
 
     If the file's folder has a manifest, the number of columns is taken from it. Raises
@@ -293,7 +293,7 @@ def open_shard(path_or_uri: PathOrUri, required_sha256: str | None = None) -> Sh
     Parameters
     ----------
     path_or_uri : path or URI
-    required_sha256 : str or None
+    sha256_checked_on_read : str or None
         Digest that the file must have when it is read.
     """
     path = parse_path_or_uri(os.fspath(path_or_uri))
@@ -307,12 +307,12 @@ def open_shard(path_or_uri: PathOrUri, required_sha256: str | None = None) -> Sh
 
     manifest = _read_folder_manifest_if_any(path)
     entry = next((e for e in manifest.shards if e.file == path.name), None) if manifest else None
-    if entry is not None and required_sha256 not in (None, entry.sha256):
+    if entry is not None and sha256_checked_on_read not in (None, entry.sha256):
         entry = None
 
     shard = Shard(path, entry, manifest.width if manifest and entry else None)
-    if required_sha256 is not None:
-        shard.sha256 = required_sha256
+    if sha256_checked_on_read is not None:
+        shard.sha256 = sha256_checked_on_read
     return shard
 
 

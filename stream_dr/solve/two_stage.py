@@ -178,13 +178,13 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
 
     # `root` multiplies by a matrix with rows only for the features that vary.
     # The function below also returns rows of zeros for the features that do not vary.
-    def multiply_all_features(p: np.ndarray) -> np.ndarray:
+    def multiply_root_with_zero_rows(columns: np.ndarray) -> np.ndarray:
         """Multiply by `root`, with zeros for features that do not vary."""
-        out = np.zeros((len(scatter), p.shape[1]))
-        out[varying_columns] = root.multiply(p)
+        out = np.zeros((len(scatter), columns.shape[1]))
+        out[varying_columns] = root.multiply(columns)
         return out
 
-    return InverseRoot(multiply_all_features, lambda b: root.multiply_transposed(b[varying_columns]))
+    return InverseRoot(multiply_root_with_zero_rows, lambda b: root.multiply_transposed(b[varying_columns]))
 
 
 def varying_part(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:

@@ -178,15 +178,15 @@ def split_batches_into_blocks(
     """
     row = 0
 
-    def fail(error: StreamDRError, rows_before: int) -> NoReturn:
-        number = row + rows_before + int(error.details.get("row", 0))
+    def raise_with_row(error: StreamDRError, batch_rows_before: int) -> NoReturn:
+        number = row + batch_rows_before + int(error.details.get("row", 0))
         raise MalformedInput(f"{path}, row {number}: {error}", file=str(path), row=number) from error
 
     try:
         for batch in batches:
             batch.validate(full=True)
             roles = roles._replace(raw=must_read_as_table(batch, features, roles))
-            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, fail)
+            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, raise_with_row)
             row += batch.num_rows
     except (pa.ArrowException, OSError, EOFError) as e:
         raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e

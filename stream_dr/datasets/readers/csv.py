@@ -132,17 +132,17 @@ def read_csv(
         types[columns[-1]] = pa.string()
 
     line = file.first_line
-    ids_are_integers: bool | None = None
+    integer_ids: bool | None = None
 
-    def fail(error: StreamDRError, rows_before: int) -> NoReturn:
-        file.raise_malformed_with_line(error, types, line + rows_before)
+    def raise_with_line(error: StreamDRError, batch_rows_before: int) -> NoReturn:
+        file.raise_malformed_with_line(error, types, line + batch_rows_before)
 
     with closing(file.batches(types, columns, head_only)) as batches:
         for batch in batches:
-            if roles.id is not None and ids_are_integers is not False:
-                batch, ids_are_integers = _ids_to_integers_if_possible(batch, roles.id, ids_are_integers, fail)
+            if roles.id is not None and integer_ids is not False:
+                batch, integer_ids = _ids_to_integers_if_possible(batch, roles.id, integer_ids, raise_with_line)
             batch = _replace_empty_strings_by_null(batch, text_columns)
-            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, fail)
+            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, raise_with_line)
             line += batch.num_rows
 
 

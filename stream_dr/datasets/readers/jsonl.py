@@ -80,16 +80,16 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
 
     row = 0
 
-    def fail(error: StreamDRError, rows_before: int) -> NoReturn:
-        number = row + rows_before + int(error.details.get("row", 0))
+    def raise_with_row(error: StreamDRError, batch_rows_before: int) -> NoReturn:
+        number = row + batch_rows_before + int(error.details.get("row", 0))
         _raise_if_any_bad_json_line(path, floats)
         raise MalformedInput(f"{path}, row {number}: {error}", file=str(path), row=number) from error
 
     with _open_json_reader(path, schema, floats) as reader:
         for batch in reader:
             for name in day_columns:
-                batch = _convert_midnights_to_days(batch, name, fail)
-            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, fail)
+                batch = _convert_midnights_to_days(batch, name, raise_with_row)
+            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, raise_with_row)
             row += batch.num_rows
 
 

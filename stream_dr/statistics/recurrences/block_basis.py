@@ -255,15 +255,15 @@ class BlockBasis:
             unit=self.unit,
         )
 
-    def _shrink_unit(self, next_row_largest: float) -> None:
+    def _shrink_unit(self, next_row_largest_times_unit: float) -> None:
         """Shrink `unit`, the power of 2 that multiplies all rows.
 
         Values of the next row and of `shift` then stay below 2^100. All stored arrays are
         multiplied by powers of 2, so no digit is lost.
 
-        next_row_largest: largest absolute value of the next row, multiplied by the old unit.
+        next_row_largest_times_unit: largest absolute value of the next row, multiplied by the old unit.
         """
-        largest = next_row_largest
+        largest = next_row_largest_times_unit
         if self.shift is not None:
             largest = max(largest, float(abs(self.shift).max(initial=0.0)))
         factor = 2.0 ** (100 - np.ceil(np.log2(largest)))
