@@ -129,7 +129,7 @@ class _ClusterSums:
         self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
 
         # Create tasks for the workers. Each task has some of the batches that shards contain.
-        sized = [_locate_and_estimate_bytes(directory, r) for _, r in references if r is not None]
+        sized = [_current_reference_and_batch_bytes(directory, r) for _, r in references if r is not None]
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)
         self._tasks = divide_into_tasks(sized, state_bytes)
@@ -165,7 +165,7 @@ class _ClusterSums:
         return total
 
 
-def _locate_and_estimate_bytes(directory: Directory, reference: Reference) -> tuple[Reference, float]:
+def _current_reference_and_batch_bytes(directory: Directory, reference: Reference) -> tuple[Reference, float]:
     """Return a reference with its shard's current place, and bytes.
 
     The number of bytes is estimated: the size of the shard's file times the part of the shard's

@@ -17,7 +17,7 @@ from stream_dr.models.schema import Schema, columns_missing
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids
-from stream_dr.running.query import TARGET_COLUMN, check_and_reorder_block
+from stream_dr.running.query import TARGET_COLUMN, check_reorder_and_count_unseen
 from stream_dr.targets.label_codes import Label
 
 
@@ -136,7 +136,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
 
     # Compute the scores, then the predicted targets from the scores.
     missing = columns_missing(block, schema)
-    block, unseen = check_and_reorder_block(block, projection, schema)
+    block, unseen = check_reorder_and_count_unseen(block, projection, schema)
     scores = projection.score_projection().apply(block.X)
     targets = readout.predict(scores)
     predicted = targets.tolist()

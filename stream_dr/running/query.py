@@ -137,13 +137,13 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
 
     projection = published.projection
     missing = columns_missing(block, schema)
-    block, unseen = check_and_reorder_block(block, projection, schema)
+    block, unseen = check_reorder_and_count_unseen(block, projection, schema)
     z = projection.apply(block.X)
     version, position = published.version, published.position
     return ProjectedRows(model.name, version, position, projection.solution, z, block.ids, unseen, missing)
 
 
-def check_and_reorder_block(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
+def check_reorder_and_count_unseen(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
     """Check a block's rows, and give its columns the schema's order.
 
     Returns the rows, and the number of values that the projection will ignore, because their
@@ -382,7 +382,7 @@ def batch_of_projected_rows(
 
     field_types: names and Arrow types of the columns of ids and targets.
     """
-    conformed, _ = check_and_reorder_block(block, projection, schema)
+    conformed, _ = check_reorder_and_count_unseen(block, projection, schema)
     z = projection.apply(conformed.X)
     components = {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
     return pa.record_batch(_id_and_target_columns(block, field_types) | components)
