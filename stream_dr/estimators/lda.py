@@ -230,9 +230,11 @@ class LDA(LinearClassifier, TwoStage):
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
         return gaussian_class_readout(moments, apart, variances, priors)
 
-    def trace_to_shrink(self, moments: Moments) -> float:
+    def scatter_trace_for_shrinkage(self, moments: Moments) -> float:
         """Return the trace of the within-class scatter, summed over rows."""
-        return max(super().trace_to_shrink(moments) - float((_between_scatter_factor(moments) ** 2).sum()), 0.0)
+        return max(
+            super().scatter_trace_for_shrinkage(moments) - float((_between_scatter_factor(moments) ** 2).sum()), 0.0
+        )
 
     def scatter_of_components(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the within-class scatter (p,) along each of p components.

@@ -183,7 +183,7 @@ class WMV(ClosedForm):
         if m.scatter is None:
             return self._directions_from_diagonal(m, factors)
         if not isinstance(state.class_scatter, ClassScatter):
-            return self.directions_on_basis(moments._replace(scatter=factors[0] * m.scatter), state)
+            return self.directions_from_class_weighted_scatter(moments._replace(scatter=factors[0] * m.scatter), state)
 
         # Unlabelled rows' scatter is the scatter of all rows minus the labels' scatters.
         classes = len(m.labels)
@@ -199,9 +199,9 @@ class WMV(ClosedForm):
         by_label[m.present] = factors[:classes]
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
             total += factor * state.scale * scatter * m.scale[:, None] * m.scale
-        return self.directions_on_basis(moments._replace(scatter=total), state)
+        return self.directions_from_class_weighted_scatter(moments._replace(scatter=total), state)
 
-    def directions_on_basis(self, moments: Moments, state: MomentState) -> Directions:
+    def directions_from_class_weighted_scatter(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components as columns, and their eigenvalues.
 
         The largest eigenvalue comes first.

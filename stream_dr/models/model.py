@@ -621,7 +621,7 @@ class Model:
             projection = self.estimator.with_uncertainty_if_in_folds(projection, frozen.state)
 
         published = Published(
-            self.version_numbers.take(),
+            self.version_numbers.take_next(),
             frozen.position,
             projection,
             frozen.rows,

@@ -131,7 +131,7 @@ class VersionNumbers:
         self._ceiling = stored_ceiling
         self._store = store_ceiling
 
-    def take(self) -> int:
+    def take_next(self) -> int:
         """Return the next number."""
         number = self.next
         if number > self._ceiling:

@@ -287,7 +287,7 @@ class ClosedForm(AdditiveEstimator):
         """
         # With a feature map, `inner` is the state of the mapped rows.
         # With folds, `inner` is the sum of all folds.
-        inner = cast(MomentState, mapping.whole_inner_state(state))
+        inner = cast(MomentState, mapping.inner_state_of_all_folds(state))
 
         # Put the sum back, so that `moments` does not add up the folds again.
         state = mapping.replace_inner_state(state, inner)
@@ -388,7 +388,7 @@ class ClosedForm(AdditiveEstimator):
         state: state from which the moments were computed.
         """
 
-    def directions_on_basis(self, moments: Moments, state: MomentState) -> Directions:
+    def directions_from_class_weighted_scatter(self, moments: Moments, state: MomentState) -> Directions:
         """Return loadings and eigenvalues for rows projected on a basis.
 
         `refine`, which makes a solution exact by several passes over the rows, calls this method

@@ -125,7 +125,7 @@ def inner_linear_projection(projection: Projection) -> Linear:
     return cast(Linear, inner_projection(projection))
 
 
-def whole_inner_state(state: State) -> State:
+def inner_state_of_all_folds(state: State) -> State:
     """Return the state of the mapped rows.
 
     If there is no feature map, the result is the state of the rows themselves. If the rows are

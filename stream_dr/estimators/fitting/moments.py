@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_dr.estimators.fitting.mapping import whole_inner_state
+from stream_dr.estimators.fitting.mapping import inner_state_of_all_folds
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, LeftSingularPairs, left_singular_pairs
@@ -127,7 +127,7 @@ class Moments(NamedTuple):
         """
         return self.cross / self.label_weights
 
-    def between_vectors_and_roots(self) -> tuple[np.ndarray, np.ndarray]:
+    def between_scatter_eigenvectors_and_roots(self) -> tuple[np.ndarray, np.ndarray]:
         """Return eigenvectors and root eigenvalues of the between-class scatter.
 
         The eigenvectors are (features, r) and the roots (r,). The roots are the square roots of
@@ -218,7 +218,7 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     min_class_rows: number of rows that a label needs to be a class. The moments are changed such
         that the means of labels with fewer rows have no influence.
     """
-    state = cast(MomentState, whole_inner_state(state))
+    state = cast(MomentState, inner_state_of_all_folds(state))
     c = state.centred()
     d = len(c.mean)
 

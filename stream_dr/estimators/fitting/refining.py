@@ -201,7 +201,7 @@ def refine_steps(
         product, rows = replayed.checked(summed(directions, number == first, pass_progress), directions)
 
         # Update the solver, and compare the new projection with the projection of the last pass.
-        solve = method.take(now.solve, product)
+        solve = method.advance(now.solve, product)
         loadings, eigenvalues, residual = method.current_solution(solve)
         measured = moments._replace(along=method.along)
         projection = solver.make_projection(measured, (loadings, eigenvalues), "refined")

@@ -10,7 +10,7 @@ Both need only products with the rows' scatter.
 Both classes have the same methods:
 
 - `start(initial_columns)` returns the first state of the solver, a NamedTuple of arrays.
-- `take(solver_state, scatter_product)` returns the next state. `scatter_product` is the rows'
+- `advance(solver_state, scatter_product)` returns the next state. `scatter_product` is the rows'
   scatter times `solver_state.directions`.
 - `current_solution(solver_state)` returns the loadings, eigenvalues and relative residual so far.
 
@@ -96,7 +96,7 @@ class FirstStageSolver:
         guess = np.where(self._varying[:, None], initial_columns, 0.0)
         return cg.start_block_solve(right, 8 * EPS * self._mean_to_total_deviation_ratio(), guess)
 
-    def take(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
+    def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
         """Return the state after one step of conjugate gradient.
 
         solver_state: state before the step.
@@ -169,7 +169,7 @@ class SubspaceSolver:
         columns = np.where(self._varying[:, None], np.hstack([cross, drawn, initial_columns]), 0.0)
         return subspace.start_subspace(columns)
 
-    def take(self, solver_state: subspace.Subspace, scatter_product: np.ndarray) -> subspace.Subspace:
+    def advance(self, solver_state: subspace.Subspace, scatter_product: np.ndarray) -> subspace.Subspace:
         """Return the basis extended by the directions of one pass.
 
         If the extended basis is too large, the basis is cut down to the span of the current
@@ -220,7 +220,7 @@ class SubspaceSolver:
             scale=np.ones(V.shape[1]),
             rounding=m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * (V.T @ (m.mean * m.scale)))),
         )
-        return self._estimator.directions_on_basis(small, self._state)
+        return self._estimator.directions_from_class_weighted_scatter(small, self._state)
 
     def _raise_needs_n_components(self) -> NoReturn:
         """Raise CannotRefine, because n_components is None.

@@ -20,7 +20,7 @@ from sklearn.base import clone
 
 from stream_dr.errors import CannotRefine
 from stream_dr.estimators.fitting.fitted_state import FittedState
-from stream_dr.estimators.fitting.mapping import whole_inner_state
+from stream_dr.estimators.fitting.mapping import inner_state_of_all_folds
 from stream_dr.estimators.fitting.moments import Moments, compute_moments
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import clear_counts_keep_columns, map_table_rows, update_statistics
@@ -328,10 +328,10 @@ def strip_feature_map(
     feature_names: names of the features, if the rows have named columns.
     """
     if not isinstance(state, MappedState):
-        return MappedInputs(estimator, cast(MomentState, whole_inner_state(state)), source, feature_names)
+        return MappedInputs(estimator, cast(MomentState, inner_state_of_all_folds(state)), source, feature_names)
     plain = clone(estimator).set_params(feature_map=None)
     mapped_source = MappedSource(estimator, state, source, feature_names)
-    return MappedInputs(plain, cast(MomentState, whole_inner_state(state)), mapped_source, None)
+    return MappedInputs(plain, cast(MomentState, inner_state_of_all_folds(state)), mapped_source, None)
 
 
 def name_differing_sum(learned_state: MomentState, relearned_state: MomentState) -> str | None:

@@ -17,7 +17,12 @@ from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapped_method import MappedMethod
-from stream_dr.estimators.fitting.mapping import StateType, check_feature_map, inner_projection, whole_inner_state
+from stream_dr.estimators.fitting.mapping import (
+    StateType,
+    check_feature_map,
+    inner_projection,
+    inner_state_of_all_folds,
+)
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed_or_none
 from stream_dr.solve.barycentre import BarycentricProjection
@@ -102,7 +107,7 @@ class ReservoirMethod(MappedMethod[Reservoir]):
 
         columns: (features, m), like the product.
         """
-        rows = cast(Reservoir, whole_inner_state(state)).kept[:, : len(columns)]
+        rows = cast(Reservoir, inner_state_of_all_folds(state)).kept[:, : len(columns)]
         projected = rows @ columns
         return np.asarray(rows.T @ (projected - projected.mean(axis=0)))
 

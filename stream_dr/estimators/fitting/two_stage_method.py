@@ -186,7 +186,9 @@ class TwoStage(PredictsHeldOut):
         if self.shrinkage is None:
             return RidgeTerms(1.0, self.gamma_)
         share = float(self.shrinkage)
-        return RidgeTerms(1.0 - share, share * self.trace_to_shrink(moments) / max(len(moments.diagonal), 1))
+        return RidgeTerms(
+            1.0 - share, share * self.scatter_trace_for_shrinkage(moments) / max(len(moments.diagonal), 1)
+        )
 
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each of 26 ridges.
@@ -201,7 +203,7 @@ class TwoStage(PredictsHeldOut):
         """Ridge that was used, `gamma` itself or the value that "cv" has chosen."""
         return self.choice().chosen_value if self.gamma == "cv" else float(self.gamma)
 
-    def trace_to_shrink(self, moments: Moments) -> float:
+    def scatter_trace_for_shrinkage(self, moments: Moments) -> float:
         """Return the trace of the scatter that `shrinkage` changes."""
         return float(moments.diagonal.sum())
 

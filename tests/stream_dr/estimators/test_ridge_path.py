@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from stream_dr import CCA, HSL, LDA, OPLS, PLSDA, errors, polynomial
 from stream_dr.estimators import make
-from stream_dr.estimators.fitting.mapping import whole_inner_state
+from stream_dr.estimators.fitting.mapping import inner_state_of_all_folds
 from stream_dr.estimators.fitting.ridge_path import (
     RELATIVE_RIDGES,
     check_gamma_cv_compatible,
@@ -160,7 +160,7 @@ def test_folds_of_sparse_rows_of_different_widths() -> None:
 
 def test_mapped_rows_are_cross_validated_by_their_inner_states() -> None:
     estimator = LDA(feature_map=polynomial(2))
-    parts = [whole_inner_state(state) for state in fold_states(estimator, X, CLASSES, FOLD)]
+    parts = [inner_state_of_all_folds(state) for state in fold_states(estimator, X, CLASSES, FOLD)]
     path = ridge_path(estimator, parts)
     products = np.array([[a * b for i, a in enumerate(row) for b in row[i:]] for row in X])
     assert parts[0].n_features in (D + products.shape[1], 1 + D + products.shape[1])
