@@ -173,9 +173,9 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
     The scores before and after refining are printed. The model is not changed.
     """
-    from stream_dr.running.refine import held_out_scores
+    from stream_dr.running.refine import held_out_scores_before_and_after
 
-    before, after = held_out_scores(directory, model, **_REFINE_OPTIONS)
+    before, after = held_out_scores_before_and_after(directory, model, **_REFINE_OPTIONS)
     helps = after > before
     scores = f"{before:.3f} from the diagonal, of {after:.3f} refined"
     outcome = "is refined" if helps else "stays as it is"

@@ -665,9 +665,9 @@ def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Bl
     earlier_kind: kind of the targets of the earlier batches. None for the first batch.
     """
     try:
-        X, names = read_rows_and_names(block, any_column_names=False, as_table=False)
+        X, names = read_rows_and_names(block, columns_found_by_name=False, as_table=False)
     except StreamDRError:
-        X, names = read_rows_and_names(block, any_column_names=True, as_table=True)
+        X, names = read_rows_and_names(block, columns_found_by_name=True, as_table=True)
     kinds = ("class", "continuous")
     y = None if block.y is None else parse_targets(block.y, X.shape[0], kinds, target_kind, earlier_kind)
     return block._replace(X=X, y=y, ids=None, names=names, checked=True)

@@ -47,7 +47,7 @@ class BodyFile(NamedTuple):
     path: Path
     identity: bytes
 
-    def write(self, bodies: Sequence[Body], offset: int) -> list[int]:
+    def write_and_return_offsets(self, bodies: Sequence[Body], offset: int) -> list[int]:
         """Write event bodies (payloads), and return each body's offset.
 
         The bodies are durable on return. After an error, the file ends at `offset` again.

@@ -192,7 +192,7 @@ def append_bodies_to_file(
 
     if current_file is None or (current_file.end >= max_file_bytes and current_file.first < next_position):
         current_file = BodyFileEntry(next_position, create_body_file(body_file_path(folder, next_position)))
-    starts = current_file.file.write(bodies, current_file.end)
+    starts = current_file.file.write_and_return_offsets(bodies, current_file.end)
     remaining = iter(starts)
     places = [Place(current_file.first, next(remaining)) if has_body_in_file(e) else Place() for e in events]
     return places, current_file._replace(end=starts[-1] + len(bodies[-1]))

@@ -278,13 +278,15 @@ class TestThenTrain:
         # Let copies of the models learn one half of the first event, and test the other half.
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
         if test_rows and is_first and len(numbers) >= MIN_ROWS_TO_SPLIT:
-            self._solve_copies_on_half(models, position, block, numbers[::2])
+            self._let_new_copies_learn_half(models, position, block, numbers[::2])
             self._test_rows(models, position, block, numbers, np.arange(1, len(numbers), 2))
         elif test_rows:
             self._test_rows(models, position, block, numbers, np.arange(len(numbers)))
         self._previous = self._first_label_codes_or_values(block.y.take(numbers[-1:]))
 
-    def _solve_copies_on_half(self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray) -> None:
+    def _let_new_copies_learn_half(
+        self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray
+    ) -> None:
         """Let copies of models learn half of an event's rows.
 
         The event is the first one of a replay, before which the models have learned nothing. Each

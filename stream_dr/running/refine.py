@@ -213,7 +213,7 @@ def refine_model(
     return published
 
 
-def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: int) -> RefineScores:
+def held_out_scores_before_and_after(directory: Directory, model: Model, tol: float, max_passes: int) -> RefineScores:
     """Return a model's prediction scores before and after a refine.
 
     The model does not change. A copy of the model learns nine of ten rows, and predicts the

@@ -17,13 +17,13 @@ from stream_dr.rows.number_rows import as_rows
 
 
 def read_rows_and_names(
-    block: Block, any_column_names: bool, as_table: bool, kind: Kind | None = None
+    block: Block, columns_found_by_name: bool, as_table: bool, kind: Kind | None = None
 ) -> tuple[Any, tuple[str, ...] | None]:
     """Convert rows to numbers, and return their columns' names.
 
     Returns the rows and a tuple of names. The tuple is None if columns have no names.
 
-    any_column_names: True if the feature map identifies columns by name. Rows may then be dicts
+    columns_found_by_name: True if the feature map identifies columns by name. Rows may then be dicts
         with any names.
     as_table: True if the feature map reads tables. The rows are then returned as a table, which is
         not converted to numbers.
@@ -36,7 +36,7 @@ def read_rows_and_names(
         return X, X.names
 
     kind = kind or rows_kind(block.X)
-    if any_column_names and kind is Kind.DICTS:
+    if columns_found_by_name and kind is Kind.DICTS:
         matrix, names = dicts_to_sparse_rows(block.X)
         return as_rows(matrix)[0], names
 

@@ -165,7 +165,7 @@ class LabelSets(NamedTuple):
             width = n_features if part.indices is not None else min(part.values.shape[-1], n_features)
             check_csr_or_dense_rows(part, m, width)
 
-    def cross(self, set_factors: Rows, mean: np.ndarray, mean_low: np.ndarray) -> np.ndarray:
+    def centred_row_sums_times_factors(self, set_factors: Rows, mean: np.ndarray, mean_low: np.ndarray) -> np.ndarray:
         """Return centred row sums, multiplied by factors of label sets.
 
         A label set is a distinct combination of labels. For each label set, the rows that have it

@@ -309,11 +309,11 @@ class SparseSums:
         """
         head = self._records[:, :HEAD]
         offset, spread = nonzero_offsets_and_scatters(head)
-        head[:] = _sums_about_nonzero_means(head[:, WEIGHT], head[:, POINT], offset, spread)
+        head[:] = _nonzero_sums_about_their_mean(head[:, WEIGHT], head[:, POINT], offset, spread)
 
 
-def _sums_about_nonzero_means(
-    weights: np.ndarray, points: np.ndarray, offsets: np.ndarray, spreads: np.ndarray
+def _nonzero_sums_about_their_mean(
+    weights: np.ndarray, subtracted_numbers: np.ndarray, mean_offsets: np.ndarray, nonzero_scatters: np.ndarray
 ) -> np.ndarray:
     """Return the sums of each feature's nonzeros about their mean.
 
@@ -322,13 +322,14 @@ def _sums_about_nonzero_means(
     Σ w (v − c)². The third column is 0 except for the rounding of c.
 
     weights: (features,) Σ w.
-    points: (features,) number that was subtracted from the nonzeros of each feature in older sums.
-    offsets: (features,) mean of the nonzeros minus `points`.
-    spreads: (features,) Σ w (v − mean of v)².
+    subtracted_numbers: (features,) number that was subtracted from the nonzeros of each feature in
+        older sums.
+    mean_offsets: (features,) mean of the nonzeros minus `subtracted_numbers`.
+    nonzero_scatters: (features,) Σ w (v − mean of v)².
     """
-    mean = points + offsets
-    rest = offsets - (mean - points)
-    return np.stack((weights, mean, weights * rest, spreads + weights * rest**2), axis=1)
+    mean = subtracted_numbers + mean_offsets
+    rest = mean_offsets - (mean - subtracted_numbers)
+    return np.stack((weights, mean, weights * rest, nonzero_scatters + weights * rest**2), axis=1)
 
 
 class NonzeroSpreads(NamedTuple):
@@ -396,7 +397,7 @@ def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, si
 
     # Copy the sums of a feature that has nonzeros in only one of the two sets of rows.
     # Copied sums do not change by rounding.
-    out = _sums_about_nonzero_means(n, first_sums[:, POINT], offset, spread)
+    out = _nonzero_sums_about_their_mean(n, first_sums[:, POINT], offset, spread)
     out[n == 0.0] = 0.0
     out[second_sums[:, WEIGHT] == 0.0] = first_sums[second_sums[:, WEIGHT] == 0.0]
     if sign > 0.0:

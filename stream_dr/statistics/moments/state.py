@@ -286,7 +286,7 @@ class MomentState(NamedTuple):
         """
         assert isinstance(self.label_sets, LabelSets)
         part = centred_features(self)
-        return self.scale * self.label_sets.cross(set_factors, part.mean, part.low)
+        return self.scale * self.label_sets.centred_row_sums_times_factors(set_factors, part.mean, part.low)
 
 
 def empty_state(
