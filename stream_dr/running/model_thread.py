@@ -143,14 +143,16 @@ class ModelThread:
         behind = list(models)
         driver = self._new_driver()
 
-        def should_stop(page: Sequence[ParsedEvent]) -> bool:
+        def is_stopping_or_models_removed(_: Sequence[ParsedEvent]) -> bool:
             return self._stopping or not any(map(self._directory.holds, behind))
 
         with self._mark_models_behind_failed_on_error(models):
             while (
                 behind := [m for m in self.make_near_models_live(behind) if self._directory.holds(m)]
             ) and not self._stopping:
-                blocked = driver.catch_up(behind, self.slowest_position, continue_rebuild=None, after_page=should_stop)
+                blocked = driver.catch_up(
+                    behind, self.slowest_position, continue_rebuild=None, after_page=is_stopping_or_models_removed
+                )
                 # Each model in `blocked` must be rebuilt, which takes long.
                 # Publish the projection learned so far, to answer queries during the rebuild.
                 for model in blocked:

@@ -19,7 +19,7 @@ import numpy as np
 from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.moments import clock
-from stream_dr.statistics.moments.batch_plan import BatchPlan, plan_batch
+from stream_dr.statistics.moments.batch_plan import PlannedBatch, plan_batch
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, rows_per_chunk
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
@@ -193,7 +193,7 @@ class MomentAccumulator(AccumulatorBase):
         self._classes = ClassScatterSums(classes) if isinstance(classes, ClassScatter) else None
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
-    def check_and_plan_batch(self, block: Block) -> BatchPlan:
+    def check_and_plan_batch(self, block: Block) -> PlannedBatch:
         """Check a batch, and return the plan for learning it.
 
         Nothing is changed. Raises the errors of `add`.
@@ -201,7 +201,7 @@ class MomentAccumulator(AccumulatorBase):
         batch = plan_batch(self, self._codes, block)
         return batch if self._sets is None else self.number_label_sets(batch)
 
-    def number_label_sets(self, batch: BatchPlan) -> BatchPlan:
+    def number_label_sets(self, batch: PlannedBatch) -> PlannedBatch:
         """Return the batch with each row's label set index.
 
         A label set is a distinct combination of labels. If the accumulator stores no sums for
@@ -213,7 +213,7 @@ class MomentAccumulator(AccumulatorBase):
         sets = self._sets.find_set_numbers(batch.encoded, batch.rows)
         return batch._replace(encoded=batch.encoded._replace(sets=sets))
 
-    def make_room_for_batch(self, batch: BatchPlan) -> None:
+    def make_room_for_batch(self, batch: PlannedBatch) -> None:
         """Prepare the accumulator for a checked batch.
 
         Sets the kind of targets, the labels and the number of features, and makes room for them in
@@ -237,7 +237,7 @@ class MomentAccumulator(AccumulatorBase):
         if self._sets is not None and batch.encoded is not None and batch.encoded.sets is not None:
             self._sets.make_room_for_sets(batch.encoded.sets.new)
 
-    def _prepare_feature_sums(self, batch: BatchPlan) -> None:
+    def _prepare_feature_sums(self, batch: PlannedBatch) -> None:
         """Create the features' sums, or make room for more.
 
         Sums over sparse rows are not stored about the mean of the rows. When the first dense rows
@@ -264,7 +264,7 @@ class MomentAccumulator(AccumulatorBase):
         self._weight *= factor
         self._largest = self._largest.scaled(factor)
 
-    def learn(self, batch: BatchPlan, start: int, stop: int) -> None:
+    def learn(self, batch: PlannedBatch, start: int, stop: int) -> None:
         """Learn rows start:stop of a batch.
 
         `make_room_for_batch` must have been called with this batch. There must be at most
@@ -286,7 +286,7 @@ class MomentAccumulator(AccumulatorBase):
         self._clock += stop - start
         self.rows += stop - start
 
-    def _learn_part(self, part_rows: Rows, row_weights: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
+    def _learn_part(self, part_rows: Rows, row_weights: np.ndarray, batch: PlannedBatch, start: int, stop: int) -> None:
         """Learn rows start:stop of a batch.
 
         part_rows: (rows, ≤ n_features), rows start:stop of the batch.

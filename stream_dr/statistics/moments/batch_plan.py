@@ -40,7 +40,7 @@ class PlannedAccumulator(Protocol):
         ...
 
 
-class BatchPlan(NamedTuple):
+class PlannedBatch(NamedTuple):
     """Checked batch, and properties that its accumulator gets with it.
 
     Attributes
@@ -76,7 +76,7 @@ class BatchPlan(NamedTuple):
     labels: tuple[Label, ...]
     hashes: np.ndarray | None = None
 
-    def take(self, row_indices: np.ndarray) -> "BatchPlan":
+    def take(self, row_indices: np.ndarray) -> "PlannedBatch":
         """Return the plan of some of the rows.
 
         row_indices: int64 indices of the rows.
@@ -99,7 +99,7 @@ class BatchPlan(NamedTuple):
         return not isinstance(self.X, np.ndarray)
 
 
-def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], block: Block) -> BatchPlan:
+def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], block: Block) -> PlannedBatch:
     """Check a batch, and return the plan for learning it.
 
     The plan holds the checked arrays and the properties that the accumulator has after the batch.
@@ -150,7 +150,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
         k = len(labels) if encoded.values is None else encoded.values.shape[1]
 
     dense = accumulator.dense or not sparse
-    return BatchPlan(
+    return PlannedBatch(
         block.X, weights, encoded, skipped, scatter, width, k, dense, kind, target_width, labels, block.hashes
     )
 

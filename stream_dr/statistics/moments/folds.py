@@ -22,7 +22,7 @@ from stream_dr.errors import CannotMerge
 from stream_dr.rows.block import Block
 from stream_dr.statistics.moments import clock
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
-from stream_dr.statistics.moments.batch_plan import BatchPlan
+from stream_dr.statistics.moments.batch_plan import PlannedBatch
 from stream_dr.statistics.moments.label_sets import LabelSets
 from stream_dr.statistics.moments.state import MomentState, align_states_together, scale_state
 from stream_dr.statistics.moments.unlearn import subtract_row_count, subtract_state
@@ -293,7 +293,7 @@ class FoldedAccumulator(AccumulatorBase):
         parts = tuple(part.freeze() for part in self._parts)
         return FoldedState(self.decay, self._scale, self._clock, self.rows_skipped, parts)
 
-    def _plan_with_hashes(self, block: Block) -> BatchPlan:
+    def _plan_with_hashes(self, block: Block) -> PlannedBatch:
         """Check a batch, and return the plan for learning it.
 
         The first fold checks the batch, because all folds have the same features and labels.
@@ -302,7 +302,7 @@ class FoldedAccumulator(AccumulatorBase):
             block = block._replace(hashes=row_hashes(block))
         return self._parts[0].check_and_plan_batch(block)
 
-    def _learn_weighted_rows(self, batch: BatchPlan) -> None:
+    def _learn_weighted_rows(self, batch: PlannedBatch) -> None:
         """Learn each row of a checked batch in its fold.
 
         batch: the rows. Their weights are divided by the factor from stored sums to true sums.
