@@ -306,7 +306,7 @@ class MomentAccumulator(AccumulatorBase):
         elif self._features is not None:
             total = float(np.add.reduce(row_weights))
             rows = None if encoded is None else TargetRows(encoded, batch.n_target_columns, before, values)
-            self._features.add(part_rows, row_weights, total, rows)
+            self._features.add_and_return_centred_rows(part_rows, row_weights, total, rows)
             if self._classes is not None and encoded is not None and self.scatter == "exact":
                 # Only rows with a label belong to a class.
                 # Without `indptr`, every row has one label.

@@ -120,7 +120,7 @@ class CentredSums:
         self._scatter = pad_to_shape(self._scatter, (n_features, n_features)) if self.exact else self._scatter
         self._diagonal = self._diagonal if self.exact else pad_to_shape(self._diagonal, (n_features,))
 
-    def add(
+    def add_and_return_centred_rows(
         self, X: Rows, weights: np.ndarray, added_weight: float, targets: "TargetRows | None" = None
     ) -> np.ndarray | None:
         """Add rows with their weights and targets.
@@ -147,13 +147,13 @@ class CentredSums:
                 self._add_sparse_rows(X, weights, added_weight, targets)
                 return None
             X = pad_to_shape(X.toarray(), (X.shape[0], len(self.mean)))
-        return self._add_dense_rows(X, weights, added_weight, targets)
+        return self._add_dense_and_return_centred_rows(X, weights, added_weight, targets)
 
-    def _add_dense_rows(
+    def _add_dense_and_return_centred_rows(
         self, X: np.ndarray, weights: np.ndarray, added_weight: float, targets: "TargetRows | None"
     ) -> np.ndarray:
         if X.shape[0] == 1:
-            return self._add_single_row(X, weights, added_weight, targets)
+            return self._add_single_and_return_centred_row(X, weights, added_weight, targets)
 
         # `rows` gets the centred rows and, later, a last row that joins them to the earlier rows.
         # The last row is a factor times (mean of these rows − mean of the earlier rows).
@@ -172,7 +172,7 @@ class CentredSums:
             dense_kernels.add_scatter_product(self._scatter, rows)
         return rows
 
-    def _add_single_row(
+    def _add_single_and_return_centred_row(
         self, X: np.ndarray, weights: np.ndarray, added_weight: float, targets: "TargetRows | None"
     ) -> np.ndarray:
         """Add a single row.

@@ -163,4 +163,4 @@ class ClassScatterSums:
         """
         for j in np.unique(class_codes):
             own = np.flatnonzero(class_codes == j)
-            self._classes[j].add(X[own], weights[own], float(weights[own].sum()))
+            self._classes[j].add_and_return_centred_rows(X[own], weights[own], float(weights[own].sum()))

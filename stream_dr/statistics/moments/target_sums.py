@@ -214,7 +214,7 @@ class TargetSums:
             stored sums.
         """
         if encoded.values is not None:
-            return self.values.add(encoded.values, scaled_weights, float(scaled_weights.sum()))
+            return self.values.add_and_return_centred_rows(encoded.values, scaled_weights, float(scaled_weights.sum()))
 
         # Without a Gram matrix, every row has at most one label, whose target column is 1.
         # Then `added` is both the weight of each label's rows and the weighted sum of its column.
