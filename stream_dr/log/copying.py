@@ -44,9 +44,9 @@ CopyProgress = Callable[[int, int], object]
 class LogCopy:
     """Copy of the log in `source`, in new folder `target`.
 
-    Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of `open_source_index_snapshot`,
-    which completes the copy, unless `source_overwritten_since` returns True afterwards. Raises
-    DamagedFile, ForeignFile, UnknownFormat, InsufficientStorage.
+    Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of
+    `open_source_index_snapshot`. This completes the copy, unless `source_overwritten_since` returns
+    True afterwards. Raises DamagedFile, ForeignFile, UnknownFormat, InsufficientStorage.
     """
 
     def __init__(self, source: Path, target: Path, progress: CopyProgress = lambda done, total: None) -> None:

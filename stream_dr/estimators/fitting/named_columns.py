@@ -23,8 +23,8 @@ def read_rows_and_names(
 
     Returns the rows and a tuple of names. The tuple is None if columns have no names.
 
-    columns_found_by_name: True if the feature map identifies columns by name. Rows may then be dicts
-        with any names.
+    columns_found_by_name: True if the feature map identifies columns by name. Rows may then be
+        dicts with any names.
     as_table: True if the feature map reads tables. The rows are then returned as a table, which is
         not converted to numbers.
     kind: type of the block's X (array, table, dicts and so on), or None if it is not known.

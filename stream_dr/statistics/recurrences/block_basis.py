@@ -261,7 +261,8 @@ class BlockBasis:
         Values of the next row and of `shift` then stay below 2^100. All stored arrays are
         multiplied by powers of 2, so no digit is lost.
 
-        next_row_largest_times_unit: largest absolute value of the next row, multiplied by the old unit.
+        next_row_largest_times_unit: largest absolute value of the next row, multiplied by the old
+            unit.
         """
         largest = next_row_largest_times_unit
         if self.shift is not None:
