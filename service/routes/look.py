@@ -69,12 +69,12 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     guarded = shared.settings.write_token is not None
     rights = {"may_write": may_write(shared.settings, request.headers), "guarded": guarded}
 
-    def figures_json() -> bytes:
+    def draw_requested_figures_as_json() -> bytes:
         options = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)
         have = query.have.split(",") if query.have else []
         return shared.figures().draw_as_page_json(query.model, options, have, rights)
 
-    body = await asyncio.get_running_loop().run_in_executor(shared.queries, figures_json)
+    body = await asyncio.get_running_loop().run_in_executor(shared.queries, draw_requested_figures_as_json)
     return Response(body, media_type=JSON, headers={"Cache-Control": "no-store"})
 
 

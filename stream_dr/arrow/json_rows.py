@@ -42,7 +42,7 @@ from stream_dr.arrow.json_targets import (
     NUMBER_TYPES,
     JsonObject,
     ParsedJson,
-    float64_array,
+    float64_array_refusing_overflow,
     json_type_name,
     targets_from_json,
 )
@@ -133,7 +133,7 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
 
     weights = as_weights(_checked_weights(parsed_or_text.get("weights")), len(rows))
     y = targets_from_json(parsed_or_text, len(rows))
-    ids = _checked_ids_or_none(parsed_or_text.get("ids"), len(rows))
+    ids = _ids_of_one_type_or_none(parsed_or_text.get("ids"), len(rows))
     return Block(X, y, weights, ids, names, width_stated, checked=True)
 
 
@@ -241,7 +241,7 @@ def _array_from_lists(number_lists: list[list[ParsedJson]]) -> np.ndarray:
             raise InvalidRows(f"row {i} has {len(row)} features; row 0 has {width}. Send rows of one width.", row=i)
 
     _refuse_non_numbers(number_lists)
-    return float64_array(list(chain.from_iterable(number_lists))).reshape(len(number_lists), width)
+    return float64_array_refusing_overflow(list(chain.from_iterable(number_lists))).reshape(len(number_lists), width)
 
 
 def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[str, ...]) -> list[list[ParsedJson]]:
@@ -280,7 +280,7 @@ def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | N
     # Join the rows to the three arrays of a CSR matrix.
     indptr = np.cumsum([0, *(len(row["indices"]) for row in row_objects)]).astype(np.int32)
     indices = np.array(list(chain.from_iterable(row["indices"] for row in row_objects)), dtype=np.int32)
-    values = float64_array(list(chain.from_iterable(row["values"] for row in row_objects)))
+    values = float64_array_refusing_overflow(list(chain.from_iterable(row["values"] for row in row_objects)))
     width = declared_width or (int(indices.max()) + 1 if len(indices) else 0)
     return csr_refusing_repeats(values, indices, indptr, width)
 
@@ -300,7 +300,7 @@ def _checked_weights(parsed_weights: ParsedJson) -> list[float] | None:
     return parsed_weights
 
 
-def _checked_ids_or_none(parsed_ids: ParsedJson, n_rows: int) -> Ids | None:
+def _ids_of_one_type_or_none(parsed_ids: ParsedJson, n_rows: int) -> Ids | None:
     if parsed_ids is None:
         return None
     types = {type(v) for v in parsed_ids} if isinstance(parsed_ids, list) and len(parsed_ids) == n_rows else {None}

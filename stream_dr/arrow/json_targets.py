@@ -105,12 +105,14 @@ def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
     if odd is not None or width == 0:
         raise InvalidTargets(f"the target of row {odd or 0} is not {width} number(s) as the others are.", row=odd or 0)
 
-    targets = continuous_targets(float64_array(list(chain.from_iterable(table))).reshape(len(row_targets), width))
+    targets = continuous_targets(
+        float64_array_refusing_overflow(list(chain.from_iterable(table))).reshape(len(row_targets), width)
+    )
     present = np.array([v is not None for v in row_targets], dtype=bool)
     return targets if present.all() else targets._replace(present=present)
 
 
-def float64_array(numbers: list[ParsedJson]) -> np.ndarray:
+def float64_array_refusing_overflow(numbers: list[ParsedJson]) -> np.ndarray:
     """Return Python numbers as a float64 array.
 
     Raises InvalidRows if an integer is too large for a double.

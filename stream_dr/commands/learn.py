@@ -252,7 +252,9 @@ def _print_columns_of_file(path: Path, source: "FileSource", feature_map_spec: J
 
     if source.raw:
         report = describe(first.X, feature_map_spec)
-        lines = [" ".join(map(_to_command_option, c.options)) if with_hints else "" for c in report.columns]
+        lines = [
+            " ".join(map(_json_assignment_to_command_option, c.options)) if with_hints else "" for c in report.columns
+        ]
         hinted = zip(report.columns, lines, strict=True)
         columns = tuple(c._replace(options=(line,) if line else ()) for c, line in hinted)
         shown = report._replace(columns=columns, problems=())
@@ -267,15 +269,15 @@ def _print_columns_of_file(path: Path, source: "FileSource", feature_map_spec: J
     say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
 
 
-def _to_command_option(map_option: str) -> str:
+def _json_assignment_to_command_option(name_and_json_value: str) -> str:
     """Convert a feature map's option to a command-line option.
 
     For example, as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes
     --drop age.
 
-    map_option: the option as NAME=JSON.
+    name_and_json_value: the option as NAME=JSON.
     """
-    name, _, text = map_option.partition("=")
+    name, _, text = name_and_json_value.partition("=")
     value = json.loads(text)
     words = [f"{column}={kind}" for column, kind in value.items()] if isinstance(value, dict) else value
     return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(words[0] if isinstance(words, list) else str(words))}"

@@ -345,14 +345,14 @@ def add_table_options(command: Callable[..., None]) -> Callable[..., None]:
     return _add_options(command, _declare_file_options, _declare_table_options)
 
 
-def _add_options(command: Callable[..., None], *options: Callable[..., None]) -> Callable[..., None]:
+def _add_options(command: Callable[..., None], *declarations: Callable[..., None]) -> Callable[..., None]:
     """Return a command that has further parameters, which become options.
 
     The returned command passes the values of these parameters to `command` as `read_as`.
 
-    options: functions whose parameters are added.
+    declarations: functions whose parameters are added.
     """
-    shared = {name: p for function in options for name, p in inspect.signature(function).parameters.items()}
+    shared = {name: p for function in declarations for name, p in inspect.signature(function).parameters.items()}
 
     def run_with_read_as(**arguments: Any) -> None:
         from stream_dr.datasets.sources import Options

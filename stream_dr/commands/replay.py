@@ -92,10 +92,10 @@ def _learn_as_files(
     store_and_learn_files(dir, sources, files, specs, read_as, settings)
 
 
-def _plan_runner(workers: int | None, scheduler: str | None) -> "PlanRunner | None":
+def _plan_runner(n_threads: int | None, scheduler: str | None) -> "PlanRunner | None":
     from stream_dr.distributed.cluster import dask_plan_runner
     from stream_dr.distributed.local import thread_plan_runner
 
     if scheduler is not None:
         return dask_plan_runner(scheduler)
-    return None if workers is None else thread_plan_runner(workers)
+    return None if n_threads is None else thread_plan_runner(n_threads)

@@ -192,8 +192,10 @@ class Directory(AbstractContextManager["Directory"]):
 
         # Pass functions that return the schema and the models.
         # The attributes `schema` and `models` are replaced over time.
-        self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
-        self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
+        self.history = History(self.log, self.path, lambda: self.schema, lambda: self.models_without_lasting_failure)
+        self.retention = Retention(
+            self.log, self.path, self.history, lambda: self.models_without_lasting_failure, self.append_lock
+        )
         self.recent = RecentDrafts()
 
         # True after a failed append. The log may then have events that `schema` does not include.
@@ -267,7 +269,7 @@ class Directory(AbstractContextManager["Directory"]):
                 self._update_after_append(group, positions)
             return group.receipts_and_errors(positions)
 
-    def append_all(self, drafts: Sequence[Draft]) -> None:
+    def append_all_without_learning(self, drafts: Sequence[Draft]) -> None:
         """Append all drafts to the log in one transaction.
 
         A draft is an event that is not in the log yet. At least one draft must be new. If a draft
@@ -448,7 +450,7 @@ class Directory(AbstractContextManager["Directory"]):
         return self.models.get(model.name) is model
 
     @property
-    def active_models(self) -> list[Model]:
+    def models_without_lasting_failure(self) -> list[Model]:
         """Models without a failure, or whose failure is retried.
 
         A failure is retried when the directory is opened again.
@@ -479,7 +481,7 @@ class Directory(AbstractContextManager["Directory"]):
             self.log,
             self.schema,
             self._recorded_schema,
-            self.active_models,
+            self.models_without_lasting_failure,
             self.limits,
             self.history.check_needed_events_in_log,
         )

@@ -70,12 +70,12 @@ class Decoder:
         Raises DamagedFile if the payload is damaged. Raises SourceMissing or DamagedShard if the
         event's shard is missing or has changed.
         """
-        raise_if_damaged(event)
+        check_payload_checksum(event)
         if event.kind == "unlearn":
             return parse_removal(event.body)
         return reorder_columns(self._block(event), schema) if event.body else None
 
-    def decode_with_row_numbers(self, event: Event, schema: Schema) -> NumberedRows | None:
+    def decode_rows_with_row_numbers(self, event: Event, schema: Schema) -> NumberedRows | None:
         """Return an event's rows, and their original numbers (rows,).
 
         The original number of a row is its index among the event's rows when the event was
@@ -102,7 +102,7 @@ class Decoder:
         return self._shards[shard].read(reference.batch)
 
 
-def raise_if_damaged(event: Event) -> None:
+def check_payload_checksum(event: Event) -> None:
     """Raise DamagedFile if an event's payload contradicts its checksum.
 
     A payload must be checked before it is parsed. The parser cannot detect every damage, because a
@@ -146,19 +146,23 @@ class History:
     log: the log.
     path: path of the directory.
     current_schema: function that returns the stream's current schema.
-    active_models: function that returns the models that have not failed, or whose failure is
+    models_without_lasting_failure: function that returns the models that have not failed, or whose failure is
         retried after a restart.
 
     Thread-safe. Each call uses a new Decoder.
     """
 
     def __init__(
-        self, log: Log, path: Path, current_schema: Callable[[], Schema], active_models: Callable[[], Sequence[Model]]
+        self,
+        log: Log,
+        path: Path,
+        current_schema: Callable[[], Schema],
+        models_without_lasting_failure: Callable[[], Sequence[Model]],
     ) -> None:
         self._log = log
         self._path = path
         self._schema = current_schema
-        self._active_models = active_models
+        self._active_models = models_without_lasting_failure
         self._lock = threading.Lock()
 
         # Unlearned rows, by the position of the event that added them.
@@ -173,7 +177,7 @@ class History:
 
         Returns (Block, original numbers (rows,) of the rows), or None if there are no rows.
         """
-        return Decoder(self._path).decode_with_row_numbers(event, self._schema())
+        return Decoder(self._path).decode_rows_with_row_numbers(event, self._schema())
 
     def events(
         self,
@@ -245,7 +249,7 @@ class History:
         for position in sorted(p for p in removal if after < p < until):
             for event in self._read_events(position - 1, position):
                 removed_before = self._unlearned_row_numbers(position, until)
-                stored = decoder.decode_with_row_numbers(event, self._schema())
+                stored = decoder.decode_rows_with_row_numbers(event, self._schema())
                 if stored is None:
                     continue
 
@@ -311,7 +315,7 @@ class History:
         """
         if self._unlearned_row_numbers(event.position, unlearn_horizon + 1) is None:
             return None
-        stored = decoder.decode_with_row_numbers(event, self._schema())
+        stored = decoder.decode_rows_with_row_numbers(event, self._schema())
         return None if stored is None else self.without_unlearned_rows(event.position, *stored, unlearn_horizon)
 
     def _unlearned_row_numbers(self, position: int, before_position: int) -> Sequence[int] | None:
@@ -326,7 +330,7 @@ class History:
             # Read the unlearn events past the last position that an earlier call has read.
             if before_position - 1 > self._removals_read_to:
                 for event in self._log.read_kind("unlearn", before_position, self._removals_read_to):
-                    raise_if_damaged(event)
+                    check_payload_checksum(event)
                     for named, rows in parse_removal(event.body).items():
                         self._removals.setdefault(named, []).append((event.position, rows))
                     self._removals_read_to = event.position

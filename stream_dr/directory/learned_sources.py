@@ -91,18 +91,19 @@ def _write_source_note(folder: Path, note: JsonDict) -> None:
     write_atomically(folder / NOTE, lambda file: file.write(text.encode()), "source")
 
 
-def _check_same_rows(source: FileSource, manifest: Manifest, folder: Path) -> None:
+def _check_same_rows(source: FileSource, new_manifest: Manifest, old_folder: Path) -> None:
     """Raise OutputExists if new shards differ from a folder's shards.
 
     source: source of the file, which the error names.
-    manifest: manifest of the new shards.
-    folder: folder of the shards that were written earlier.
+    new_manifest: manifest of the new shards.
+    old_folder: folder of the shards that were written earlier.
     """
-    known = read_manifest(folder / MANIFEST_NAME)
-    if [entry.sha256 for entry in known.shards] != [entry.sha256 for entry in manifest.shards]:
+    known = read_manifest(old_folder / MANIFEST_NAME)
+    if [entry.sha256 for entry in known.shards] != [entry.sha256 for entry in new_manifest.shards]:
         raise OutputExists(
-            f"{source.paths[0]} gives {manifest.rows} rows now, others than the {known.rows} learned as {folder.name!r}: "
-            "the file has changed, or is read in another way. Rows learned before would be learned again; put the new ones "
-            "into a file of their own, or learn it all beside them by another name, with stream-dr learn --name.",
-            path=str(folder),
+            f"{source.paths[0]} gives {new_manifest.rows} rows now, others than the {known.rows} learned as "
+            f"{old_folder.name!r}: the file has changed, or is read in another way. Rows learned before "
+            "would be learned again; put the new ones into a file of their own, or learn it all beside them by another "
+            "name, with stream-dr learn --name.",
+            path=str(old_folder),
         )

@@ -186,16 +186,16 @@ class ModelTable:
         self.entries()
 
     def _select_checked_rows(
-        self, db: sqlite3.Connection, table: str, condition: str = "", values: tuple[Any, ...] = ()
+        self, db: sqlite3.Connection, table: str, where_or_order_clause: str = "", values: tuple[Any, ...] = ()
     ) -> list[Any]:
         """Return rows of a table, after checking their digests.
 
         The returned rows do not include the digests.
 
-        condition: end of the SQL query, such as "WHERE id = ?".
-        values: values of the placeholders in `condition`.
+        where_or_order_clause: end of the SQL query, such as "WHERE id = ?".
+        values: values of the placeholders in `where_or_order_clause`.
         """
-        rows = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {condition}", values).fetchall()
+        rows = db.execute(f"SELECT {_FIELDS[table]}, digest FROM {table} {where_or_order_clause}", values).fetchall()
         for *fields, digest in rows:
             if _crc32_of_fields(*fields) != digest:
                 raise damaged_file_error(

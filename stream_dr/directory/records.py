@@ -281,15 +281,15 @@ class Recorder:
         progress = {m.name: self._model_progress(m, last, rows_learned.get(m.id, 0), seconds) for m in models}
         return {"position": last, "rows": self._directory.rows, "models": progress}
 
-    def _model_progress(self, model: Model, last_position: int, rows_learned: int, seconds: float) -> JsonDict:
+    def _model_progress(self, model: Model, log_end_position: int, rows_learned: int, seconds: float) -> JsonDict:
         """Return the progress of one model.
 
-        last_position: position of the log's last event.
+        log_end_position: position of the log's last event.
         rows_learned: number of rows that the model learned in the last `seconds` seconds.
         """
         # Rows per second are not computed after a very short time, when they would be inaccurate.
         rate = round(rows_learned / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None
-        progress = {"rows": model.rows, "rate": rate, "lag": max(0, last_position - model.position)}
+        progress = {"rows": model.rows, "rate": rate, "lag": max(0, log_end_position - model.position)}
         scores = {name: value for name, value in self._scores(model).items() if name not in _LONG}
         return progress | {"version": model.published_version, **scores}
 

@@ -127,7 +127,7 @@ class MissingBatches:
         Rows are not read. Raises DamagedShard or SourceMissing.
         """
         for pass_number, shard in self._shards_of_all_passes():
-            yield from ((shard, reference) for reference in self._missing_batches(pass_number, shard))
+            yield from ((shard, reference) for reference in self._batches_missing_in_log(pass_number, shard))
             self.shards += 1
 
     def _drafts(self) -> Iterator[Draft]:
@@ -139,7 +139,7 @@ class MissingBatches:
         # Start the look-up of the next shard before the drafts of the current shard are read.
         order = self._shards_of_all_passes()
         with new_thread_pool("look-ahead", 1) as thread:
-            lookups = ((shard, thread.submit(self._missing_batches, number, shard)) for number, shard in order)
+            lookups = ((shard, thread.submit(self._batches_missing_in_log, number, shard)) for number, shard in order)
             following = next(lookups, None)
             while following is not None:
                 current, following = following, next(lookups, None)
@@ -162,7 +162,7 @@ class MissingBatches:
                 raise
             self.skipped.append(str(e))
 
-    def _missing_batches(self, pass_number: int, shard: Shard) -> list[Reference]:
+    def _batches_missing_in_log(self, pass_number: int, shard: Shard) -> list[Reference]:
         """Return References to a shard's batches that the log lacks.
 
         The shard's bytes are checked if any batch is missing. Raises DamagedShard or

@@ -96,15 +96,15 @@ def _run_check(checked_item: str, check: Callable[[], object]) -> Finding:
     return Finding(checked_item)
 
 
-def _read_whole_shard(path: Path, uri: str, sha256: str) -> None:
+def _read_whole_shard(directory_path: Path, uri: str, sha256: str) -> None:
     """Read all bytes of a shard and decode each batch.
 
     Raises an error if the shard is missing or damaged.
 
-    path: path of the directory.
+    directory_path: path of the directory.
     uri, sha256: the shard's URI and the digest of its bytes, as the event has them.
     """
-    shard = find_shard(path, uri, sha256)
+    shard = find_shard(directory_path, uri, sha256)
     shard.verify()
     for batch in range(len(shard.batch_rows)):
         shard.read(batch)

@@ -142,17 +142,19 @@ def check_workers(client: "Client", min_memory_bytes: int = 0) -> None:
             )
 
 
-def _refuse_other_versions(address: str, worker_versions: dict[str, str], client_versions: dict[str, str]) -> None:
+def _refuse_other_versions(
+    worker_address: str, worker_versions: dict[str, str], client_versions: dict[str, str]
+) -> None:
     """Raise ClusterError if worker and client versions differ.
 
-    address: address of the worker.
+    worker_address: address of the worker.
     worker_versions: versions on the worker.
     client_versions: versions in the client process.
     """
     other = [f"{name} {version}" for name, version in worker_versions.items() if version != client_versions[name]]
     if other:
         mine = ", ".join(f"{name} {client_versions[name]}" for name in client_versions)
-        raise ClusterError(f"worker {address} has {', '.join(other)}; the client has {mine}. Install the same.")
+        raise ClusterError(f"worker {worker_address} has {', '.join(other)}; the client has {mine}. Install the same.")
 
 
 def _total_state_bytes(plan: TaskPlan) -> int:
@@ -261,7 +263,7 @@ class _ClusterRun:
         try:
             if self._plan.specs:
                 futures.append(self._submit_subtree(self._plan.root))
-            futures += [self._submit_recurrence(number) for number in range(len(self._plan.recurrences))]
+            futures += [self._submit_unmergeable_model(number) for number in range(len(self._plan.recurrences))]
             return list(self._client.gather(futures))
         except KilledWorker as e:
             raise self._lost_workers_error() from e
@@ -291,7 +293,7 @@ class _ClusterRun:
         newer = self._submit_subtree(Node(level - 1, 2 * number + 1))
         return submit(self._client, merge, older, newer, key=key)
 
-    def _submit_recurrence(self, recurrence_index: int) -> "Future":
+    def _submit_unmergeable_model(self, recurrence_index: int) -> "Future":
         """Submit the task that learns all batches with one recurrence.
 
         A recurrence is a model whose states cannot be merged. Returns a Dask future of the task's

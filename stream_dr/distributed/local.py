@@ -57,7 +57,7 @@ class _PlanRun:
             return None
         return self._merge_up_tree(result, Node(0, task_index))
 
-    def learn_recurrence(self, recurrence_index: int) -> PartialResult:
+    def learn_unmergeable_model(self, recurrence_index: int) -> PartialResult:
         """Learn all batches with one recurrence.
 
         A recurrence is a model whose states cannot be merged.
@@ -69,7 +69,7 @@ class _PlanRun:
         # Report each batch once, although several models learn the batch.
         # If models have mergeable states (`plan.specs`), their tasks report all batches.
         # If no model has a mergeable state, the first model of `plan.recurrences` reports them.
-        on_batch = self._raise_if_stopped if plan.specs or recurrence_index else self._report_batch_if_running
+        on_batch = self._raise_if_other_task_failed if plan.specs or recurrence_index else self._report_batch_if_running
         return learn_task(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 
     def _merge_up_tree(self, result: PartialResult, node: Node) -> PartialResult | None:
@@ -99,11 +99,11 @@ class _PlanRun:
 
         Raises OtherTaskFailed if another task of the plan has failed.
         """
-        self._raise_if_stopped(reference)
+        self._raise_if_other_task_failed(reference)
         with self._lock:
             self._on_batch(reference)
 
-    def _raise_if_stopped(self, reference: Reference) -> None:
+    def _raise_if_other_task_failed(self, reference: Reference) -> None:
         """Raise OtherTaskFailed if another task of the plan has failed."""
         if self.stopped:
             raise OtherTaskFailed
@@ -136,7 +136,7 @@ def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCall
     numbers = range(len(plan.tasks)) if plan.specs else ()
     with ThreadPoolExecutor(n_threads, thread_name_prefix="stream_dr-part") as pool:
         try:
-            recurrences = [pool.submit(plan_run.learn_recurrence, n) for n in range(len(plan.recurrences))]
+            recurrences = [pool.submit(plan_run.learn_unmergeable_model, n) for n in range(len(plan.recurrences))]
             tasks = [pool.submit(plan_run.learn_task_and_merge, number) for number in numbers]
 
             # Only the task that ends last returns the merged result. The other tasks return None.

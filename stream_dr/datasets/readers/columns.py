@@ -211,7 +211,7 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
 
     targets = targets_from_batch(batch, roles)
     weights = None if roles.weight is None else convert_column_to_float64(batch.column(roles.weight), roles.weight)
-    ids = None if roles.id is None else convert_ids_to_list(batch.column(roles.id), roles.id)
+    ids = None if roles.id is None else ids_as_integers_or_strings(batch.column(roles.id), roles.id)
     return Block(X, targets, weights, ids, names)
 
 
@@ -250,7 +250,7 @@ def must_read_as_table(first_batch: pa.RecordBatch, feature_names: Sequence[str]
     if roles.raw is not None or feature_names is None:
         return bool(roles.raw)
     return any(kind != "number" for _, kind in roles.kinds) or any(
-        not _is_numeric_type(first_batch.schema.field(name).type) or first_batch.column(name).null_count
+        not _is_number_or_number_list_type(first_batch.schema.field(name).type) or first_batch.column(name).null_count
         for name in feature_names
     )
 
@@ -290,7 +290,7 @@ def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa
     return pa.float64() if pa.types.is_integer(kind) and not distinct else kind
 
 
-def _is_numeric_type(arrow_type: pa.DataType) -> bool:
+def _is_number_or_number_list_type(arrow_type: pa.DataType) -> bool:
     """Return True if an Arrow type is numeric.
 
     Lists of numbers, booleans and extension types count as numeric.
@@ -301,7 +301,7 @@ def _is_numeric_type(arrow_type: pa.DataType) -> bool:
     return bool(numbers or pa.types.is_boolean(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType))
 
 
-def convert_ids_to_list(column: pa.Array, column_name: str) -> Ids:
+def ids_as_integers_or_strings(column: pa.Array, column_name: str) -> Ids:
     """Return a column of ids as integers or strings.
 
     Values of other types are converted to strings. Raises SchemaMismatch if a row has no id.

@@ -387,7 +387,7 @@ class CsvFile:
             seen[name] = j
 
         are_numbers = self.form.header is None and all(map(_is_number, first_record))
-        if are_numbers and not _are_consecutive_integers(first_record):
+        if are_numbers and not _are_consecutive_from_any_start(first_record):
             self._raise_malformed(
                 record_line,
                 f"the columns' names are numbers ({first_record[0]}, …), as of a row; say --no-header or --header.",
@@ -574,7 +574,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _are_consecutive_integers(names: list[str]) -> bool:
+def _are_consecutive_from_any_start(names: list[str]) -> bool:
     """Return True if column names are consecutive whole numbers.
 
     A line of consecutive whole numbers is probably a header. Programs write 0, 1, 2 … for columns

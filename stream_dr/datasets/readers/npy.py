@@ -71,7 +71,7 @@ class _NpyArrayReader:
             count = min(rows_per_piece, self.shape[0] - start)
             yield self._read_next_rows_flat(count).reshape(count, *self.shape[1:])
 
-    def check_type_and_dimensions(self, *allowed_dimensions: int) -> None:
+    def check_can_be_rows_or_targets(self, *allowed_dimensions: int) -> None:
         """Raise SchemaMismatch if the array cannot be rows or targets.
 
         The array must consist of numbers or strings, and must have at least one column.
@@ -122,7 +122,7 @@ def read_npy(
     """
     with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _NpyArrayReader(files.enter_context(open_decompressed(path)), path)
-        X.check_type_and_dimensions(2)
+        X.check_can_be_rows_or_targets(2)
         Y = None if labels is None else _open_target_reader(files, labels)
         rows_per_block = min(array.limit_rows_to_piece_bytes(rows_per_block) for array in (X, Y) if array is not None)
         yield from _combine_into_blocks(path, X.pieces(rows_per_block), X.shape[0], Y, target, rows_per_block)
@@ -191,7 +191,7 @@ def _open_target_reader(exit_stack: ExitStack, path: str) -> _NpyArrayReader:
     path: path of a .npy file, or archive.npz!member.
     """
     Y = _NpyArrayReader(exit_stack.enter_context(open_decompressed(path)), path)
-    Y.check_type_and_dimensions(1, 2)
+    Y.check_can_be_rows_or_targets(1, 2)
     return Y
 
 

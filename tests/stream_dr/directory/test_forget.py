@@ -36,7 +36,7 @@ def left(directory: Directory) -> dict[int, list[str]]:
 
 def numbers(directory: Directory) -> list[int]:
     """The numbers that the rows of the first event have."""
-    found = Decoder(directory.path).decode_with_row_numbers(directory.log.read(-1, 0)[0], directory.schema)
+    found = Decoder(directory.path).decode_rows_with_row_numbers(directory.log.read(-1, 0)[0], directory.schema)
     assert found is not None
     return [int(number) for number in found[1]]
 
