@@ -70,7 +70,7 @@ def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
         joined = " and ".join(target_names)
         raise SchemaMismatch(f"the batch has the columns {joined}; send one of them.", column=target_names[1])
 
-    parse = {"label": _targets_of_single_labels, "labels": _targets_of_label_lists, "target": _targets_of_numbers}
+    parse = {"label": _targets_of_single_labels, "labels": _targets_of_label_lists, "target": _continuous_targets}
     return parse[target_names[0]](batch.column(target_names[0]))
 
 
@@ -176,7 +176,7 @@ def _null_label_error(indptr: np.ndarray, label_index: int) -> InvalidTargets:
 
 # numpy warns when it casts a signalling NaN. NaN is refused below.
 @np.errstate(invalid="ignore")
-def _targets_of_numbers(target_column: pa.Array) -> Targets:
+def _continuous_targets(target_column: pa.Array) -> Targets:
     """Return the Targets of a column with numbers.
 
     Each row has one number, or each row has a list of k numbers. A null is a row without a target.

@@ -162,14 +162,14 @@ def _choose_default_model(
     feature_map_spec: parameters of the feature map that encodes the columns of the files.
     """
     from stream_dr.evaluation.comparison import default_estimator_spec
-    from stream_dr.feature_maps.column_report import suggest_map_spec
+    from stream_dr.feature_maps.column_report import text_spec_or_table_spec
     from stream_dr.shards.dataset import open_dataset
 
     first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
     from_shards = first.table and not files
-    feature_map_spec = suggest_map_spec(first.X, feature_map_spec) if from_shards else feature_map_spec
+    feature_map_spec = text_spec_or_table_spec(first.X, feature_map_spec) if from_shards else feature_map_spec
     key, params = default_estimator_spec(first, feature_map_spec)
     if from_shards:
         # Add the map for shards here, because `store_and_learn_files` adds maps for files only.

@@ -74,10 +74,10 @@ class ReadOptions(NamedTuple):
 
         files: opened files by path.
         """
-        from stream_dr.feature_maps.column_report import suggest_map_spec
+        from stream_dr.feature_maps.column_report import text_spec_or_table_spec
 
         rows = first_table_block(files)
-        return self.table_map_spec() if rows is None else suggest_map_spec(rows.X, self.table_map_spec())
+        return self.table_map_spec() if rows is None else text_spec_or_table_spec(rows.X, self.table_map_spec())
 
     def reads_as_shards(self, path: Path) -> bool:
         """True if a path is read as shards.

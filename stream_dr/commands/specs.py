@@ -229,11 +229,11 @@ def _ridge_params(
 
     first_block: first batch of the table.
     """
-    from stream_dr.evaluation.comparison import RIDGES, ridge_key_for_rows
+    from stream_dr.evaluation.comparison import RIDGES, kind_of_rows_for_ridge
 
     if key != "lda" or {"gamma", "shrinkage"} & params.keys():
         return {}
-    kind = ridge_key_for_rows(first_block, feature_map)
+    kind = kind_of_rows_for_ridge(first_block, feature_map)
     if "words" not in kind:
         return {}
     say(f"{model_name} learns {kind}, with a ridge: --model {format_spec(model_name, key, params | RIDGES[kind])}.")

@@ -247,7 +247,7 @@ class Directory(AbstractContextManager["Directory"]):
         Returns the Receipt of each draft, or the error that refused the draft. Skipped drafts have
         no entry.
         """
-        with self._append_transaction():
+        with self._lock_for_append_and_reread_schema():
             try:
                 check_free_space(self.path, 0, self.limits.min_free_bytes)
             except InsufficientStorage as error:
@@ -275,7 +275,7 @@ class Directory(AbstractContextManager["Directory"]):
         A draft is an event that is not in the log yet. At least one draft must be new. If a draft
         is refused, nothing is written and its error is raised.
         """
-        with self._append_transaction():
+        with self._lock_for_append_and_reread_schema():
             check_free_space(self.path, 0, self.limits.min_free_bytes)
             group = self._new_draft_group()
             for draft in drafts:
@@ -487,7 +487,7 @@ class Directory(AbstractContextManager["Directory"]):
         )
 
     @contextmanager
-    def _append_transaction(self) -> Iterator[None]:
+    def _lock_for_append_and_reread_schema(self) -> Iterator[None]:
         """Hold the append lock in the with-block.
 
         If an earlier append raised an error, it is not known if its events were written. So the

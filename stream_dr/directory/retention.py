@@ -83,7 +83,7 @@ class Retention:
         """
         with self.lock, self.append_lock:
             first = self._log.hide_events_before_and_return_first(
-                min(self.first_needed_position(), self._log.position_keeping_newest_rows(newest_rows_to_keep))
+                min(self.first_needed_position(), self._log.first_position_of_newest_rows(newest_rows_to_keep))
             )
         return self._log.drop_events_before(first)
 

@@ -214,7 +214,7 @@ class KNearest(ClassifierMixin, StreamLearner):
         if there is no row.
         """
         rows, _ = self._with_learned_column_order(self.fitted(), X)
-        named_columns.raise_if_no_rows(rows)
+        named_columns.raise_if_no_rows_or_features(rows)
         return rows
 
     def _with_learned_column_order(self, fitted: FittedState, X: RowsLike) -> RowsAndNames:
@@ -254,7 +254,7 @@ class KNearest(ClassifierMixin, StreamLearner):
         # Check the rows and the labels. An error leaves the state unchanged.
         rows, names = self._with_learned_column_order(fitted, X)
         if refuse_empty:
-            named_columns.raise_if_no_rows(rows)
+            named_columns.raise_if_no_rows_or_features(rows)
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
 

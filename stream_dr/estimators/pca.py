@@ -70,7 +70,7 @@ class PCA(LinearGaussian, ClosedForm):
     target_kinds: ClassVar[tuple[str, ...]] = ()
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
     encoding: ClassVar[str] = "none"
-    eigenvalue_growth_exponent: ClassVar[int] = 1
+    eigenvalue_growth_exponent_in_rows: ClassVar[int] = 1
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True, None)
 
     n_components: int | float | None = None  # type: ignore[assignment]  # a share of the variance, too

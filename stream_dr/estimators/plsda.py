@@ -80,7 +80,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     limit: ClassVar[str] = "past these the rows have no covariance with the targets"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
     solves_eigenproblem: ClassVar[bool] = False
-    eigenvalue_growth_exponent: ClassVar[int] = 2
+    eigenvalue_growth_exponent_in_rows: ClassVar[int] = 2
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     cross_validates: ClassVar[str] = "n_components"

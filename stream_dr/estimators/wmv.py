@@ -91,7 +91,7 @@ class WMV(ClosedForm):
     unlabelled: Literal["skip", "use"] = "skip"
 
     @property
-    def eigenvalue_growth_exponent(self) -> int:  # type: ignore[override]
+    def eigenvalue_growth_exponent_in_rows(self) -> int:  # type: ignore[override]
         """Exponent of the eigenvalues' growth with the number of rows.
 
         The eigenvalues grow as N^g for N rows. g is 2 with pairs="equal". g is 1 with

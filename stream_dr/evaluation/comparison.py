@@ -38,7 +38,7 @@ from stream_dr.estimators.fitting.linear_classifier import LinearClassifier
 from stream_dr.estimators.fitting.named_columns import read_rows_and_names
 from stream_dr.estimators.fitting.predictor import Predictor
 from stream_dr.feature_maps import feature_map as feature_map_of
-from stream_dr.feature_maps.column_report import describe, suggest_map_spec
+from stream_dr.feature_maps.column_report import describe, text_spec_or_table_spec
 from stream_dr.feature_maps.table import map_table_rows
 from stream_dr.rows.batches import as_block
 from stream_dr.rows.block import Block, Rows
@@ -103,7 +103,7 @@ RIDGES: dict[str, dict[str, Any]] = {
     "many numbers": {"shrinkage": 0.1},
     "numbers": {},
 }
-"""Parameters that set the default ridge, by the kind of rows that `ridge_key_for_rows` returns."""
+"""Parameters that set the default ridge, by the kind of rows that `kind_of_rows_for_ridge` returns."""
 
 StageProgress = Callable[[str, int, int], object]
 """Function called to report progress.
@@ -289,7 +289,7 @@ def suggest(
     if target == "auto":
         _refuse_too_many_labels_for_classes(sample)
 
-    table = feature_map or (suggest_map_spec(sample.X, {"map": "table"}) if sample.table else {})
+    table = feature_map or (text_spec_or_table_spec(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
     methods = [*_methods_to_compare(sample, table), *_baselines(sample.y.kind)]
     outcomes, folds = _score_all_folds(sample, methods, map_params, _make_folds(sample, time), progress)
@@ -348,7 +348,7 @@ def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str,
     map_spec: parameters of the feature map that encodes a table's columns. Empty if the rows are
         not a table.
     """
-    kind = ridge_key_for_rows(first_batch, map_spec)
+    kind = kind_of_rows_for_ridge(first_batch, map_spec)
     words = "words" in kind
     if first_batch.y is None:
         # Rows of words and wide rows need `refine`, which needs a number of components.
@@ -358,7 +358,7 @@ def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str,
     return "opls", RIDGES[kind] if words else {}
 
 
-def ridge_key_for_rows(batch: Block, map_spec: JsonDict | None) -> str:
+def kind_of_rows_for_ridge(batch: Block, map_spec: JsonDict | None) -> str:
     """Return the kind of a batch's rows, such as "words".
 
     The kinds are the keys of RIDGES. Sparse rows count as "words".
@@ -392,7 +392,7 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     kind = sample.y.kind
     key, params = default_estimator_spec(sample, map_spec)
     # Do not standardise texts and sparse rows, because a row's word weights have a common scale.
-    words = "words" in ridge_key_for_rows(sample, map_spec)
+    words = "words" in kind_of_rows_for_ridge(sample, map_spec)
     scaling: JsonDict = {} if words else {"standardize": True}
 
     # Compare the default method, without and with shrinkage, and methods of other kinds.

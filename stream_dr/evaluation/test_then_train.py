@@ -193,11 +193,11 @@ def evaluate(
         raise TargetsRequired("no row of the source has a target; test-then-train needs labelled rows.")
 
     if test_source is not None:
-        evaluation.solve()
+        evaluation.solve_and_fit_classifiers()
         for block in _labelled_batches(test_source):
             evaluation.check_and_code_labels(block)
             evaluation.classify_and_count(block)
-    return evaluation.scores()
+    return evaluation.scores_by_model_and_classifier()
 
 
 def _labelled_batches(source: Source) -> Iterator[Block]:
@@ -281,7 +281,7 @@ class _Evaluation:
         were learned since the last solution, the models are solved again first.
         """
         if self.rows >= self._next_solve:
-            self.solve()
+            self.solve_and_fit_classifiers()
 
         truth = self._label_codes_by_row(block)
         for name, projection in self._projections.items():
@@ -291,7 +291,7 @@ class _Evaluation:
         if self._settings.baseline and self._projections:
             self._count_no_change_baseline(truth)
 
-    def solve(self) -> None:
+    def solve_and_fit_classifiers(self) -> None:
         """Solve every model, and fit classifiers on its projected sample.
 
         Also sets the number of learned rows at which the models are solved next.
@@ -301,7 +301,7 @@ class _Evaluation:
         # Forget the label codes of rows that are no longer in the sample.
         numbers = self._sample.sampled_row_numbers().tolist()
         self._sample_truth = {number: self._sample_truth[number] for number in numbers}
-        y = self._labels_as_array(list(self._sample_truth.values()))
+        y = self._labels_as_codes_or_indicators(list(self._sample_truth.values()))
         means, others = self._feature_means_with_and_without_label()
 
         for name, estimator in self._models.items():
@@ -337,7 +337,7 @@ class _Evaluation:
         if self._kind == "class":
             predicted = np.array([codes[0] if codes else 0 for codes in previous], np.int64)
         else:
-            predicted = np.where(self._labels_as_array(previous), 1.0, -1.0)
+            predicted = np.where(self._labels_as_codes_or_indicators(previous), 1.0, -1.0)
         self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), codes_by_row, predicted)
 
     def learn_and_sample(self, block: Block) -> None:
@@ -354,7 +354,7 @@ class _Evaluation:
         self._sample.add(block)
         self.rows += block.rows
 
-    def scores(self) -> list[Score]:
+    def scores_by_model_and_classifier(self) -> list[Score]:
         """Return a Score for each pair of model and classifier."""
         # A model that was not solved yet has 0 components.
         components = {name: projection.n_components for name, projection in self._projections.items()}
@@ -364,7 +364,9 @@ class _Evaluation:
             for probe in self._settings.probes
         ]
         if self._settings.baseline:
-            figures = self._scores_of_pair((NO_CHANGE, _NO_CHANGE_PROBE)) | self._label_repeat_shares()
+            figures = (
+                self._scores_of_pair((NO_CHANGE, _NO_CHANGE_PROBE)) | self._label_repeat_shares_actual_and_by_chance()
+            )
             scores.append(Score(NO_CHANGE, _NO_CHANGE_PROBE, 0, figures))
         return scores
 
@@ -379,7 +381,7 @@ class _Evaluation:
             return self._label_scores.get(model_and_probe, LabelScores()).figures()
         return self._class_scores.get(model_and_probe, ClassScores()).figures()
 
-    def _label_repeat_shares(self) -> dict[str, float]:
+    def _label_repeat_shares_actual_and_by_chance(self) -> dict[str, float]:
         """Return how often labels repeat from row to row.
 
         The dict has two entries, and is empty if rows have several labels:
@@ -449,7 +451,7 @@ class _Evaluation:
         order = np.argsort([self._labels[label] for label in moments.labels])
         return means[order], others[order]
 
-    def _labels_as_array(self, codes_by_row: list[list[int]]) -> np.ndarray:
+    def _labels_as_codes_or_indicators(self, codes_by_row: list[list[int]]) -> np.ndarray:
         """Return the labels of rows as an array.
 
         If rows have one label, returns label codes (rows,). If rows have several labels, returns
@@ -475,7 +477,7 @@ class _Evaluation:
             labels, scores (rows, labels) for the labels that were known when the classifier was
             fitted.
         """
-        y = self._labels_as_array(codes_by_row)
+        y = self._labels_as_codes_or_indicators(codes_by_row)
         if self._kind == "class":
             correct = y == predicted
             self._class_scores.setdefault(model_and_probe, ClassScores()).add(y, predicted, len(self._labels))

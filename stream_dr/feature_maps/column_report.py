@@ -20,7 +20,7 @@ from stream_dr.feature_maps.table_columns import (
     update_column_statistics,
 )
 from stream_dr.feature_maps.taken_for import InferredKind, declared_or_inferred_kind
-from stream_dr.feature_maps.widths import hashed_columns_per_text, reason_for_diagonal_scatter
+from stream_dr.feature_maps.widths import diagonal_scatter_reason_or_empty, hashed_columns_per_text
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 MANY = 8
@@ -129,7 +129,7 @@ def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[Column
     return [part for run in runs for part in ([run] if len(run) >= MANY else [[column] for column in run])]
 
 
-def suggest_map_spec(rows: RawRows, table_spec: dict[str, Any]) -> dict[str, Any]:
+def text_spec_or_table_spec(rows: RawRows, table_spec: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of the map that suits these rows.
 
     If the only encoded column is a text, the result is a spec of the map `text`. In all other
@@ -180,7 +180,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     # For the map `text` the scatter is always diagonal, so there is no note.
     note = ""
     if (spec or {}).get("map") != "text":
-        note = reason_for_diagonal_scatter(table_map.encoding(), [column.statistics for column in reported])
+        note = diagonal_scatter_reason_or_empty(table_map.encoding(), [column.statistics for column in reported])
     columns = tuple(column.report for column in reported)
     return TableReport(sum(batch.rows for batch in batches), columns, tuple(problems), note)
 

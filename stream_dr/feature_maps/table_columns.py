@@ -202,7 +202,7 @@ class ColumnAndWidth(NamedTuple):
     width: int
 
 
-def set_kind_and_add_columns(column: TableColumn, kind: str, n_hashed_words: int, table_width: int) -> ColumnAndWidth:
+def set_kind_and_add_columns(column: TableColumn, kind: str, n_hashed_words: int, width_so_far: int) -> ColumnAndWidth:
     """Return a column with its kind set.
 
     Numeric columns are the columns of mapped rows. Numbers, dates, times and texts get their
@@ -211,16 +211,16 @@ def set_kind_and_add_columns(column: TableColumn, kind: str, n_hashed_words: int
     column: column without a kind.
     kind: kind of the column.
     n_hashed_words: number of hashed words, if the kind is "text".
-    table_width: number of numeric columns of the whole table so far.
+    width_so_far: number of numeric columns of the whole table so far.
     """
     size = (SIZES | {"text": n_hashed_words}).get(kind, 0)
     counts = np.zeros(size if kind == "text" else 0, dtype=np.int64)
-    column = column._replace(kind=kind, places=np.arange(table_width, table_width + size), counts=counts)
-    return ColumnAndWidth(column, table_width + size)
+    column = column._replace(kind=kind, places=np.arange(width_so_far, width_so_far + size), counts=counts)
+    return ColumnAndWidth(column, width_so_far + size)
 
 
 def update_column_statistics(
-    column: TableColumn, values: RawColumn, encoding: EncodingSpec, table_width: int, sign: int = 1
+    column: TableColumn, values: RawColumn, encoding: EncodingSpec, width_so_far: int, sign: int = 1
 ) -> ColumnAndWidth:
     """Return a column with a batch's values added or removed.
 
@@ -230,7 +230,7 @@ def update_column_statistics(
 
     values: values of the batch, converted to the kind of the column by `convert_values_to_kind`.
     encoding: settings of the map.
-    table_width: number of numeric columns of the whole table so far.
+    width_so_far: number of numeric columns of the whole table so far.
     sign: 1 to add the values, −1 to remove them.
     """
     missing = values.missing
@@ -240,19 +240,19 @@ def update_column_statistics(
 
     column = column._replace(present=column.present + sign * present)
     if column.missing < 0 and present < len(missing) and sign > 0:
-        column = column._replace(missing=table_width)
-        table_width += 1
+        column = column._replace(missing=width_so_far)
+        width_so_far += 1
 
     # Update the statistics of the column's kind.
     if column.kind == "category":
-        return _update_category_statistics(column, values, encoding, table_width, sign)
+        return _update_category_statistics(column, values, encoding, width_so_far, sign)
     if column.kind == "text":
         rows_of_text = np.bincount(values.values[~missing], minlength=len(values.labels))
         has_word = count_hashed_words(column.words(encoding), values.labels) != 0
         counts = column.counts + sign * (has_word.T @ rows_of_text).astype(np.int64)
-        return ColumnAndWidth(column._replace(counts=counts), table_width)
+        return ColumnAndWidth(column._replace(counts=counts), width_so_far)
     total = column.total + sign * float(values.values[~missing].sum()) if column.present else 0.0
-    return ColumnAndWidth(column._replace(total=total), table_width)
+    return ColumnAndWidth(column._replace(total=total), width_so_far)
 
 
 def encode_values_as_entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:
@@ -375,7 +375,7 @@ class MergedColumn(NamedTuple):
     width: int
 
 
-def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSpec, table_width: int) -> MergedColumn:
+def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSpec, width_so_far: int) -> MergedColumn:
     """Merge the statistics of a column from two states.
 
     A column of a table is encoded as several numeric columns. If b has numeric columns that a
@@ -385,10 +385,10 @@ def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSp
 
     a, b: statistics of the column in the two states.
     encoding: settings of the feature map.
-    table_width: number of numeric columns of the whole table before this merge.
+    width_so_far: number of numeric columns of the whole table before this merge.
     """
     if b.kind and not a.kind:
-        a, table_width = set_kind_and_add_columns(a, b.kind, len(b.places), table_width)
+        a, width_so_far = set_kind_and_add_columns(a, b.kind, len(b.places), width_so_far)
     elif b.kind and a.kind != b.kind:
         raise CannotMerge(f"column {a.name} is {a.kind} in one state and {b.kind} in the other; give its kind (as_).")
     if a.kind == b.kind == "text" and len(a.places) != len(b.places):
@@ -402,13 +402,13 @@ def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSp
     new_index: dict[int, int] = {}
     if b.missing >= 0:
         if a.missing < 0:
-            a = a._replace(missing=table_width)
-            table_width += 1
+            a = a._replace(missing=width_so_far)
+            width_so_far += 1
         new_index[b.missing] = a.missing
     if b.hashed >= 0:
         if a.hashed < 0:
-            a = a._replace(hashed=table_width)
-            table_width += encoding.n_hashed
+            a = a._replace(hashed=width_so_far)
+            width_so_far += encoding.n_hashed
         new_index |= {b.hashed + i: a.hashed + i for i in range(encoding.n_hashed)}
 
     # Match columns of mapped rows by category for columns of categories, otherwise by order.
@@ -416,23 +416,23 @@ def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSp
     new = [c for c in b.categories if c not in known]
     counts = a.counts
     if a.kind == "category":
-        known |= {c: table_width + i for i, c in enumerate(new)}
+        known |= {c: width_so_far + i for i, c in enumerate(new)}
         new_index |= {p: known[c] for c, p in zip(b.categories, b.places.tolist(), strict=True)}
         at = {c: i for i, c in enumerate((*a.categories, *new))}
         counts = np.append(a.counts, np.zeros(len(new), dtype=np.int64))
         np.add.at(counts, [at[c] for c in b.categories], b.counts)
-        places = np.append(a.places, np.arange(table_width, table_width + len(new)))
+        places = np.append(a.places, np.arange(width_so_far, width_so_far + len(new)))
         a = a._replace(categories=(*a.categories, *new), places=places)
     elif b.kind:
         new_index |= dict(zip(b.places.tolist(), a.places.tolist(), strict=True))
         counts = a.counts + b.counts
 
     a = a._replace(present=a.present + b.present, total=a.total + b.total, counts=counts)
-    return MergedColumn(a, new_index, table_width + len(new))
+    return MergedColumn(a, new_index, width_so_far + len(new))
 
 
 def _update_category_statistics(
-    column: TableColumn, values: RawColumn, encoding: EncodingSpec, table_width: int, sign: int
+    column: TableColumn, values: RawColumn, encoding: EncodingSpec, width_so_far: int, sign: int
 ) -> ColumnAndWidth:
     """Count a batch's values of a categorical column.
 
@@ -446,7 +446,7 @@ def _update_category_statistics(
 
     values: the batch's values.
     encoding: settings of the map.
-    table_width: number of columns of the mapped rows before the batch, for the whole table.
+    width_so_far: number of columns of the mapped rows before the batch, for the whole table.
     sign: 1 to add the values, −1 to remove them.
     """
     # Count the batch's rows of each category.
@@ -464,8 +464,8 @@ def _update_category_statistics(
     if len(own) < len(new) and column.hashed < 0:
         if sign < 0:
             raise CannotUnlearn(f"column {column.name} never had the value {new[0]!r}; it cannot be taken out.")
-        column = column._replace(hashed=table_width)
-        table_width += encoding.n_hashed
+        column = column._replace(hashed=width_so_far)
+        width_so_far += encoding.n_hashed
 
     # Update the counts of the categories that have their own column.
     names = (*column.categories, *own)
@@ -474,5 +474,5 @@ def _update_category_statistics(
     if sign < 0 and counts.min(initial=0) < 0:
         at = int(counts.argmin())
         raise CannotUnlearn(f"column {column.name} has fewer rows of {names[at]!r} than would be taken out.")
-    places = np.append(column.places, np.arange(table_width, table_width + len(own)))
-    return ColumnAndWidth(column._replace(categories=names, counts=counts, places=places), table_width + len(own))
+    places = np.append(column.places, np.arange(width_so_far, width_so_far + len(own)))
+    return ColumnAndWidth(column._replace(categories=names, counts=counts, places=places), width_so_far + len(own))

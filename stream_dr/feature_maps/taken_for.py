@@ -93,7 +93,7 @@ def declared_or_inferred_kind(name: str, first_values: RawColumn, overrides: Col
     if name not in overrides.keep:
         if distinct == 1 and len(present) == len(first_values.values) >= ENOUGH:
             return InferredKind("constant", "one value in every row")
-        if distinct == len(present) and _is_id_if_all_distinct(name, first_values, distinct):
+        if distinct == len(present) and _is_id_given_all_distinct(name, first_values, distinct):
             return InferredKind("id", "another value in every row")
 
     # Strings are texts if they have many words and few repetitions.
@@ -128,14 +128,14 @@ def _looks_like_id(name: str, column: RawColumn) -> bool:
 
     - The column's name is usual for ids, the values are whole numbers or strings, and the number
       of distinct values is more than a tenth of the number of rows.
-    - All values differ, and `_is_id_if_all_distinct` returns True.
+    - All values differ, and `_is_id_given_all_distinct` returns True.
     """
     if column.missing.any() or column.kind not in ("text", "integer", "number"):
         return False
     distinct = len(np.unique(column.values))
     rows = len(column.values)
     if not _has_id_name(name):
-        return distinct == rows and _is_id_if_all_distinct(name, column, distinct)
+        return distinct == rows and _is_id_given_all_distinct(name, column, distinct)
     whole = column.kind == "text" or bool(np.all(column.values == np.floor(column.values)))
     return whole and distinct > max(1, rows / 10)
 
@@ -145,7 +145,7 @@ def _has_id_name(name: str) -> bool:
     return bool(_ID.fullmatch(name) or _CAMEL.fullmatch(name))
 
 
-def _is_id_if_all_distinct(name: str, column: RawColumn, n_distinct: int) -> bool:
+def _is_id_given_all_distinct(name: str, column: RawColumn, n_distinct: int) -> bool:
     """Return True if a column is an id.
 
     The caller has checked that all values of the column differ. There are two cases:

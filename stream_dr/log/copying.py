@@ -130,12 +130,14 @@ class LogCopy:
                     raise
             done += listed.end
 
-    def _append_missing_bytes(self, listed: BodyFileEntry, bytes_before: int, bytes_in_all: int) -> None:
+    def _append_missing_bytes(
+        self, listed: BodyFileEntry, bytes_of_earlier_files: int, bytes_of_all_files: int
+    ) -> None:
         """Append a payload file's missing bytes to its copy.
 
         listed: the payload file, and the end of its last payload.
-        bytes_before: number of bytes of the files before this file.
-        bytes_in_all: number of bytes of all files.
+        bytes_of_earlier_files: number of bytes of the files before this file.
+        bytes_of_all_files: number of bytes of all files.
         """
         path = self._target / listed.file.path.name
         with translate_errors(path), open(path, "ab") as copy:
@@ -146,7 +148,7 @@ class LogCopy:
                         if not piece:
                             raise listed.file.too_short_error(at, listed.end)
                         copy.write(piece)
-                        self._progress(bytes_before + at + len(piece), bytes_in_all)
+                        self._progress(bytes_of_earlier_files + at + len(piece), bytes_of_all_files)
 
             copy.flush()
             os.fsync(copy.fileno())

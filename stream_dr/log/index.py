@@ -267,7 +267,7 @@ def store_file_end(connection: sqlite3.Connection, current: BodyFileEntry) -> No
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
 
 
-def replace_event_in_index(
+def replace_event_and_list_erasure(
     connection: sqlite3.Connection, folder: Path, event: Event, new_place: Place, written_file: BodyFileEntry | None
 ) -> None:
     """Replace an event, and list its old body for erasure.

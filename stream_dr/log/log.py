@@ -158,7 +158,7 @@ class LogReader:
                 events += self.read(position - 1, position)
         return [e for e in events if e.kind == kind]
 
-    def position_keeping_newest_rows(self, n_rows: int) -> int:
+    def first_position_of_newest_rows(self, n_rows: int) -> int:
         """Return the largest position from which on events have `n_rows` rows.
 
         The events from this position on may have more rows. If all events together have fewer rows,
@@ -416,7 +416,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 (place,), current = tables.append_bodies_to_file(
                     self.path, [event], self._current, self._file_bytes, self._ends.last + 1
                 )
-                tables.replace_event_in_index(connection, self.path, event, place, current)
+                tables.replace_event_and_list_erasure(connection, self.path, event, place, current)
             self._current = current or self._current
             failpoint("log.rewritten")
             self._overwrite_pending()

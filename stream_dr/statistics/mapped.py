@@ -35,8 +35,8 @@ from stream_dr.feature_maps.table import (
 from stream_dr.feature_maps.table_columns import TableColumn
 from stream_dr.feature_maps.widths import (
     check_max_encoded_columns,
+    diagonal_scatter_reason_or_empty,
     max_mapped_columns_of_table,
-    reason_for_diagonal_scatter,
 )
 from stream_dr.projection import Columns, Linear, Mapped, checked_feature_map, row_slices_to_map
 from stream_dr.readout import Readout
@@ -471,7 +471,7 @@ class TableAccumulator(MappedAccumulator):
         column_statistics: statistics of the columns after the first batch.
         """
         if isinstance(self._map, Table) and self.scatter == "auto":
-            reason = reason_for_diagonal_scatter(self._map.encoding(), column_statistics.columns)
+            reason = diagonal_scatter_reason_or_empty(self._map.encoding(), column_statistics.columns)
             if reason:
                 warnings.warn(reason, OnlyDiagonal, stacklevel=2)
 

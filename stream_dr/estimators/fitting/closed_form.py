@@ -134,7 +134,7 @@ class ClosedForm(AdditiveEstimator):
     """True if predictions also use components that n_components excludes."""
     cross_validates: ClassVar[str] = ""
     """Name of the parameter that may be "cv", or "" if there is none."""
-    eigenvalue_growth_exponent: ClassVar[int] = 0
+    eigenvalue_growth_exponent_in_rows: ClassVar[int] = 0
     """Exponent g, if eigenvalues grow as N^g with the summed weight N of the rows.
 
     The eigenvalues are multiplied by 2^g if every row is learned twice and the ridge `gamma` is
@@ -550,7 +550,7 @@ class ClosedForm(AdditiveEstimator):
         steps = refining.refine_steps(
             self, state, source, tol=tol, max_passes=max_passes, resume=resume, feature_names=names, guess=guess
         )
-        projection, self.refine_report_ = refining.run_all_passes(steps, tol, max_passes)
+        projection, self.refine_report_ = refining.run_passes_and_warn_if_unconverged(steps, tol, max_passes)
         fitted.refined = fitted.orient_and_cache_projection(projection, partial(self.scatter_product, state))
         return self
 

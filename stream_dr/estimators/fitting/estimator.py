@@ -441,7 +441,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         accumulator, by_name = fitted.accumulator, self.identifies_columns_by_name()
         X, names = named_columns.read_rows_and_names(rows, by_name, map_reads_tables(self), rows_kind_if_known)
         if raise_if_empty:
-            named_columns.raise_if_no_rows(X)
+            named_columns.raise_if_no_rows_or_features(X)
 
         # Put columns into the order of the learned rows, and check the number of features.
         block = Block(X, names=names, width_stated=rows.width_stated, checked=True)

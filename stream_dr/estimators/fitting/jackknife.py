@@ -33,7 +33,7 @@ class _FoldComparison(NamedTuple):
     ----------
     eigenvalues : (p,)
         Eigenvalues divided by N^g, where N is the weight of the rows and g is the estimator's
-        `eigenvalue_growth_exponent`. NaN where there is no eigenvalue.
+        `eigenvalue_growth_exponent_in_rows`. NaN where there is no eigenvalue.
     loadings : (d, p)
         Loadings of d features. Component i is matched to component i of the solution of all rows,
         and has its sign. NaN where there is no match.
@@ -88,7 +88,7 @@ def jackknife_components(
     states = [_inner_moment_state(part) for part in filled]
     weights = np.array([state.weight for state in states])
     n = float(weights.sum())
-    growth = estimator.eigenvalue_growth_exponent
+    growth = estimator.eigenvalue_growth_exponent_in_rows
 
     whole_state = replace_inner_state(filled[0], reduce(MomentState.merge, states))
     whole = inner_linear_projection(all_rows_projection or estimator.solve(whole_state))

@@ -88,7 +88,7 @@ def _raise_names_differ(known_names: tuple[str, ...], names: tuple[str, ...], es
     )
 
 
-def raise_if_no_rows(rows: Any) -> None:
+def raise_if_no_rows_or_features(rows: Any) -> None:
     """Raise EmptyInput if there are no rows or no features."""
     for axis, what in enumerate(("sample", "feature")):
         if rows.shape[axis] == 0:

@@ -190,7 +190,7 @@ def refine_steps(
     solver, moments, sums, replayed, method = _prepare_problem(estimator, state, source, feature_names, n_threads)
 
     # Continue from the earlier refine, or start from the columns of the guess.
-    now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_start_columns(guess, moments)))
+    now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_start_loadings(guess, moments)))
     summed = compute_pass_sums or sums
     basis = tall_qr(now.loadings)[0]
     first = now.number + 1
@@ -261,15 +261,17 @@ def _prepare_problem(
     return _MappedProblem(solver, moments, partial(replayed.sums, mapped_source), replayed, method)
 
 
-def run_all_passes(steps: Iterator[RefinePass], tol: float, max_passes: int) -> tuple[Projection, RefineReport]:
+def run_passes_and_warn_if_unconverged(
+    steps: Iterator[RefinePass], tol_of_steps: float, max_passes_of_steps: int
+) -> tuple[Projection, RefineReport]:
     """Run all passes of refine, and return projection and report.
 
     If the tolerance was not reached, the warning ConvergenceWarning is issued. Raises
     InvalidParameter if there is no pass, and the errors of `refine_steps`.
 
     steps: the passes, as `refine_steps` yields them.
-    tol: tolerance of the passes, for the warning.
-    max_passes: maximum number of passes, for the error.
+    tol_of_steps: tolerance of the passes, for the warning.
+    max_passes_of_steps: maximum number of passes, for the error.
     """
     # Collect the reports of all passes. After the loop, `step` is the result of the last pass.
     passes = []
@@ -277,10 +279,12 @@ def run_all_passes(steps: Iterator[RefinePass], tol: float, max_passes: int) -> 
         passes.append(step.report)
 
     if not passes:
-        raise InvalidParameter(f"max_passes={max_passes}; the refine to go on from has made as many. Give more.")
+        raise InvalidParameter(
+            f"max_passes={max_passes_of_steps}; the refine to go on from has made as many. Give more."
+        )
     last = passes[-1]
     if not last.converged:
-        message = not_converged_message(last.number, last.residual, last.angle, tol)
+        message = not_converged_message(last.number, last.residual, last.angle, tol_of_steps)
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
     return step.projection, RefineReport(tuple(passes), last.converged, None if last.converged else step.refining)
 
@@ -335,7 +339,7 @@ def is_exact_without_refine(estimator: "Estimator", state: State) -> bool:
     return not cast("ClosedForm", estimator).reads_scatter() or compute_moments(state).scatter is not None
 
 
-def _start_columns(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
+def _start_loadings(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
     """Return the p columns (features, p) from which refine starts.
 
     The columns are the loadings of an earlier projection. Features that the projection does not

@@ -236,22 +236,22 @@ class RowReplay:
         factors: np.ndarray = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
         return factors if weights is None else factors * weights
 
-    def _check_rows_are_learned(self, relearned_state: MomentState) -> None:
+    def _check_rows_are_learned(self, first_pass_state: MomentState) -> None:
         """Check that the first pass has read the learned rows.
 
         Raises CannotRefine if the pass has read other rows. The sums of the learned state are
         compared with the sums of the first pass. They may differ only by rounding errors.
 
-        relearned_state: state of the new accumulator, which has learned the rows of the first
+        first_pass_state: state of the new accumulator, which has learned the rows of the first
             pass.
         """
-        if relearned_state.rows != self._state.rows or relearned_state.n_features != self._state.n_features:
+        if first_pass_state.rows != self._state.rows or first_pass_state.n_features != self._state.n_features:
             raise CannotRefine(
-                f"the source has {relearned_state.rows} rows of {relearned_state.n_features} features; this state has seen "
-                f"{self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
+                f"the source has {first_pass_state.rows} rows of {first_pass_state.n_features} features; this state has "
+                f"seen {self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
             )
 
-        differs = name_differing_sum(self._state, relearned_state)
+        differs = name_differing_sum(self._state, first_pass_state)
         if differs is not None:
             raise CannotRefine(
                 f"the source is not what this state has seen: its {differs} differ by more than rounding. "

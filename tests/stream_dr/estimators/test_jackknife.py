@@ -275,7 +275,9 @@ def test_eigenvalues_grow_with_the_rows_as_declared(key: str, params: dict[str, 
     once.fit(X, y)
     doubled = {"gamma": 2.0 * once.gamma} | {k: v for k, v in params.items() if k != "gamma"}
     twice = CLOSED_FORMS[key](**doubled).fit(np.tile(X, (2, 1)), np.tile(y, 2))
-    np.testing.assert_allclose(twice.eigenvalues_, once.eigenvalues_ * 2.0**once.eigenvalue_growth_exponent, rtol=1e-8)
+    np.testing.assert_allclose(
+        twice.eigenvalues_, once.eigenvalues_ * 2.0**once.eigenvalue_growth_exponent_in_rows, rtol=1e-8
+    )
 
 
 @pytest.mark.parametrize("key", CLOSED_FORMS)

@@ -152,7 +152,7 @@ def test_unlearn_events_are_found_and_count_no_rows(folder):
 
 def test_holding_is_where_the_last_rows_begin(folder):
     with filled(folder) as log:
-        assert [log.position_keeping_newest_rows(rows) for rows in (0, 1, 30, 31, 60, 149, 151, 10**9)] == [
+        assert [log.first_position_of_newest_rows(rows) for rows in (0, 1, 30, 31, 60, 149, 151, 10**9)] == [
             50,
             49,
             40,
@@ -164,4 +164,4 @@ def test_holding_is_where_the_last_rows_begin(folder):
         ]
         log.rewrite(45, b"", 0)
         log.drop_events_before(20)
-        assert [log.position_keeping_newest_rows(rows) for rows in (30, 10**9)] == [40, 20]
+        assert [log.first_position_of_newest_rows(rows) for rows in (30, 10**9)] == [40, 20]
