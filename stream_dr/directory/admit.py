@@ -113,7 +113,9 @@ def check_block_and_extend_schema(
     for model in learners:
         check_can_learn_stream(model.estimator, new_schema, limits)
         if decides:
-            check_can_learn_first_rows(model.estimator, reorder_columns(block, new_schema), model.initial_state)
+            check_can_learn_first_rows(
+                model.estimator, reorder_columns(block, new_schema), model.state_to_continue_from
+            )
     return new_schema
 
 

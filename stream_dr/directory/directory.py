@@ -574,7 +574,7 @@ class Directory(AbstractContextManager["Directory"]):
 
         if publish is not None or refine is not None:
             self.table.set_policies(model.id, publish or model.policy, refine or model.refine_policy)
-            model.set_policies(publish, refine)
+            model.replace_given_policies(publish, refine)
         return model
 
     def _first_position_to_learn(self, start: Start) -> int:

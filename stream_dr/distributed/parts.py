@@ -65,7 +65,7 @@ class _Learner(NamedTuple):
 
     estimator: Estimator
     # Only a stream's first batch needs it, which is checked with the models before tasks start.
-    initial_state: None = None
+    state_to_continue_from: None = None
 
 
 def learn_task(

@@ -104,7 +104,9 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         max_rotations: maximum number of rotations. There are fewer if the remaining covariance is
             only rounding error.
         """
-        cross_sum_noise = moments.rounding.cross_sum_noise(moments.diagonal) * moments.uncentred_target_norm
+        cross_sum_noise = (
+            moments.rounding.cross_sum_noise_per_target_norm(moments.diagonal) * moments.uncentred_target_norm
+        )
         return pls_rotations(moments.scatter_or_diagonal, moments.cross, max_rotations, cross_sum_noise)
 
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:

@@ -188,7 +188,7 @@ def body_file_path(folder: Path, first_position: int) -> Path:
     return folder / f"{first_position:020d}.bodies"
 
 
-def create_body_file(path: Path) -> BodyFile:
+def create_or_overwrite_body_file(path: Path) -> BodyFile:
     """Create a durable empty file of event bodies (payloads).
 
     The file gets a random identity.

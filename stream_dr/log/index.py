@@ -42,7 +42,7 @@ import numpy as np
 from stream_dr.errors import DamagedFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log import ids
-from stream_dr.log.bodies import BEGIN, BodyFile, body_file_path, create_body_file
+from stream_dr.log.bodies import BEGIN, BodyFile, body_file_path, create_or_overwrite_body_file
 from stream_dr.log.event import Event, row_digest
 from stream_dr.log.sqlite_file import Database, check_integrity, create_sqlite_file, damaged_file_error
 
@@ -191,7 +191,9 @@ def append_bodies_to_file(
         return [Place()] * len(events), None
 
     if current_file is None or (current_file.end >= max_file_bytes and current_file.first < next_position):
-        current_file = BodyFileEntry(next_position, create_body_file(body_file_path(folder, next_position)))
+        current_file = BodyFileEntry(
+            next_position, create_or_overwrite_body_file(body_file_path(folder, next_position))
+        )
     starts = current_file.file.write_and_return_offsets(bodies, current_file.end)
     remaining = iter(starts)
     places = [Place(current_file.first, next(remaining)) if has_body_in_file(e) else Place() for e in events]

@@ -32,7 +32,7 @@ from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
 from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes, row_counts_by_class
-from stream_dr.models.versions import Published, VersionNumbers, Versions, projection_change
+from stream_dr.models.versions import Published, VersionNumbers, Versions, linear_map_between_projections
 from stream_dr.projection import Linear, Projection, linear_part_or_none
 from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import orient_components
@@ -124,7 +124,7 @@ class Learner(Protocol):
         """Estimator whose method and parameters are used to learn."""
 
     @property
-    def initial_state(self) -> State | None:
+    def state_to_continue_from(self) -> State | None:
         """State from which learning continues, or None to start empty."""
 
 
@@ -329,7 +329,7 @@ class Model:
         self.log_end = log_end
         self.names = column_names or self.names
 
-    def set_policies(self, publish: PublishPolicy | None, refine: RefinePolicy | None) -> None:
+    def replace_given_policies(self, publish: PublishPolicy | None, refine: RefinePolicy | None) -> None:
         """Set the policies for publishing and refining.
 
         An argument of None does not change the present policy.
@@ -357,7 +357,7 @@ class Model:
             self.published = published
 
     @property
-    def initial_state(self) -> State | None:
+    def state_to_continue_from(self) -> State | None:
         """Current state if the model started from a saved estimator.
 
         None if the model started empty.
@@ -463,7 +463,7 @@ class Model:
         """
         return self.needs_publishing and not self.solving.is_running and self.solving.attempted_position < self.position
 
-    def is_up_to_date_to(self, position: int) -> bool:
+    def is_published_up_to(self, position: int) -> bool:
         """True if the event at `position` is learned and published.
 
         The event need not be published in two cases:
@@ -517,15 +517,15 @@ class Model:
             return self._orient_and_publish(self.estimator.solve(frozen.state), frozen, residual=None)
 
     def freeze_and_mark_solving(self) -> FrozenState:
-        """Return the state for `try_to_publish`, and set `solving.is_running`.
+        """Return the state for `publish_unless_refined_or_current`, and set `solving.is_running`.
 
-        The caller must pass the state to `try_to_publish`, which resets `solving.is_running`. If
+        The caller must pass the state to `publish_unless_refined_or_current`, which resets `solving.is_running`. If
         two threads solve one model, the first to end resets it.
         """
         self.solving.is_running = True
         return self.freeze()
 
-    def try_to_publish(self, frozen: FrozenState) -> Published | None:
+    def publish_unless_refined_or_current(self, frozen: FrozenState) -> Published | None:
         """Compute the projection of a frozen state, and publish it.
 
         Returns None and publishes nothing in these cases:
@@ -625,7 +625,7 @@ class Model:
             frozen.position,
             projection,
             frozen.rows,
-            projection_change(last.projection, projection) if last else None,
+            linear_map_between_projections(last.projection, projection) if last else None,
             refined_at=None if residual is None else frozen.position,
             residual=residual,
         )

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_dr.projection import Columns, Linear, Mapped, Orientable, Projection, linear_part_or_none
 from stream_dr.readout import Readout
-from stream_dr.solve.orientation import least_squares_map, matching_feature_indices, move_rows
+from stream_dr.solve.orientation import least_squares_map, move_rows, new_indices_of_previous_features
 
 MAX_VERSION_BYTES = 64 << 20
 """Number of bytes of one model's projections above which older versions are dropped.
@@ -163,7 +163,7 @@ def _array_bytes_in_tuples(value: object) -> int:
     return sum(map(_array_bytes_in_tuples, value)) if isinstance(value, tuple) else 0
 
 
-def projection_change(old_projection: Projection, new_projection: Projection) -> ProjectionChange | None:
+def linear_map_between_projections(old_projection: Projection, new_projection: Projection) -> ProjectionChange | None:
     """Return the linear map between two projections' outputs.
 
     The map converts rows that the old projection projected into rows of the new projection.
@@ -175,7 +175,7 @@ def projection_change(old_projection: Projection, new_projection: Projection) ->
         return None
 
     # The feature maps of the two projections may make different columns. Match the columns.
-    columns = matching_feature_indices(old_projection, new_projection)
+    columns = new_indices_of_previous_features(old_projection, new_projection)
     map_, residual = least_squares_map(move_rows(before.loadings, columns), after.loadings)
     shift = _mean_in_new_order(before, columns, len(after.mean)) - after.mean
     return ProjectionChange(map_, shift @ after.loadings, residual)

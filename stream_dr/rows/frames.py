@@ -175,7 +175,7 @@ def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: st
         kind = kind.value_type
 
     if pa.types.is_nested(kind) and not pa.types.is_struct(kind) and not pa.types.is_map(kind):
-        return _vector_array_or_none(column, column_name)
+        return _vector_array_if_numeric(column, column_name)
     if pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -184,7 +184,7 @@ def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: st
     return numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
 
 
-def _vector_array_or_none(list_column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
+def _vector_array_if_numeric(list_column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
     """Return a column of vectors as an array (rows, length).
 
     All vectors must have the same length. Returns None if the vectors are not vectors of numbers.

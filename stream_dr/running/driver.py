@@ -359,7 +359,7 @@ class Driver:
         return self._solve_pool.submit(self._publish_and_report, model, model.freeze_and_mark_solving())
 
     def _publish_and_report(self, model: Model, frozen: FrozenState) -> None:
-        published = model.try_to_publish(frozen)
+        published = model.publish_unless_refined_or_current(frozen)
         if published is not None:
             report_published(self._on_event, model, published)
         self._on_event(EngineEvent.SOLVING_ENDED)
@@ -383,7 +383,7 @@ class Driver:
         - The settings ask for no snapshot so far.
         """
         running = self._snapshot_task is not None and not self._snapshot_task.done()
-        if running or not any(map(_needs_snapshot, models)):
+        if running or not any(map(_changed_since_snapshot, models)):
             return math.inf
 
         # The components of a projection are unique only up to their signs.
@@ -403,7 +403,7 @@ class Driver:
         """
         if self._round_failed:
             return []
-        return [m for m in models if _needs_snapshot(m) and m.published and not m.last_snapshot.version]
+        return [m for m in models if _changed_since_snapshot(m) and m.published and not m.last_snapshot.version]
 
     def _submit_due_snapshots(self, models: Sequence[Model]) -> None:
         """Start a task that snapshots the models that changed.
@@ -412,7 +412,7 @@ class Driver:
         """
         due = self._published_never_snapshotted(models)
         if not due:
-            due = [m for m in models if _needs_snapshot(m)]
+            due = [m for m in models if _changed_since_snapshot(m)]
             self._new_rows = 0
             self._round_started_at = time.monotonic()
         self._snapshot_task = self._solve_pool.submit(self._write_and_time_snapshots, [(m, m.freeze()) for m in due])
@@ -465,7 +465,7 @@ def report_published(on_event: EventHandler, model: Model, published: Published)
     on_event(EngineEvent.PUBLISHED, model=model.name, version=version, position=position)
 
 
-def _needs_snapshot(model: Model) -> bool:
+def _changed_since_snapshot(model: Model) -> bool:
     """Return True if a model changed after its last snapshot.
 
     False for a failed model, because its state may be incomplete.

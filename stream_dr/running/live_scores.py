@@ -175,7 +175,7 @@ class TestThenTrain:
             elif event.block is not None and isinstance(event.block.y, Targets):
                 started = time.monotonic()
                 try:
-                    self._test_and_remember_last(models, event.position, event.block, started >= self._next_test)
+                    self._test_and_store_last_target(models, event.position, event.block, started >= self._next_test)
                 except Exception:
                     log.exception("the rows at position %d were not tested", event.position)
 
@@ -264,7 +264,9 @@ class TestThenTrain:
         codes = [self._labels[label] for label in frequent]
         return {"labels": frequent, "counts": counts[np.ix_(codes, codes)].tolist(), "rows": rows[codes].tolist()}
 
-    def _test_and_remember_last(self, models: Sequence[Model], position: int, block: Block, test_rows: bool) -> None:
+    def _test_and_store_last_target(
+        self, models: Sequence[Model], position: int, block: Block, test_rows: bool
+    ) -> None:
         """Test models on one event, and store its last target.
 
         test_rows: False to skip the test and only store the target.
@@ -340,7 +342,7 @@ class TestThenTrain:
             known = np.concatenate([part.targets for part in self._parts])
             for id, (number, projection) in projections.items():
                 Z = self._project_tested_rows(id, number, projection)
-                predictions = _predict_from_known_rows(Z, known, projection.apply(rows.X), len(self._labels))
+                predictions = _predict_by_means_or_least_squares(Z, known, projection.apply(rows.X), len(self._labels))
                 if predictions is not None:
                     part.predicted[id] = predictions
                     part.errors[id] = self._wrong_flags_or_squared_errors(predictions, rows.y, targets)
@@ -515,7 +517,7 @@ def _accuracy_or_r2(parts: Sequence[_TestedRows], targets: np.ndarray, model_id_
     return round(float((1 - errors[varies] / variances[varies]).mean()), 4) if varies.any() else 0.0
 
 
-def _predict_from_known_rows(
+def _predict_by_means_or_least_squares(
     Z_known: np.ndarray, known_targets: np.ndarray, Z_new: np.ndarray, n_labels: int
 ) -> np.ndarray | None:
     """Predict the targets of projected rows.

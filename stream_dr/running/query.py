@@ -38,7 +38,7 @@ from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema, columns_missing, reorder_columns
 from stream_dr.models.snapshot_file import Arrays
-from stream_dr.models.versions import Published, projection_change
+from stream_dr.models.versions import Published, linear_map_between_projections
 from stream_dr.projection import Mapped, Projection
 from stream_dr.rows.block import Block, Ids, check_finite
 from stream_dr.rows.raw_rows import raise_if_raw_rows
@@ -269,7 +269,7 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
     arrays = _projection_arrays(projection)
 
     # A client that stored projected rows of an old version converts them with `map` and `offset`.
-    to_newest = None if version is None else projection_change(projection, newest.projection)
+    to_newest = None if version is None else linear_map_between_projections(projection, newest.projection)
     if to_newest is not None:
         arrays |= {"map": to_newest.map, "offset": to_newest.offset}
         metadata["map_residual"] = to_newest.residual

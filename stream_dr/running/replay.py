@@ -181,10 +181,10 @@ class Replay:
         self.driver = Driver(directory, run, self.advance, self.work, self._on_event, solve_for_tests=True)
         self.recorder: Recorder = Recorder(directory, self.driver.scores)
 
-    def run(self, learn_data_set: Callable[[], None]) -> ReplayReport:
+    def run(self, learn_all_passes: Callable[[], None]) -> ReplayReport:
         """Run the replay, then publish and snapshot the models.
 
-        learn_data_set: function that lets the models learn the data set. It is called after the
+        learn_all_passes: function that lets the models learn the data set. It is called after the
             models have learned the events that are already in the log.
 
         After an error, the models are snapshotted and the error is raised.
@@ -194,7 +194,7 @@ class Replay:
         with shorter_switch_interval(), threadpool_limits(1), self.recorder:
             try:
                 self._catch_up()
-                learn_data_set()
+                learn_all_passes()
                 self.driver.publish_and_snapshot_all(self.models)
             except BaseException:
                 # Wait until the models have finished the events that they are learning.

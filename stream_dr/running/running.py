@@ -467,7 +467,7 @@ class Running:
     def _set_default_publish_policy_if_none(self, model: Model) -> None:
         """Give a model without publish policy the default policy."""
         if model.policy is None:
-            model.set_policies(self.settings.publish, None)
+            model.replace_given_policies(self.settings.publish, None)
 
     def _on_appended(self, receipts: Sequence[Receipt]) -> None:
         """Report that events were appended to the log."""
@@ -560,7 +560,7 @@ class Waits:
             waiting = list(self._waiting.items())
         for future, position in waiting:
             models = self._directory.models.values()
-            reached = all(m.is_up_to_date_to(position) for m in models)
+            reached = all(m.is_published_up_to(position) for m in models)
             reason = None if reached else next((why for m in models if (why := m.blocking_reason(position))), None)
             if (reached or reason) and self._discard(future) and future.set_running_or_notify_cancel():
                 future.set_result(reason)

@@ -146,8 +146,8 @@ class Shard:
         identity = self._file_identity()
         token = download_file_cached(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
         if self._checked != token:
-            if not self._matches_seal(identity):
-                self._check_digest(identity)
+            if not self._matches_sealed_checksum(identity):
+                self._check_sha256(identity)
             self._check_batch_rows(identity)
             self._checked = token
         return identity
@@ -158,7 +158,7 @@ class Shard:
         The SHA-256 is computed even if the file's fast checksum is right. Raises SourceMissing or
         DamagedShard.
         """
-        self._check_digest(self._file_identity())
+        self._check_sha256(self._file_identity())
 
     def _file_identity(self) -> FileIdentity:
         """Return the identity of the file.
@@ -172,7 +172,7 @@ class Shard:
             self._remote = current_file_identity(self.path)
         return self._remote
 
-    def _matches_seal(self, identity: FileIdentity) -> bool:
+    def _matches_sealed_checksum(self, identity: FileIdentity) -> bool:
         """Return True if the file matches its seal.
 
         The seal is a fast checksum in the manifest. False is returned if there is no seal.
@@ -195,7 +195,7 @@ class Shard:
                 f"({len(self.entry.batch_rows)} of {sum(self.entry.batch_rows)})",
             )
 
-    def _check_digest(self, identity: FileIdentity) -> None:
+    def _check_sha256(self, identity: FileIdentity) -> None:
         """Raise DamagedShard unless the file has the right SHA-256."""
         if file_sha256(*identity) != self.sha256:
             raise damaged_shard_error(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")

@@ -318,26 +318,26 @@ def _directions_pseudo_inverse(
 
 
 def _orthonormalise_residual(
-    residual_factor: np.ndarray, coefficients: np.ndarray, noise_norm: float
+    first_factor: np.ndarray, second_factor: np.ndarray, noise_norm: float
 ) -> _ResidualFactors:
     """Write the residual as an orthonormal basis times coefficients.
 
     The residual (features, k) of a linear system with k right-hand sides is the product of
-    `residual_factor` and `coefficients`. Returns a basis (features, r) with orthonormal columns
+    `first_factor` and `second_factor`. Returns a basis (features, r) with orthonormal columns
     and new coefficients (r, k), whose product is the residual. Parts of the residual whose
     singular value is at most `noise_norm` are dropped.
 
-    residual_factor: (features, r0), first factor of the residual, not orthonormal.
-    coefficients: (r0, k), second factor of the residual.
+    first_factor: (features, r0), first factor of the residual, not orthonormal.
+    second_factor: (r0, k), second factor of the residual.
     noise_norm: norm up to which a singular value is rounding error.
     """
-    basis, turn = tall_qr(residual_factor)
-    coefficients = turn @ coefficients
-    if singular_values(coefficients).min(initial=np.inf) > noise_norm:
-        return _ResidualFactors(basis, coefficients)
+    basis, turn = tall_qr(first_factor)
+    second_factor = turn @ second_factor
+    if singular_values(second_factor).min(initial=np.inf) > noise_norm:
+        return _ResidualFactors(basis, second_factor)
 
-    # Use the singular vectors of the residual (`basis` times `coefficients`) as the new basis.
+    # Use the singular vectors of the residual (`basis` times `second_factor`) as the new basis.
     # Drop the singular vectors whose singular value is only rounding error.
-    vectors, values, right = thin_svd(coefficients)
+    vectors, values, right = thin_svd(second_factor)
     keep = values > noise_norm
     return _ResidualFactors(basis @ vectors[:, keep], values[keep, None] * right[keep])

@@ -155,21 +155,21 @@ def fit_sparse_width(rows: Rows, n_columns: int) -> Rows:
     return sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], n_columns))
 
 
-def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray:
+def _squared_distances_to_landmarks(rows: Rows, landmarks_shifted_if_sparse: Rows, shift: np.ndarray) -> np.ndarray:
     """Return the squared distances (rows, r) of rows to r landmarks.
 
     rows: (rows, features), dense or CSR.
-    landmarks: (r, features), r sampled rows of the stream. If the landmarks are sparse, the caller
+    landmarks_shifted_if_sparse: (r, features), r sampled rows of the stream. If the landmarks are sparse, the caller
         has already subtracted `shift` from them.
     shift: (features,). If the landmarks are sparse, this function subtracts `shift` from the rows.
     """
-    if not sp.issparse(landmarks):
+    if not sp.issparse(landmarks_shifted_if_sparse):
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
-        return np.asarray(cdist(dense, landmarks, "sqeuclidean"))
+        return np.asarray(cdist(dense, landmarks_shifted_if_sparse, "sqeuclidean"))
 
     # The squared distance of rows x and y is |x|² + |y|² − 2 xᵀy.
     # Set distances within rounding of zero to zero.
     rows = subtract_shift(sp.csr_matrix(rows).astype(np.float64), shift)
-    squares = squared_lengths(rows)[:, None] + squared_lengths(landmarks)
-    distances = squares - 2.0 * (rows @ landmarks.T).toarray()
+    squares = squared_lengths(rows)[:, None] + squared_lengths(landmarks_shifted_if_sparse)
+    distances = squares - 2.0 * (rows @ landmarks_shifted_if_sparse.T).toarray()
     return np.where(distances > 16 * np.finfo(np.float64).eps * squares, distances, 0.0)

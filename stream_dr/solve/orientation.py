@@ -132,7 +132,7 @@ def orient_components(
     return orientable.orient_components(order, signs)
 
 
-def matching_feature_indices(previous: Projection, projection: Projection) -> np.ndarray:
+def new_indices_of_previous_features(previous: Projection, projection: Projection) -> np.ndarray:
     """Return the index of each previous feature in `projection`.
 
     The result is (features of `previous`,). If both projections have a feature map that names its
@@ -193,7 +193,7 @@ def _columns_to_compare(projection: Projection, previous: Projection | None) -> 
             return _ComparedColumns(now.loadings, None)
         # Put the features of `previous` in the order of `projection`, and other features last.
         # Then cut off the loadings of features that `projection` does not have.
-        moved = move_rows(before.loadings, matching_feature_indices(previous, projection))
+        moved = move_rows(before.loadings, new_indices_of_previous_features(previous, projection))
         return _ComparedColumns(now.loadings, moved[: len(now.loadings)])
 
     embedding, last = _landmark_embedding(projection), _landmark_embedding(previous)

@@ -80,7 +80,7 @@ class Rounding(NamedTuple):
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
         return float(scale * self.cancelled * target_norm)
 
-    def cross_sum_noise(self, diagonal: np.ndarray) -> np.ndarray:
+    def cross_sum_noise_per_target_norm(self, diagonal: np.ndarray) -> np.ndarray:
         """Return the rounding error (features,) of each feature's cross sums.
 
         A cross sum is the sum over all rows of a feature times a target. The errors are for
@@ -106,10 +106,12 @@ class Rounding(NamedTuple):
         """
         # Compare the cross sums of each feature with the feature's own rounding error.
         # One error for all features could exceed the true sums of a feature with small values.
-        shows = np.linalg.norm(cross_sums, axis=1) > self.cross_sum_noise(diagonal) * target_norm
+        shows = np.linalg.norm(cross_sums, axis=1) > self.cross_sum_noise_per_target_norm(diagonal) * target_norm
         return cross_sums if shows.all() else np.where(shows[:, None], cross_sums, 0.0)
 
-    def significant_combinations(self, cross_sums: np.ndarray, target_norm: float, diagonal: np.ndarray) -> np.ndarray:
+    def significant_cross_sum_combinations(
+        self, cross_sums: np.ndarray, target_norm: float, diagonal: np.ndarray
+    ) -> np.ndarray:
         """Reduce cross sums to target combinations above rounding error.
 
         The k targets are replaced by r ≤ k orthogonal linear combinations of them. A combination
@@ -124,7 +126,7 @@ class Rounding(NamedTuple):
         # Divide the cross sums of each feature by the feature's rounding error.
         # Without this division, features of large values would hide features of small values.
         varying_columns = self.varying_columns(diagonal)
-        cross_sum_noise = self.cross_sum_noise(diagonal)[varying_columns]
+        cross_sum_noise = self.cross_sum_noise_per_target_norm(diagonal)[varying_columns]
         _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
         real = values > max(target_norm, EPS * max(cross_sums.shape) * float(values.max(initial=0.0)))
         return cross_sums if real.sum() == cross_sums.shape[1] else cross_sums @ targets[real].T

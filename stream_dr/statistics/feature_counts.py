@@ -161,7 +161,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         self._check_block_fits(labelled)
         self._make_room_for_block(labelled)
         if labelled.rows:
-            batch = self._arguments_of_count_features(labelled)
+            batch = self._csr_label_and_weight_arguments(labelled)
             _count_features(*batch, self._present, self._counts)
             self._update_label_sums(batch, 1)
             self._weight += float(batch[-1].sum())
@@ -240,7 +240,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         if block.y is not None and self.target_kind is None:
             self.target_kind = block.y.kind
 
-    def _arguments_of_count_features(self, block: Block) -> tuple[np.ndarray, ...]:
+    def _csr_label_and_weight_arguments(self, block: Block) -> tuple[np.ndarray, ...]:
         """Return a batch as the first six arguments of `_count_features`.
 
         The first three arguments are the arrays indptr, indices and data of the CSR rows. The
@@ -257,7 +257,7 @@ class FeatureCountAccumulator(AccumulatorBase):
     def _update_label_sums(self, count_arguments: tuple[np.ndarray, ...], sign: int) -> None:
         """Add a batch to each label's row count and weight.
 
-        count_arguments: the batch, as `_arguments_of_count_features` returns it.
+        count_arguments: the batch, as `_csr_label_and_weight_arguments` returns it.
         sign: 1 to add the rows, −1 to subtract them.
         """
         _, _, _, at, codes, weights = count_arguments
@@ -273,7 +273,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         unknown = [label for label in labelled.y.labels if label not in self.labels]
         if unknown:
             raise CannotUnlearn(f"label {unknown[0]!r} was never learned. Give only rows that were.")
-        batch = self._arguments_of_count_features(labelled)
+        batch = self._csr_label_and_weight_arguments(labelled)
 
         # Compute the counts of only the rows to remove. `gone` is their number of rows per label.
         gone = np.bincount(batch[4], minlength=len(self.labels))

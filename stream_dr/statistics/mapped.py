@@ -331,15 +331,15 @@ class MappedAccumulator:
     def _row_part_slices(self, block: Block) -> list[slice]:
         return row_slices_to_map(block.rows, self._map)
 
-    def _map_block(self, block: Block, n_features: int) -> Block:
+    def _map_block(self, block: Block, n_input_features: int) -> Block:
         # With folds, compute the hash of each row from the row before the map.
         # The hash of a row decides its fold.
         hashes = row_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
-        X = self._map_rows(block, n_features)
+        X = self._map_rows(block, n_input_features)
         return block._replace(X=X, names=None, width_stated=True, checked=False, hashes=hashes)
 
-    def _map_rows(self, block: Block, n_features: int) -> Rows:
-        return self._map.apply(block.X, n_features, block.names)
+    def _map_rows(self, block: Block, n_input_features: int) -> Rows:
+        return self._map.apply(block.X, n_input_features, block.names)
 
     def _width_and_names_with(self, block: Block) -> InputColumns:
         """Return the map's input columns after learning a batch.
@@ -420,7 +420,7 @@ class LandmarkAccumulator(MappedAccumulator):
         """Return the state so far as a MappedState."""
         return super().freeze()._replace(landmarks=self.landmarks)
 
-    def _map_rows(self, block: Block, n_features: int) -> Rows:
+    def _map_rows(self, block: Block, n_input_features: int) -> Rows:
         return self._map.coordinates(self.landmarks, block.X)
 
 

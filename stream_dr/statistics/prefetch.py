@@ -32,7 +32,7 @@ def _prefetch_line(typing_context: object, address: types.Type) -> tuple[object,
     written to, and used again soon.
     """
 
-    def generate(
+    def emit_prefetch(
         context: object, builder: ir.IRBuilder, signature: object, arguments: Sequence[ir.Value]
     ) -> ir.Constant:
         byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -42,7 +42,7 @@ def _prefetch_line(typing_context: object, address: types.Type) -> tuple[object,
         builder.call(hint, [builder.inttoptr(arguments[0], byte), write, soon, data])
         return flag(0)
 
-    return types.int32(types.uint64), generate
+    return types.int32(types.uint64), emit_prefetch
 
 
 _hint: Callable[..., object] = intrinsic(_prefetch_line)

@@ -72,7 +72,7 @@ class EncodedSets(NamedTuple):
     indptr: np.ndarray
 
 
-def encode_labels(labels: Any) -> EncodedLabels:
+def encode_single_labels(labels: Any) -> EncodedLabels:
     """Encode one label per row.
 
     Raises InvalidTargets for labels of mixed or unsupported types, and for numbers out of range.
@@ -88,7 +88,7 @@ def encode_labels(labels: Any) -> EncodedLabels:
     items = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     types = set(map(type, items))
     if len(types) == 1 and types <= {str, int, bool}:
-        return EncodedLabels(*_encode_labels_of_one_type(items), None)
+        return EncodedLabels(*_encode_same_type_by_appearance(items), None)
     return _check_and_encode_labels(items)
 
 
@@ -106,7 +106,7 @@ def encode_label_sets_fast(label_sets: Sequence[Any]) -> EncodedSets | None:
     types = set(map(type, flat))
     if len(types) > 1 or not types <= {str, int, bool}:
         return None
-    table, codes = _encode_labels_of_one_type(flat)
+    table, codes = _encode_same_type_by_appearance(flat)
     return EncodedSets(table, *sort_distinct_codes_in_rows(codes, np.cumsum([0, *map(len, label_sets)])))
 
 
@@ -227,7 +227,7 @@ def _check_no_lone_surrogates(distinct_labels: Sequence[str]) -> None:
         raise InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.") from None
 
 
-def _encode_labels_of_one_type(flat_labels: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
+def _encode_same_type_by_appearance(flat_labels: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
     """Return the distinct labels and a code for each row.
 
     flat_labels: label of each row, all str, all int or all bool.

@@ -21,7 +21,12 @@ from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
 from stream_dr.rows.block import LARGEST, Block
-from stream_dr.targets.label_codes import Label, encode_label_sets_fast, encode_labels, sort_distinct_codes_in_rows
+from stream_dr.targets.label_codes import (
+    Label,
+    encode_label_sets_fast,
+    encode_single_labels,
+    sort_distinct_codes_in_rows,
+)
 
 TargetsKind = Literal["class", "multilabel", "continuous"]
 """Kind of targets: one label, a set of labels, or numbers for each row."""
@@ -81,7 +86,7 @@ class Targets(NamedTuple):
         if self.indptr is None:
             return self._replace(codes=self.codes[row_indices], present=present)
 
-        indptr, places = select_csr_entries(self.indptr, row_indices)
+        indptr, places = select_indptr_and_entry_indices(self.indptr, row_indices)
         return self._replace(codes=self.codes[places], indptr=indptr, present=present)
 
     def targets_by_row(self) -> list[Any]:
@@ -103,7 +108,7 @@ class Targets(NamedTuple):
         return rows
 
 
-def select_csr_entries(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def select_indptr_and_entry_indices(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the indptr and the entry indices of selected rows.
 
     The first array is the indptr of the selected rows alone. The second array has the index of
@@ -122,7 +127,7 @@ def class_targets(labels: Any) -> Targets:
 
     labels: label of each row, None for a row without a target.
     """
-    table, codes, present = encode_labels(labels)
+    table, codes, present = encode_single_labels(labels)
     return Targets("class", table, codes, present=present)
 
 
@@ -148,7 +153,7 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     # The slow way encodes the labels of all rows together.
     present = np.fromiter((s is not None for s in label_sets), dtype=bool, count=len(label_sets))
     sets = [_distinct_row_labels(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
-    table, codes, named = encode_labels([label for s in sets for label in s])
+    table, codes, named = encode_single_labels([label for s in sets for label in s])
     indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets]))).astype(np.int64)
     if named is not None:
         row = int(np.searchsorted(indptr, np.flatnonzero(~named)[0], side="right")) - 1

@@ -235,8 +235,10 @@ def test_a_restarted_model_that_has_nothing_to_serve_yet_is_asked_again(
             fill(served)
     with in_thread(tmp_path / "D", max_lag=5) as served:
         go_on = threading.Event()
-        publish = Model.try_to_publish
-        monkeypatch.setattr(Model, "try_to_publish", lambda *given: publish(*given) if go_on.wait(20) else None)
+        publish = Model.publish_unless_refined_or_current
+        monkeypatch.setattr(
+            Model, "publish_unless_refined_or_current", lambda *given: publish(*given) if go_on.wait(20) else None
+        )
         put(served, "a", "class_means")
         told = post(served.http, arrow(X), path="/transform?model=a")
         assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (503, "catching_up", "1")

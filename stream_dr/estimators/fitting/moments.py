@@ -155,7 +155,7 @@ class Moments(NamedTuple):
         """
         return self.rounding.clear_noisy_features(cross_sums, target_norm, self.diagonal)
 
-    def significant_combinations(self, cross_sums: np.ndarray, target_norm: float) -> np.ndarray:
+    def significant_cross_sum_combinations(self, cross_sums: np.ndarray, target_norm: float) -> np.ndarray:
         """Return the combinations of cross sums that exceed rounding errors.
 
         The result is (features, r). The columns of `cross_sums` are replaced by r ≤ k combinations
@@ -169,7 +169,7 @@ class Moments(NamedTuple):
         floor = self.rounding.cross_sum_floor(target_norm, self.diagonal)
         if cross_sums.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross_sums):
             return cross_sums
-        return self.rounding.significant_combinations(cross_sums, target_norm, self.diagonal)
+        return self.rounding.significant_cross_sum_combinations(cross_sums, target_norm, self.diagonal)
 
     def significant_svd(self, cross_sums: np.ndarray, target_norm: float) -> LeftSingularPairs:
         """Return singular vectors and singular values of cross sums.
@@ -181,7 +181,7 @@ class Moments(NamedTuple):
         target_norm: norm of the targets.
         """
         combinations = self.clear_noisy_features(cross_sums, target_norm)
-        combinations = self.significant_combinations(combinations, target_norm)
+        combinations = self.significant_cross_sum_combinations(combinations, target_norm)
         # Decompose only features that have a sum other than 0.
         # The singular vectors are 0 at all other features.
         shows = combinations.any(axis=1)

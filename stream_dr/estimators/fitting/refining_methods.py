@@ -91,7 +91,7 @@ class FirstStageSolver:
             starts. p may be 0.
         """
         xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
-        is_real = self._moments.significant_combinations(xh, target_matrix_norm).shape[1] > 0
+        is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
         right = np.where(self._varying[:, None] & is_real, xh, 0.0)
         guess = np.where(self._varying[:, None], initial_columns, 0.0)
         return cg.start_block_solve(right, 8 * EPS * self._mean_to_total_deviation_ratio(), guess)

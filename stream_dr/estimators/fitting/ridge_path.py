@@ -32,7 +32,7 @@ from stream_dr.estimators.fitting.moments import Moments, compute_moments, scale
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.solve.spectral import nonzero_semidefinite_eigenpairs
 from stream_dr.solve.two_stage import varying_part
-from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state_like
+from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state_with_same_parameters
 from stream_dr.uncertainty import MIN_FOLDS, CrossValidation
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def merge_all_folds_but_one(states_by_fold: Sequence[MomentState]) -> Iterator[M
     """
     if states_by_fold:
         first = states_by_fold[0]
-        nothing = empty_state_like(first)
+        nothing = empty_state_with_same_parameters(first)
         yield from _merge_outside_and_others(states_by_fold, nothing)
 
 

@@ -154,7 +154,7 @@ class TwoStage(PredictsHeldOut):
             return second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
 
         # Remove rounding errors from the right-hand side. The inversion would amplify them.
-        significant_combinations = moments.significant_combinations(xh, target_matrix_norm)
+        significant_combinations = moments.significant_cross_sum_combinations(xh, target_matrix_norm)
         if significant_combinations.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
 

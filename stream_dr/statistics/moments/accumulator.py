@@ -296,7 +296,7 @@ class MomentAccumulator(AccumulatorBase):
         # Add the targets of the rows to their sums. Save the mean of the earlier targets before.
         encoded = None if batch.encoded is None else slice_encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)
-        values = None if encoded is None else self._targets.add(encoded, row_weights)
+        values = None if encoded is None else self._targets.add_and_return_centred_targets(encoded, row_weights)
 
         # Add the features of the rows, and the products of features and targets.
         if isinstance(self._features, SparseSums):

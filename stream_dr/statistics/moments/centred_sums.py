@@ -8,7 +8,7 @@ outer product of a vector with itself. The vector is the difference of the two m
 a factor. The vector is appended to the centred chunk as one more row, the joining row. So one
 matrix product computes all terms.
 
-Sparse rows with few nonzeros are not centred but shifted (shifted_rows.py). Products of few rows
+Sparse rows with few nonzeros are not centred but shifted (shift_mostly_nonzero_features.py). Products of few rows
 are added in place (dense_kernels.py), so a small batch allocates no large array.
 
 A dense row of d features and k target columns costs d k multiplications, plus d² / 2 with exact
@@ -26,7 +26,7 @@ from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments import dense_kernels
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
 from stream_dr.statistics.moments.encoding import EncodedTargets, dense_encoded_rows
-from stream_dr.statistics.moments.shifted_rows import add_sparse_products, shifted_rows
+from stream_dr.statistics.moments.shifted_rows import add_sparse_products, shift_mostly_nonzero_features
 
 CHUNK_VALUES = 1 << 20
 """Number of values in a chunk of dense rows, which are 8 MB.
@@ -196,7 +196,7 @@ class CentredSums:
         return rows
 
     def _add_sparse_rows(self, X: Rows, weights: np.ndarray, added_weight: float, targets: "TargetRows | None") -> None:
-        z = shifted_rows(X.indptr, X.indices, X.data, weights, added_weight, self._nonzero)
+        z = shift_mostly_nonzero_features(X.indptr, X.indices, X.data, weights, added_weight, self._nonzero)
         joining = self._add_chunk_to_mean(*add_to_double_double(z.shift, np.zeros_like(z.shift), z.rest), added_weight)
         add_sparse_products(z.indptr, z.indices, z.values, self._scatter)
         dense_kernels.add_outer_product_to_lower(self._scatter, z.rest, -added_weight)

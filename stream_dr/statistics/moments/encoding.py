@@ -25,7 +25,7 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.statistics.protocol import register_nested_state
-from stream_dr.targets.targets import Targets, select_csr_entries
+from stream_dr.targets.targets import Targets, select_indptr_and_entry_indices
 
 ENCODINGS = ("none", "indicator", "partial", "zhou")
 
@@ -194,5 +194,5 @@ def take_encoded_rows(encoded: EncodedTargets, row_indices: np.ndarray) -> Encod
     sets = None if encoded.sets is None else encoded.sets._replace(numbers=encoded.sets.numbers[row_indices])
     if encoded.indptr is None:
         return EncodedTargets(encoded.codes[row_indices], None, row_values, sets=sets)
-    indptr, places = select_csr_entries(encoded.indptr, row_indices)
+    indptr, places = select_indptr_and_entry_indices(encoded.indptr, row_indices)
     return EncodedTargets(encoded.codes[places], indptr, row_values, sets=sets)

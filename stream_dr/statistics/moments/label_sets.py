@@ -68,15 +68,15 @@ class SetSums(NamedTuple):
     indptr: np.ndarray | None = None
 
     @classmethod
-    def of(cls, set_numbers: np.ndarray, sums: Rows) -> Self:
+    def of(cls, ascending_set_numbers: np.ndarray, sums: Rows) -> Self:
         """Create a SetSums from a matrix of sums.
 
-        set_numbers: (m,) ascending indices of m label sets (distinct combinations of labels).
+        ascending_set_numbers: (m,) ascending indices of m label sets (distinct combinations of labels).
         sums: (m, features), a row of sums for each of these label sets, dense or CSR.
         """
         if sp.issparse(sums):
             sums.sort_indices()
-        return cls(set_numbers, *csr_or_dense_fields(sums))
+        return cls(ascending_set_numbers, *csr_or_dense_fields(sums))
 
     def sums(self, n_features: int) -> Rows:
         """Return the sums (sets, n_features) as a matrix, dense or CSR."""
@@ -323,7 +323,7 @@ class LabelSetSums:
         if len(labelled):
             distinct, at = np.unique(own, return_inverse=True)
             adder = sp.csr_matrix((w, (at, labelled)), shape=(len(distinct), X.shape[0]))
-            self._push_matrix(SetSums.of(distinct, adder @ X), n_features)
+            self._append_matrix_merging_smaller(SetSums.of(distinct, adder @ X), n_features)
 
     def rescale(self, factor: float) -> None:
         """Multiply every sum by factor."""
@@ -347,7 +347,9 @@ class LabelSetSums:
             self._shift = other.shift
         for part in _sums_with_shift(other, pad_to_shape(self._shift, (n_features,)), n_features):
             order = np.argsort(at[part.numbers])
-            self._push_matrix(SetSums.of(at[part.numbers][order], sign * part.sums(n_features)[order]), n_features)
+            self._append_matrix_merging_smaller(
+                SetSums.of(at[part.numbers][order], sign * part.sums(n_features)[order]), n_features
+            )
 
         # Change copies of the weights and row counts, because a LabelSets may share the arrays.
         self._weights, self._rows = self._weights.copy(), self._rows.copy()
@@ -356,7 +358,7 @@ class LabelSetSums:
         if sign < 0:
             self._zero_sums_of_sets(self._rows <= 0, n_features)
 
-    def _push_matrix(self, sums: SetSums, n_features: int) -> None:
+    def _append_matrix_merging_smaller(self, sums: SetSums, n_features: int) -> None:
         """Append a matrix of sums to the list of matrices.
 
         The sums of a label set are the total of its sums in all matrices of the list. To keep the

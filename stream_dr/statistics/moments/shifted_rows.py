@@ -45,7 +45,7 @@ class Shifted(NamedTuple):
     rest: np.ndarray
 
 
-def shifted_rows(
+def shift_mostly_nonzero_features(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
@@ -133,7 +133,7 @@ def _write_shifted_rows(
     total_weight: float,
     shifted_features: np.ndarray,
     shift: np.ndarray,
-    remaining_mean: np.ndarray,
+    out_remaining_mean: np.ndarray,
     out_indptr: np.ndarray,
     out_indices: np.ndarray,
     out_values: np.ndarray,
@@ -149,7 +149,7 @@ def _write_shifted_rows(
     total_weight: sum of the weights.
     shifted_features: (shifted features,), indices of the features to shift.
     shift: (features,), number to subtract from each feature.
-    remaining_mean: (features,), an output, the weighted mean of x − shift. Zero before the call.
+    out_remaining_mean: (features,), an output, the weighted mean of x − shift. Zero before the call.
     out_indptr: (rows + 1,), an output.
     out_indices, out_values: outputs with room for all entries.
     """
@@ -178,28 +178,28 @@ def _write_shifted_rows(
                     out_values[used] = v
                     used += 1
 
-            # Add the weighted shifted row to `remaining_mean`. Then multiply the row by √weight.
+            # Add the weighted shifted row to `out_remaining_mean`. Then multiply the row by √weight.
             for e in range(first, used):
-                remaining_mean[out_indices[e]] += weights[i] * out_values[e]
+                out_remaining_mean[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root
         out_indptr[i + 1] = used
-    remaining_mean /= total_weight
+    out_remaining_mean /= total_weight
     return used
 
 
 @compiled()
-def add_sparse_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, scatter: np.ndarray) -> None:
+def add_sparse_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, lower_scatter: np.ndarray) -> None:
     """Add each CSR row's outer product to a matrix.
 
     Only the lower triangle of the matrix is changed.
 
     indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
     indices, values: (entries,), feature and value of each entry of the CSR rows.
-    scatter: (features, features), the matrix, changed in place.
+    lower_scatter: (features, features), the matrix, changed in place.
     """
     for i in range(len(indptr) - 1):
         for s in range(indptr[i], indptr[i + 1]):
             a, v = indices[s], values[s]
             for t in range(indptr[i], indptr[i + 1]):
                 if indices[t] <= a:
-                    scatter[a, indices[t]] += v * values[t]
+                    lower_scatter[a, indices[t]] += v * values[t]

@@ -303,9 +303,9 @@ def empty_state(
     return MomentState(encoding, scatter, decay, *counts, Absent(), targets, classes, sets)
 
 
-def empty_state_like(state: MomentState) -> MomentState:
+def empty_state_with_same_parameters(state: MomentState) -> MomentState:
     """Return a MomentState of no rows with the parameters of another state."""
-    return empty_state(state.encoding, state.scatter, state.decay, *_stored_optional_sums(state))
+    return empty_state(state.encoding, state.scatter, state.decay, *_stores_label_sets_and_class_scatter(state))
 
 
 def centred_features(state: MomentState) -> CentredPart:
@@ -359,7 +359,7 @@ def moment_bytes(
     return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter and whole_scatter else 0))
 
 
-def _stored_optional_sums(state: MomentState) -> tuple[bool, bool]:
+def _stores_label_sets_and_class_scatter(state: MomentState) -> tuple[bool, bool]:
     """Return whether a state stores sums of label sets, and scatter matrices of classes."""
     return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
 
@@ -373,7 +373,7 @@ def check_stored_optional_sums(state: MomentState, encoding: Encoding, label_set
     label_sets: True if the estimator needs sums for each distinct set of labels.
     class_scatter: True if the estimator needs a scatter matrix for each class.
     """
-    if state.encoding != encoding or _stored_optional_sums(state) != (label_sets, class_scatter):
+    if state.encoding != encoding or _stores_label_sets_and_class_scatter(state) != (label_sets, class_scatter):
         raise InvalidParameter(
             "what was learned does not hold what these parameters need: they were changed after the first row. "
             "Call fit with the rows again, or set the parameters back."
@@ -390,7 +390,7 @@ def check_same_parameters(first_state: MomentState, second_state: MomentState) -
         mine, theirs = getattr(first_state, name), getattr(second_state, name)
         if mine != theirs and not (name == "scatter" and "auto" in (mine, theirs)):
             raise CannotMerge(f"states of {name} {mine!r} and {theirs!r} do not fit: learn both with the same {name}.")
-    if _stored_optional_sums(first_state) != _stored_optional_sums(second_state):
+    if _stores_label_sets_and_class_scatter(first_state) != _stores_label_sets_and_class_scatter(second_state):
         raise CannotMerge("only one of the states keeps class scatter or label sets: learn both the same way.")
 
 

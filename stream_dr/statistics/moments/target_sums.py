@@ -199,7 +199,7 @@ class TargetSums:
         if many_labels_per_row:
             self.gram = pad_to_shape(self.gram, (n_labels, n_labels))
 
-    def add(self, encoded: EncodedTargets, scaled_weights: np.ndarray) -> np.ndarray | None:
+    def add_and_return_centred_targets(self, encoded: EncodedTargets, scaled_weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows.
 
         Returns None for labels. For continuous targets, returns an array (rows + 1, target

@@ -36,7 +36,7 @@ from stream_dr.statistics.moments.state import (
     add_or_subtract_sums,
     align_states_together,
     centred_features,
-    empty_state_like,
+    empty_state_with_same_parameters,
     present_sum_values,
     scale_state,
 )
@@ -86,7 +86,7 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     _check_rows_are_contained(a, b, noise)
 
     if rows == 0:
-        return empty_state_like(state_of_all)._replace(rows_skipped=skipped)
+        return empty_state_with_same_parameters(state_of_all)._replace(rows_skipped=skipped)
 
     # Subtract the sums, and check that enough of their digits are right.
     sums = add_or_subtract_sums(a, b, -1.0)

@@ -39,7 +39,7 @@ from stream_dr.statistics.recurrences.coefficients import (
     TINY,
     add_vector_from_residual,
     mirror_gram_row,
-    write_vector_products,
+    write_products_of_row_and_vectors,
 )
 from stream_dr.statistics.recurrences.row_products import FAST
 
@@ -57,7 +57,7 @@ def ccipca_row(
     # The residual, of squared length `remaining`, is the row itself, or the row minus the mean.
     size, centred = products.shape[0], counts.shape[0] > 0
     weights[:] = 0.0
-    write_vector_products(table, products, live, residual)
+    write_products_of_row_and_vectors(table, products, live, residual)
     remaining, noise = squared, RESOLVED * squared
     if centred:
         noise += RESOLVED * table[p, p]

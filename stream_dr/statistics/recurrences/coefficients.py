@@ -93,7 +93,7 @@ If the row minus the mean is at most 64 eps times as long as the row, the row ad
 
 
 @compiled(fastmath=FAST, inline="always")
-def write_vector_products(
+def write_products_of_row_and_vectors(
     gram_and_mixing: np.ndarray, basis_products: np.ndarray, n_vectors: int, vector_products: np.ndarray
 ) -> None:
     """Write the inner products of a row with the vectors.

@@ -45,7 +45,7 @@ from stream_dr.statistics.recurrences.coefficients import (
     RESOLVED,
     add_vector_from_residual,
     mirror_gram_row,
-    write_vector_products,
+    write_products_of_row_and_vectors,
 )
 from stream_dr.statistics.recurrences.row_products import FAST
 
@@ -145,7 +145,13 @@ def write_update_coefficients(
 
 @compiled(fastmath=FAST, inline="always")
 def measure_updated_vector(
-    working: np.ndarray, inner: np.ndarray, i: int, keep: float, length: float, part: np.ndarray, pull: np.ndarray
+    working: np.ndarray,
+    inner: np.ndarray,
+    i: int,
+    keep: float,
+    length: float,
+    part: np.ndarray,
+    out_inner_products: np.ndarray,
 ) -> tuple[float, float]:
     """Return the squared length of an updated vector.
 
@@ -161,14 +167,14 @@ def measure_updated_vector(
     keep: coefficient of v_i in v.
     length: |v_i|².
     part: (c + 1,), coefficient of each working vector.
-    pull: (c + 1,), an output: inner products of v with the working vectors.
+    out_inner_products: (c + 1,), an output: inner products of v with the working vectors.
     """
     squared = terms = along = 0.0
     for k in range(part.shape[0]):
         total = 0.0
         for j in range(part.shape[0]):
             total += inner[k, j] * part[j]
-        pull[k] = keep * working[k, i] + total
+        out_inner_products[k] = keep * working[k, i] + total
         squared += total * part[k]
         terms += abs(total * part[k]) + 2.0 * abs(keep * part[k] * working[k, i])
         along += part[k] * working[k, i]
@@ -201,7 +207,7 @@ def update_mean_and_working_vectors(
     # Also compute the row's inner products with the class means before this row.
     size, c = products.shape[0], counts.shape[0]
     u, mean = working[0], p + label
-    write_vector_products(table, products, live, u)
+    write_products_of_row_and_vectors(table, products, live, u)
     for k in range(c):
         u[p + k] = products[p + k] / max(counts[k], 1.0)
 

@@ -58,7 +58,7 @@ def eventually(true: Callable[[], bool]) -> None:
 def settled(run: Running, position: int) -> None:
     """Every model includes a position, or never will; some never will, and who waits is told so."""
     models = run.directory.models
-    eventually(lambda: all(m.is_up_to_date_to(position) or m.blocking_reason(position) for m in models.values()))
+    eventually(lambda: all(m.is_published_up_to(position) or m.blocking_reason(position) for m in models.values()))
     assert not run.wait_until_all_include(position, WAIT)
 
 
@@ -810,13 +810,13 @@ def test_what_was_frozen_before_does_not_take_the_place_of_what_is_published(tmp
             eventually(lambda: model.position == seed)  # noqa: B023
             early.append(model.freeze())
         newest = run.publish("m")
-        assert model.try_to_publish(early[0]) is None
+        assert model.publish_unless_refined_or_current(early[0]) is None
         assert model.published is newest
         assert run.refine("m").wait(WAIT)
         refined = model.published
         run.submit(draft(dense(2))).result(WAIT)
         eventually(lambda: model.position == 2)
-        assert model.try_to_publish(model.freeze()) is None
+        assert model.publish_unless_refined_or_current(model.freeze()) is None
         assert run.publish("m") is model.published is refined is not newest
 
 

@@ -102,7 +102,7 @@ def check(directory: Directory, model: Model) -> None:
     if not model.rows:
         assert model.published is None
         return
-    model.try_to_publish(model.freeze())
+    model.publish_unless_refined_or_current(model.freeze())
     assert model.solving.error is None, model.solving.error
     assert not model.needs_publishing
     if model.spec.estimator in RESERVOIR or model.published is None:
@@ -251,7 +251,7 @@ def check_merged(feature_map: str, first: list[int], second: list[int], folder: 
         for key in keys:
             model = c.model(key)
             assert model.failure is None, model.failure
-            model.try_to_publish(model.freeze())
+            model.publish_unless_refined_or_current(model.freeze())
             assert (model.solving.error, model.needs_publishing) == (None, False)
             if model.published is not None:
                 compare(model.published.projection, models[key], [a, b, c])

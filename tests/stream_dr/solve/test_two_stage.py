@@ -113,11 +113,13 @@ def test_significant_keeps_what_shows_in_small_columns_and_drops_rounding() -> N
     cross[0, 0], cross[2, 1] = 1e8, 1e-8
     turn = np.linalg.qr(random.normal(size=(3, 3)))[0]
     noisy = cross @ turn + 1e-15 * scale[:, None] * random.normal(size=(3, 3))
-    kept = zero_rounding(3).significant_combinations(noisy, 1.0, diagonal)
+    kept = zero_rounding(3).significant_cross_sum_combinations(noisy, 1.0, diagonal)
     assert kept.shape == (3, 2)
     np.testing.assert_allclose((kept @ kept.T) / np.outer(scale, scale), np.diag([1.0, 0.0, 1.0]), atol=1e-7)
-    assert zero_rounding(3).significant_combinations(1e-14 * scale[:, None] * np.ones((3, 2)), 1.0, diagonal).shape == (
+    assert zero_rounding(3).significant_cross_sum_combinations(
+        1e-14 * scale[:, None] * np.ones((3, 2)), 1.0, diagonal
+    ).shape == (
         3,
         0,
     )
-    assert zero_rounding(3).significant_combinations(np.zeros((3, 2)), 1.0, np.zeros(3)).shape == (3, 0)
+    assert zero_rounding(3).significant_cross_sum_combinations(np.zeros((3, 2)), 1.0, np.zeros(3)).shape == (3, 0)

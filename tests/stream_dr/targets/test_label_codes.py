@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr import OPLS, errors
-from stream_dr.targets.label_codes import encode_label_sets_fast, encode_labels, label_array
+from stream_dr.targets.label_codes import encode_label_sets_fast, encode_single_labels, label_array
 
 RANDOM = np.random.default_rng(0)
 LISTS = [
@@ -23,7 +23,7 @@ def by_loop(items):
 @pytest.mark.parametrize("items", LISTS)
 @pytest.mark.parametrize("form", [list, np.array, lambda v: np.array(v, dtype=object)])
 def test_codes_in_order_of_first_appearance(items, form):
-    table, codes, present = encode_labels(form(items))
+    table, codes, present = encode_single_labels(form(items))
     assert (table, codes.tolist()) == by_loop(items)
     assert [type(label) for label in table] == [type(label) for label in by_loop(items)[0]]
     assert codes.dtype == np.int32
@@ -31,11 +31,11 @@ def test_codes_in_order_of_first_appearance(items, form):
 
 
 def test_none_is_absent_and_types_are_not_mixed():
-    table, codes, present = encode_labels(["a", None, "b"])
+    table, codes, present = encode_single_labels(["a", None, "b"])
     assert (table, codes.tolist(), present.tolist()) == (("a", "b"), [0, -1, 1], [True, False, True])
     for mixed in (["a", 1], [True, 1], [1.5, 2.0], [b"a"]):
         with pytest.raises(errors.InvalidTargets):
-            encode_labels(mixed)
+            encode_single_labels(mixed)
 
 
 def test_sets_are_sorted_and_distinct_within_a_row():
@@ -51,7 +51,7 @@ def test_sets_are_sorted_and_distinct_within_a_row():
 @pytest.mark.parametrize("labels", [["a", "b\ud800"], [None, "\udc00"], np.array(["a", "\ud800"])])
 def test_half_a_character_is_no_label(labels):
     with pytest.raises(errors.InvalidTargets, match="half a character"):
-        encode_labels(labels)
+        encode_single_labels(labels)
     if None not in labels:
         with pytest.raises(errors.InvalidTargets, match="half a character"):
             encode_label_sets_fast([list(map(str, labels))])
@@ -59,29 +59,29 @@ def test_half_a_character_is_no_label(labels):
 
 def test_what_cannot_be_told_apart_is_no_label():
     with pytest.raises(errors.InvalidTargets, match="row 1 is of type dict"):
-        encode_labels(["a", {}])
+        encode_single_labels(["a", {}])
 
 
 ENDS = [-(2**63), 2**64 - 1, 0]
 
 
 def test_integers_that_no_column_holds_are_refused_and_those_at_the_ends_are_not():
-    assert encode_labels(ENDS)[0] == tuple(ENDS)
+    assert encode_single_labels(ENDS)[0] == tuple(ENDS)
     assert encode_label_sets_fast([ENDS])[0] == tuple(ENDS)
     for odd in (2**64, -(2**63) - 1, 10**400):
-        for read in (encode_labels, lambda labels: encode_label_sets_fast([labels])):
+        for read in (encode_single_labels, lambda labels: encode_label_sets_fast([labels])):
             with pytest.raises(errors.InvalidTargets, match=f"label {odd} is outside"):
                 read([1, odd])
         with pytest.raises(errors.InvalidTargets, match="outside"):
-            encode_labels([1, None, odd])
+            encode_single_labels([1, None, odd])
 
 
 def test_a_whole_float_that_may_be_another_number_is_no_label():
-    assert encode_labels([2.0**53 - 1, -3.0])[0] == (2**53 - 1, -3)
+    assert encode_single_labels([2.0**53 - 1, -3.0])[0] == (2**53 - 1, -3)
     for odd in (2.0**53, -(2.0**53), 1e19, 1e300):
         for given in ([odd, 1.0], [1, odd], [None, odd], [np.float64(odd)]):
             with pytest.raises(errors.InvalidTargets, match="read as a double"):
-                encode_labels(given)
+                encode_single_labels(given)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_integers_of_any_type_are_coded_as_a_list_of_them(kind: type) -> None:
     for low in (bounds.min, bounds.max - 200, max(bounds.min, -5)):
         for rows in (1, 2, 1_000):
             labels = rng.integers(low, min(bounds.max, low + 300), rows, dtype=kind, endpoint=True)
-            table, codes, present = encode_labels(labels)
-            listed = encode_labels(labels.tolist())
+            table, codes, present = encode_single_labels(labels)
+            listed = encode_single_labels(labels.tolist())
             assert table == listed[0]
             assert {type(label) for label in table} == {int}
             assert codes.dtype == np.int32
