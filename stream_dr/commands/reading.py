@@ -370,7 +370,8 @@ def _add_options(command: Callable[..., None], *declarations: Callable[..., None
         feature_map(read_as.table_map_spec())
         command(**arguments, read_as=read_as)
 
-    # Set signature and annotations of `run_with_read_as`. Typer makes a command's options from them.
+    # Set signature and annotations of `run_with_read_as`. Typer makes a command's options from
+    # them.
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "read_as"]
     run_with_read_as.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
     run_with_read_as.__doc__ = command.__doc__

@@ -146,8 +146,8 @@ class History:
     log: the log.
     path: path of the directory.
     current_schema: function that returns the stream's current schema.
-    models_without_lasting_failure: function that returns the models that have not failed, or whose failure is
-        retried after a restart.
+    models_without_lasting_failure: function that returns the models that have not failed, or whose
+        failure is retried after a restart.
 
     Thread-safe. Each call uses a new Decoder.
     """

@@ -42,8 +42,8 @@ class Retention:
     log: the log.
     path: path of the directory.
     history: reader of the directory's past events.
-    models_without_lasting_failure: function that returns the models that have not failed, or whose failure is
-        retried after a restart.
+    models_without_lasting_failure: function that returns the models that have not failed, or whose
+        failure is retried after a restart.
     append_lock: lock that a thread holds while it appends to the log.
 
     A thread holds the attribute `lock` while it removes past events, and while it adds a model

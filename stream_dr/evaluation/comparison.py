@@ -103,7 +103,7 @@ RIDGES: dict[str, dict[str, Any]] = {
     "many numbers": {"shrinkage": 0.1},
     "numbers": {},
 }
-"""Parameters that set the default ridge, by the kind of rows that `kind_of_rows_for_ridge` returns."""
+"""Parameters that set the default ridge, by the kind of rows (`kind_of_rows_for_ridge`)."""
 
 StageProgress = Callable[[str, int, int], object]
 """Function called to report progress.

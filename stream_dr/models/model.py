@@ -519,8 +519,8 @@ class Model:
     def freeze_and_mark_solving(self) -> FrozenState:
         """Return the state for `publish_unless_refined_or_current`, and set `solving.is_running`.
 
-        The caller must pass the state to `publish_unless_refined_or_current`, which resets `solving.is_running`. If
-        two threads solve one model, the first to end resets it.
+        The caller must pass the state to `publish_unless_refined_or_current`, which resets
+        `solving.is_running`. If two threads solve one model, the first to end resets it.
         """
         self.solving.is_running = True
         return self.freeze()

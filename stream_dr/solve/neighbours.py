@@ -159,8 +159,8 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks_shifted_if_sparse: Row
     """Return the squared distances (rows, r) of rows to r landmarks.
 
     rows: (rows, features), dense or CSR.
-    landmarks_shifted_if_sparse: (r, features), r sampled rows of the stream. If the landmarks are sparse, the caller
-        has already subtracted `shift` from them.
+    landmarks_shifted_if_sparse: (r, features), r sampled rows of the stream. If the landmarks are
+        sparse, the caller has already subtracted `shift` from them.
     shift: (features,). If the landmarks are sparse, this function subtracts `shift` from the rows.
     """
     if not sp.issparse(landmarks_shifted_if_sparse):

@@ -8,7 +8,7 @@ outer product of a vector with itself. The vector is the difference of the two m
 a factor. The vector is appended to the centred chunk as one more row, the joining row. So one
 matrix product computes all terms.
 
-Sparse rows with few nonzeros are not centred but shifted (shift_mostly_nonzero_features.py). Products of few rows
+Sparse rows with few nonzeros are not centred but shifted (shifted_rows.py). Products of few rows
 are added in place (dense_kernels.py), so a small batch allocates no large array.
 
 A dense row of d features and k target columns costs d k multiplications, plus d² / 2 with exact

@@ -71,7 +71,8 @@ class SetSums(NamedTuple):
     def of(cls, ascending_set_numbers: np.ndarray, sums: Rows) -> Self:
         """Create a SetSums from a matrix of sums.
 
-        ascending_set_numbers: (m,) ascending indices of m label sets (distinct combinations of labels).
+        ascending_set_numbers: (m,) ascending indices of m label sets (distinct combinations of
+            labels).
         sums: (m, features), a row of sums for each of these label sets, dense or CSR.
         """
         if sp.issparse(sums):
