@@ -149,8 +149,7 @@ def _write_shifted_rows(
     total_weight: sum of the weights.
     shifted_features: (shifted features,), indices of the features to shift.
     shift: (features,), number to subtract from each feature.
-    out_remaining_mean: (features,), an output, the weighted mean of x − shift. Zero before the
-        call.
+    out_remaining_mean: (features,), the weighted mean of x − shift. Zero before the call.
     out_indptr: (rows + 1,), an output.
     out_indices, out_values: outputs with room for all entries.
     """
@@ -179,8 +178,7 @@ def _write_shifted_rows(
                     out_values[used] = v
                     used += 1
 
-            # Add the weighted shifted row to `out_remaining_mean`. Then multiply the row by
-            # √weight.
+            # Add the weighted shifted row to `out_remaining_mean`. Then multiply it by √weight.
             for e in range(first, used):
                 out_remaining_mean[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root
