@@ -21,7 +21,7 @@ def read(file, *ranges):
 
 def test_what_is_written_is_read(file):
     pieces = [b"first", b"", b"0123456789" * 1000, memoryview(b"end")]
-    starts = file.write(pieces, BEGIN)
+    starts = file.write_and_return_offsets(pieces, BEGIN)
     assert read(file, *((at, len(piece)) for at, piece in zip(starts, pieces, strict=True))) == pieces
     assert starts == [BEGIN, BEGIN + 5, BEGIN + 5, BEGIN + 10_005]
     with pytest.raises(errors.DamagedFile, match=rf"00\.bodies.*ends after {BEGIN + 10_008} bytes; {BEGIN + 10_009}"):
@@ -31,17 +31,17 @@ def test_what_is_written_is_read(file):
 @pytest.mark.parametrize("place", ["log.bodies_write", "log.bodies_sync"])
 @pytest.mark.parametrize(("action", "error"), [("raise", FailpointReached), ("enospc", errors.InsufficientStorage)])
 def test_a_write_that_fails_leaves_the_file_as_it_was(file, place, action, error):
-    (first,) = file.write([b"first"], BEGIN)
+    (first,) = file.write_and_return_offsets([b"first"], BEGIN)
     before = file.path.read_bytes()
     with failpoints_armed(f"{place}={action}"), pytest.raises(error):
-        file.write([b"second", b"third"], first + 5)
+        file.write_and_return_offsets([b"second", b"third"], first + 5)
     assert file.path.read_bytes() == before
-    (again,) = file.write([b"again"], first + 5)
+    (again,) = file.write_and_return_offsets([b"again"], first + 5)
     assert read(file, (first, 5), (again, 5)) == [b"first", b"again"]
 
 
 def test_what_is_past_the_end_is_cut_and_what_is_short_is_said(file):
-    (at,) = file.write([b"0123456789"], BEGIN)
+    (at,) = file.write_and_return_offsets([b"0123456789"], BEGIN)
     file.check(at + 4)
     assert file.path.stat().st_size == at + 10
     for _ in range(2):
@@ -53,7 +53,7 @@ def test_what_is_past_the_end_is_cut_and_what_is_short_is_said(file):
 
 @pytest.mark.parametrize("size", [10, 3_000_000])
 def test_erased_ranges_are_zeros_and_nothing_else_is(file, size):
-    (at,) = file.write([b"x" * size], BEGIN)
+    (at,) = file.write_and_return_offsets([b"x" * size], BEGIN)
     file.erase(at + 1, size - 3)
     file.erase(at + size - 1, 0)
     assert file.path.read_bytes()[at:] == b"x" + bytes(size - 3) + b"xx"
@@ -73,7 +73,11 @@ def test_foreign_damaged_and_missing_are_told_apart(file, tmp_path):
             os.unlink(file.path)
         else:
             file.path.write_bytes(content)
-        for use in (lambda: file.check(BEGIN), lambda: file.write([b"x"], BEGIN), lambda: read(file, (BEGIN, 0))):
+        for use in (
+            lambda: file.check(BEGIN),
+            lambda: file.write_and_return_offsets([b"x"], BEGIN),
+            lambda: read(file, (BEGIN, 0)),
+        ):
             with pytest.raises(error, match=f"00.bodies.*{words}"):
                 use()
         assert content is None or file.path.read_bytes() == content
