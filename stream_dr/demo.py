@@ -179,7 +179,7 @@ def ensure_training_shards(folder: Path, data: TrainTestRows) -> list[Path]:
     return [Path(shard.path) for shard in dataset.shards]
 
 
-def replay_shards(
+def replay_shards_and_return_rates(
     directory_path: Path,
     shard_paths: list[Path],
     specs_by_name: Models,
@@ -269,7 +269,7 @@ def learn_and_score_digits(directory_path: Path) -> list[TableLine]:
     data = digits()
     lines = []
     shards = ensure_training_shards(directory_path / "shards", data)
-    rates = replay_shards(directory_path, shards, DIGIT_MODELS, print_message=lambda message: None)
+    rates = replay_shards_and_return_rates(directory_path, shards, DIGIT_MODELS, print_message=lambda message: None)
     with Directory(directory_path, writable=False) as directory:
         for name, model in directory.models.items():
             z = transform(model, Block(data.X), directory.schema).z

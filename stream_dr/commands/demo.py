@@ -47,12 +47,12 @@ def demo(
         def show_replay(p: Any) -> None:
             bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards")
 
-        rates = steps.replay_shards(dir, shards[: steps.REPLAYED], steps.MODELS, show_replay, say)
+        rates = steps.replay_shards_and_return_rates(dir, shards[: steps.REPLAYED], steps.MODELS, show_replay, say)
 
     # The service needs the main thread, so the client of the service runs in another thread.
     errors: list[Exception] = []
 
-    def run_client(address: str) -> None:
+    def run_demo_client(address: str) -> None:
         try:
             _post_shards_and_print_tables(address, dir, shards[steps.REPLAYED :], data, rates, exit)
         except Exception as e:
@@ -60,10 +60,10 @@ def demo(
         if exit or errors:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def start_client_thread(address: str) -> None:
-        threading.Thread(target=run_client, args=(address,), name="demo-client", daemon=True).start()
+    def start_demo_client_thread(address: str) -> None:
+        threading.Thread(target=run_demo_client, args=(address,), name="demo-client", daemon=True).start()
 
-    status = serve_command(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start_client_thread)
+    status = serve_command(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start_demo_client_thread)
     if errors:
         raise errors[0]
     raise typer.Exit(status)

@@ -468,7 +468,7 @@ class DraftGroup:
         outcome = self._result_of_same_key(draft) or self._admit_and_list_event(draft)
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
-    def add_or_store_error(self, draft: Draft) -> bool:
+    def add_unless_refused(self, draft: Draft) -> bool:
         """Add a draft, and return False if it is refused.
 
         If the draft is refused, its error is not raised. The method `receipts_and_errors` returns

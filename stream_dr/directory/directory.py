@@ -255,7 +255,7 @@ class Directory(AbstractContextManager["Directory"]):
 
             group = self._new_draft_group()
             for draft in drafts:
-                if not group.add_or_store_error(draft) and stop_at_refusal:
+                if not group.add_unless_refused(draft) and stop_at_refusal:
                     break
 
             try:

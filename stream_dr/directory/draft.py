@@ -20,7 +20,7 @@ import orjson
 import scipy.sparse as sp
 
 from stream_dr.arrow.codec import block_from_arrow, read_arrow
-from stream_dr.arrow.json_rows import block_from_json, refuse_too_many_missing
+from stream_dr.arrow.json_rows import block_from_json, refuse_too_many_missing_values
 from stream_dr.arrow.rows import MAX_WIDTH
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.log.event import Body, EventKind, xxh64_digest
@@ -226,7 +226,7 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
     except orjson.JSONDecodeError as e:
         raise MalformedInput(f"body is not JSON ({e}); send {{'rows': [[…], …], 'labels': […]}}.") from e
     if limits:
-        refuse_too_many_missing(obj)
+        refuse_too_many_missing_values(obj)
     return block_from_json(obj)
 
 

@@ -151,7 +151,7 @@ class Polynomial(FeatureMap):
         """
         spectrum: np.ndarray | float = 1.0
         for t in range(self.degree):
-            table, constant = _draw_count_sketch(self, t, X.shape[1])
+            table, constant = _draw_sketches_of_features_and_coef0(self, t, X.shape[1])
             sketch = X @ table
             spectrum = spectrum * np.fft.rfft((sketch.toarray() if sp.issparse(sketch) else sketch) + constant)
         return np.fft.irfft(spectrum, self.n_features)
@@ -181,7 +181,7 @@ def _product_factors_and_weights(n_features: int, degree: int) -> tuple[np.ndarr
 
 
 @lru_cache(maxsize=16)
-def _draw_count_sketch(
+def _draw_sketches_of_features_and_coef0(
     sketched_map: Polynomial, sketch_number: int, n_features: int
 ) -> tuple[sp.csr_matrix, np.ndarray]:
     """Return a count sketch, and the sketch of √coef0.
@@ -191,7 +191,7 @@ def _draw_count_sketch(
     CSR matrix (n_features, mapped columns) with one 1 or −1 in the row of each feature. The sketch
     of √coef0 is (mapped columns,).
 
-    polynomial_map: the map.
+    sketched_map: the map.
     sketch_number: number of the count sketch, below the degree. Each number gives another random
         sketch.
     n_features: number of features of the rows before mapping.

@@ -236,7 +236,7 @@ def add_events_to_index(
     if id_hashes_by_position:
         ids.insert_id_hashes(connection, folder / INDEX_NAME, id_hashes_by_position)
     if written_file is not None:
-        store_file_end(connection, written_file)
+        store_end_of_last_body(connection, written_file)
     failpoint("log.before_commit")
 
 
@@ -263,7 +263,7 @@ def insert_newest_keys(connection: sqlite3.Connection, events: Iterable[Event], 
         connection.execute("DELETE FROM keys WHERE number <= ?", (number - max_keys,))
 
 
-def store_file_end(connection: sqlite3.Connection, current: BodyFileEntry) -> None:
+def store_end_of_last_body(connection: sqlite3.Connection, current: BodyFileEntry) -> None:
     """Store the end of the last body in a payload file."""
     row = _with_digest(current.first, current.file.identity, current.end)
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
@@ -286,11 +286,13 @@ def replace_event_and_list_erasure(
     connection.execute("DELETE FROM events WHERE position=?", (event.position,))
     insert_events(connection, [event_table_row(event, total, new_place)])
     if written_file is not None:
-        store_file_end(connection, written_file)
+        store_end_of_last_body(connection, written_file)
     failpoint("log.rewrite")
 
 
-def drop_some_events(connection: sqlite3.Connection, first_to_keep: int) -> tuple[int, list[int]]:
+def drop_oldest_events_and_list_unused_files(
+    connection: sqlite3.Connection, first_to_keep: int
+) -> tuple[int, list[int]]:
     """Remove the oldest events before a position, at most ENTRIES_A_STEP.
 
     Call this function within a transaction. Returns the number of events removed, and the numbers
@@ -406,7 +408,7 @@ class Index:
         """
         return sorted(ids.positions_that_may_have_ids(self._connection, self._path, id_hashes))
 
-    def schemas(self) -> list[str]:
+    def schema_changes(self) -> list[str]:
         """Return all changes of the schema as JSON, oldest first."""
         return [text for _, text in self._rows("SELECT * FROM schemas ORDER BY position")]
 
@@ -477,7 +479,7 @@ class Index:
         # Reading the other tables checks their digests.
         for (position,) in self._connection.execute(_WITHOUT_SCHEMA).fetchall():
             raise damaged_file_error(self._path, f"the change of the schema by event {position} is missing")
-        self.schemas()
+        self.schema_changes()
         self.pending_erasures()
         for _ in ids.select_entries(self._connection, self._path):
             pass

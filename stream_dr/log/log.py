@@ -184,7 +184,7 @@ class LogReader:
         Changes by events that were dropped are included.
         """
         with self._index_view() as index:
-            return index.schemas()
+            return index.schema_changes()
 
     def verify(self) -> Verified:
         """Read the whole log and check it.
@@ -351,7 +351,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 self._recover_if_uncertain(check_all_files=True)
                 self._head.try_to_write_acknowledged_position(self._ends.last)
                 self._head.try_to_store_inode_of(self._database.path)
-                self._overwrite_pending()
+                self._overwrite_bytes_of_rewritten_events()
             else:
                 # Raise now if the index cannot be read.
                 self._bounds()
@@ -419,7 +419,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 tables.replace_event_and_list_erasure(connection, self.path, event, place, current)
             self._current = current or self._current
             failpoint("log.rewritten")
-            self._overwrite_pending()
+            self._overwrite_bytes_of_rewritten_events()
 
     def hide_events_before_and_return_first(self, position: int) -> int:
         """Make events before a position unreadable, except the last event.
@@ -448,7 +448,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 if self._closed:
                     break
                 with self._write_transaction() as connection:
-                    removed, files = tables.drop_some_events(connection, first)
+                    removed, files = tables.drop_oldest_events_and_list_unused_files(connection, first)
                 failpoint("log.dropped")
                 with self._database.connection() as connection:
                     more = tables.release_freed_space_step(connection, self.path, files) or removed > 0
@@ -525,7 +525,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
         self._commit_uncertain = False
 
-    def _overwrite_pending(self) -> None:
+    def _overwrite_bytes_of_rewritten_events(self) -> None:
         """Overwrite the old bytes of rewritten events.
 
         The index lists the byte ranges, also of events that were rewritten before a crash. If the

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.rows.block import Rows
-from stream_dr.solve.neighbours import landmark_pairs_within, nearest_landmarks, squared_pair_distances
+from stream_dr.solve.neighbours import landmark_index_pairs_within, nearest_landmarks, squared_pair_distances
 
 Edges = Literal["average", "or"]
 """Rule for the weight of one-sided edges in a neighbourhood graph.
@@ -112,7 +112,7 @@ def neighbourhood_graph(
     # Find the pairs of rows that an edge joins, and the squared distance of each pair.
     k = min(n_neighbors, r if average else r - 1)
     if radius is not None:
-        starts, ends = landmark_pairs_within(rows, radius)
+        starts, ends = landmark_index_pairs_within(rows, radius)
     else:
         starts, ends = np.repeat(np.arange(r), k), nearest_landmarks(rows, k, include_self=average).ravel()
     lengths = squared_pair_distances(rows, starts, ends)

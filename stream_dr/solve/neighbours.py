@@ -60,7 +60,7 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
     return np.asarray(search.kneighbors(landmarks if include_self else None, return_distance=False))
 
 
-def landmark_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
+def landmark_index_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of landmarks at most `radius` apart.
 
     Returns two index arrays (pairs,), the first and the second landmark of each pair. Landmarks i

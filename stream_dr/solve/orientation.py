@@ -300,16 +300,16 @@ def _cosines_or_correlations(
     # Compare columns by the correlation of the rows projected onto them.
     # Features of small variance, whose loadings are noisy, then have little influence.
     q = old.shape[1]
-    return correlations(np.hstack([old, new]), multiply_by_scatter)[:q, q:]
+    return correlations_of_projected_rows(np.hstack([old, new]), multiply_by_scatter)[:q, q:]
 
 
-def correlations(columns: np.ndarray, multiply_by_scatter: MultiplyByScatter) -> np.ndarray:
-    """Return the correlations (m, m) of rows projected onto m columns.
+def correlations_of_projected_rows(directions: np.ndarray, multiply_by_scatter: MultiplyByScatter) -> np.ndarray:
+    """Return the correlations (m, m) of rows projected onto m directions.
 
-    columns: (features, m), directions onto which the rows are projected.
+    directions: (features, m), directions onto which the rows are projected.
     multiply_by_scatter: function that multiplies columns by the scatter of the centred rows.
     """
-    products = columns.T @ multiply_by_scatter(columns)
+    products = directions.T @ multiply_by_scatter(directions)
     lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
     sizes = np.outer(lengths, lengths)
     return np.asarray(products / np.where(sizes > 0, sizes, 1.0))

@@ -453,7 +453,7 @@ class TableAccumulator(MappedAccumulator):
         self.table = update_statistics(self._map, before, rows)
         try:
             if before is None:
-                self._warn_if_only_diagonal(self.table)
+                self._warn_if_only_diagonal_scatter(self.table)
             self._apply_to_row_parts(block._replace(X=rows), lambda part: self.inner.add(self._map_table_part(part)))
         except BaseException:
             self.table = before
@@ -462,7 +462,7 @@ class TableAccumulator(MappedAccumulator):
         self._names = self.table.names
         self.n_features = len(self._names)
 
-    def _warn_if_only_diagonal(self, column_statistics: TableState) -> None:
+    def _warn_if_only_diagonal_scatter(self, column_statistics: TableState) -> None:
         """Warn if only the scatter matrix's diagonal is stored.
 
         The warning OnlyDiagonal is issued if scatter="auto" and the table may get too many mapped

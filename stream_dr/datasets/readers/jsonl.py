@@ -114,7 +114,9 @@ def _row_indices_not_at_midnight(column: pa.Array) -> np.ndarray:
     return np.flatnonzero(seconds % _SECONDS_A_DAY)
 
 
-def _convert_midnights_to_days(batch: pa.RecordBatch, name: str, raise_with_line: RaiseLocated) -> pa.RecordBatch:
+def _convert_midnights_to_days(
+    batch: pa.RecordBatch, column_name: str, raise_with_line: RaiseLocated
+) -> pa.RecordBatch:
     """Return a batch with a column's timestamps converted to days.
 
     Arrow reads days as timestamps at midnight.
@@ -123,17 +125,18 @@ def _convert_midnights_to_days(batch: pa.RecordBatch, name: str, raise_with_line
     raise_with_line: function that raises an error with the line. Its arguments are the error and
         the index of the row in the batch. It is called if a timestamp is not at midnight.
     """
-    column = batch.column(name)
+    column = batch.column(column_name)
     if len(others := _row_indices_not_at_midnight(column)):
         row = int(others[0])
         raise_with_line(
             SchemaMismatch(
-                f"column {name!r} is {column[row]}, and the first rows have days without a time. Say --as {name}=time.",
-                column=name,
+                f"column {column_name!r} is {column[row]}, and the first rows have days without a time. "
+                f"Say --as {column_name}=time.",
+                column=column_name,
             ),
             row,
         )
-    return batch.set_column(batch.schema.get_field_index(name), name, column.cast(pa.date32()))
+    return batch.set_column(batch.schema.get_field_index(column_name), column_name, column.cast(pa.date32()))
 
 
 def _raise_if_too_many_keys(path: FileName) -> None:

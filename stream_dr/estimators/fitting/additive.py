@@ -41,7 +41,7 @@ class AdditiveEstimator(Estimator):
         groups: group (rows,) of each row, if the estimator has the parameter `folds`. Rows of one
             group are in the same fold.
         """
-        return self._fit(X if groups is None else self.with_groups(X, groups), y, sample_weight)
+        return self._fit(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
 
     def partial_fit(
         self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
@@ -55,9 +55,9 @@ class AdditiveEstimator(Estimator):
         groups: group (rows,) of each row, if the estimator has the parameter `folds`. Rows of one
             group are in the same fold.
         """
-        return self._partial_fit(X if groups is None else self.with_groups(X, groups), y, sample_weight)
+        return self._partial_fit(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
 
-    def with_groups(self, X: RowsLike, groups: Iterable[object]) -> Block:
+    def block_with_group_hashes(self, X: RowsLike, groups: Iterable[object]) -> Block:
         """Return rows as a Block with hashes of their groups.
 
         X: rows (rows, features).
@@ -129,7 +129,7 @@ class AdditiveEstimator(Estimator):
         fitted = self.fitted()
         fitted.check_learning_parameters_unchanged(self)
 
-        rows = as_block(X if groups is None else self.with_groups(X, groups), y, sample_weight)
+        rows = as_block(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
         block, _ = self.parse(fitted, move_named_column_to_targets(rows))
         fitted.accumulator.remove(block)
 

@@ -17,7 +17,7 @@ from stream_dr.estimators.fitting.mapping import inner_linear_projection, inner_
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.ridge_path import merge_all_folds_but_one
 from stream_dr.projection import Linear, Projection
-from stream_dr.solve.orientation import GAP, MultiplyByScatter, correlations, pad_to_equal_rows
+from stream_dr.solve.orientation import GAP, MultiplyByScatter, correlations_of_projected_rows, pad_to_equal_rows
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.uncertainty import MIN_FOLDS, ComponentSpread
@@ -140,7 +140,7 @@ def _compare_with_whole(
     d, p = all_rows_solution.loadings.shape
     # Pad loadings to equal length, because sparse rows without one fold may have fewer features.
     own, solved_loadings = pad_to_equal_rows(all_rows_solution.loadings, reduced_solution.loadings)
-    cosines = correlations(np.hstack([own, solved_loadings]), multiply_by_scatter)
+    cosines = correlations_of_projected_rows(np.hstack([own, solved_loadings]), multiply_by_scatter)
 
     # Match components such that the sum of absolute cosines is largest.
     of_whole, of_other = linear_sum_assignment(np.abs(cosines[:p, p:]), maximize=True)

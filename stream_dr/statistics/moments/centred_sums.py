@@ -158,7 +158,9 @@ class CentredSums:
         # `rows` gets the centred rows and, later, a last row that joins them to the earlier rows.
         # The last row is a factor times (mean of these rows − mean of the earlier rows).
         rows = np.empty((len(X) + 1, X.shape[1]))
-        mean, low = dense_kernels.write_centred_rows_and_return_mean(X, weights, added_weight, rows[:-1], self._nonzero)
+        mean, low = dense_kernels.write_centred_rows_and_return_mean_parts(
+            X, weights, added_weight, rows[:-1], self._nonzero
+        )
         joining = self._add_chunk_to_mean(mean, low, added_weight)
         np.multiply(joining.step, joining.root, out=rows[-1])
 

@@ -21,7 +21,7 @@ costs as much as computing it.
 """
 
 
-def write_centred_rows_and_return_mean(
+def write_centred_rows_and_return_mean_parts(
     X: np.ndarray,
     weights: np.ndarray,
     total_weight: float,

@@ -119,7 +119,9 @@ class BasisState(NamedTuple):
         return (means if self.shift is None else means + self.shift[:, None]) / self.unit
 
 
-def drop_short_columns_and_normalise(vectors: np.ndarray, min_relative_length: float) -> tuple[np.ndarray, np.ndarray]:
+def unit_columns_and_lengths_without_short(
+    vectors: np.ndarray, min_relative_length: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Scale vectors to unit length, without very short vectors.
 
     Returns the scaled vectors as columns, and the lengths that they had before. A vector is
