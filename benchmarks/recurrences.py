@@ -232,7 +232,7 @@ def run_parts(rows: int, rounds: int) -> None:
             ("CCIPCA", learner(lambda p=p: stream_dr.CCIPCA(p)), 0),
             ("gather alone", touch(write_sparse_row_products, size), 0),
             ("scatter alone", touch(add_sparse_row_to_basis, size), 0),
-            ("checks of partial_fit alone", check_numeric_rows, 0),
+            ("checks of partial_fit alone", check_numeric_finite_rows, 0),
         ]
         compare(f"parts of a row, p = {p}", batches, runs, rounds)
 
@@ -254,7 +254,7 @@ def touch(kernel: Any, size: int) -> Callable[[Batches], None]:
     return run
 
 
-def check_numeric_rows(batches: Batches) -> None:
+def check_numeric_finite_rows(batches: Batches) -> None:
     """What partial_fit looks at before a batch is learned."""
     from stream_dr.rows.number_rows import as_rows
 

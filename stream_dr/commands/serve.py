@@ -39,8 +39,8 @@ def serve(
 
     specs = [parse_model_spec(text) for text in model or []]
 
-    def prepare(directory: "Directory") -> None:
+    def add_specified_models(directory: "Directory") -> None:
         for spec in specs:
             add_model(directory, *spec)
 
-    raise typer.Exit(serve_command(dir=dir, host=host, port=port, prepare=prepare))
+    raise typer.Exit(serve_command(dir=dir, host=host, port=port, prepare=add_specified_models))

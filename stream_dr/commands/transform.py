@@ -49,7 +49,7 @@ def transform(
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.transform import project_rows_on_cluster
-    from stream_dr.models.schema import columns_missing
+    from stream_dr.models.schema import table_columns_missing_in_batch
     from stream_dr.running.projected_file import check_output_path
     from stream_dr.running.query import project
     from stream_dr.shards.dataset import Dataset
@@ -72,7 +72,7 @@ def transform(
             data, left_out = data.only(opened.schema.names)
             if left_out:
                 say(f"note: columns that the stream does not have are left out: {', '.join(left_out)}")
-            missing = columns_missing(data.first, opened.schema) if data.first is not None else ()
+            missing = table_columns_missing_in_batch(data.first, opened.schema) if data.first is not None else ()
             if missing:
                 say(f"note: columns that the file does not have are taken as missing: {', '.join(missing)}")
 

@@ -107,7 +107,7 @@ def build_word_and_topic_tables() -> WordAndTopicTables:
         _repeat_indices_by_share(share, _COMMON_TABLE),
         topical,
         idf,
-        _topic_ancestor_table(),
+        _topic_and_ancestor_codes(),
         _cumulative_subtopic_shares(),
         _cumulative_topic_pair_shares(),
     )
@@ -155,7 +155,7 @@ def _parent_topic(topic: str) -> str | None:
     return next((p for p in prefixes if p in TOPICS), f"{topic[0]}CAT")
 
 
-def _topic_ancestor_table() -> np.ndarray:
+def _topic_and_ancestor_codes() -> np.ndarray:
     """Return the codes of each topic and its ancestors.
 
     The array is (topics, 4). Row i has the topic i, its parent, the parent's parent and so on. A

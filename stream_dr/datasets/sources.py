@@ -191,7 +191,7 @@ class FileSource:
                 raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
         if format == "rcv1" and options.topics is None:
             raise InvalidParameter("rcv1 vector files need their topics file (rcv1-v2.topics.qrels); give topics.")
-        _check_options(format, options)
+        _check_option_values(format, options)
 
         # The suffix .tsv means that the delimiter is a tab.
         if format == "csv" and options.delimiter == "," and all(".tsv" in path.suffixes for path in self.paths):
@@ -326,7 +326,7 @@ def open_source(
     return FileSource(path_list, format or infer_format_from_suffix(path_list[0]), options)
 
 
-def _check_options(format: str, options: Options) -> None:
+def _check_option_values(format: str, options: Options) -> None:
     """Raise an error if an option has a wrong value.
 
     The error is InvalidParameter or InvalidTargets.

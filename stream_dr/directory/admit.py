@@ -42,12 +42,12 @@ from stream_dr.models.schema import (
     all_missing_table_row,
     bound_state_bytes,
     check_dense_width,
-    columns_missing,
     drop_unneeded_targets_and_add_hashes,
     extend_by_accumulator_schema,
     extend_by_table_rows,
     reorder_columns,
     schema_delta,
+    table_columns_missing_in_batch,
 )
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import State
@@ -140,7 +140,7 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
             f"this stream's batches carry weights; {type(estimator).__name__} is a recurrence that takes none. "
             "Use an additive estimator, or send batches without weights to another stream."
         )
-    _check_layout(estimator, schema)
+    _check_table_or_numeric_rows(estimator, schema)
     _check_target_kind(estimator, schema.target_kind)
     _check_width(estimator, schema)
 
@@ -174,7 +174,7 @@ def check_can_continue_stream(estimator: Estimator, schema: Schema, limits: Limi
         check_can_learn_first_rows(estimator, zero_row, accumulator.freeze())
 
 
-def _check_layout(estimator: Estimator, schema: Schema) -> None:
+def _check_table_or_numeric_rows(estimator: Estimator, schema: Schema) -> None:
     """Raise SchemaMismatch if the estimator cannot learn the stream's layout.
 
     The rows of a table need an estimator with a feature map for tables. Sparse rows need an
@@ -523,7 +523,7 @@ class DraftGroup:
 
     def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
         """Return the stream's table columns that the draft's rows lack."""
-        return () if draft.block is None else columns_missing(draft.block, self.schema)
+        return () if draft.block is None else table_columns_missing_in_batch(draft.block, self.schema)
 
     def _receipt(self, placement: _Placement, log_positions: Sequence[int]) -> Receipt:
         """Return the receipt of a draft whose event was written.

@@ -202,7 +202,7 @@ class Directory(AbstractContextManager["Directory"]):
         self._append_uncertain = False
 
         self.models: dict[str, Model] = {}
-        self._read_schema()
+        self._read_schema_from_log()
 
         for entry in self.table.entries():
             self.models[entry.name] = self._restore_from_snapshot(entry)
@@ -495,7 +495,7 @@ class Directory(AbstractContextManager["Directory"]):
         """
         with self.append_lock:
             if self._append_uncertain:
-                self._read_schema()
+                self._read_schema_from_log()
                 self._append_uncertain = False
 
             try:
@@ -520,7 +520,7 @@ class Directory(AbstractContextManager["Directory"]):
         for position, draft in zip(positions, group.drafts, strict=True):
             self.recent.put_if_room(position, draft)
 
-    def _read_schema(self) -> None:
+    def _read_schema_from_log(self) -> None:
         """Read the schema from the log.
 
         Sets `_recorded_schema` to the schema that the events record, and `schema` to the same

@@ -26,7 +26,7 @@ from typing import Any
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
 from stream_dr.failpoints import failpoint
-from stream_dr.log.index import INDEX_NAME, open_index_database
+from stream_dr.log.index import INDEX_NAME, open_existing_index_database
 from stream_dr.log.sqlite_file import check_integrity, commit_or_rollback, damaged_file_error
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.saved import spec_from_json
@@ -221,7 +221,7 @@ class ModelTable:
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """Open a connection to the SQLite file for the with-block."""
-        database = open_index_database(self.path.parent, self.writable)
+        database = open_existing_index_database(self.path.parent, self.writable)
         with closing(database), database.connection() as db:
             yield db
 

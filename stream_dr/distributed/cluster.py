@@ -67,7 +67,7 @@ def dask_plan_runner(scheduler_address: str) -> PlanRunner:
 
     def run_on_cluster(plan: TaskPlan, on_batch: BatchCallback) -> Sequence[PartialResult]:
         with connect_to_scheduler(scheduler_address) as client:
-            check_workers(client, STATES_IN_MEMORY * _total_state_bytes(plan))
+            check_workers(client, STATES_IN_MEMORY * _bytes_of_one_state_per_model(plan))
             return _ClusterRun(client, plan, on_batch).run_and_gather()
 
     return run_on_cluster
@@ -157,7 +157,7 @@ def _refuse_other_versions(
         raise ClusterError(f"worker {worker_address} has {', '.join(other)}; the client has {mine}. Install the same.")
 
 
-def _total_state_bytes(plan: TaskPlan) -> int:
+def _bytes_of_one_state_per_model(plan: TaskPlan) -> int:
     """Return the number of bytes of all models' states.
 
     Each model of the plan counts with one state.

@@ -20,7 +20,7 @@ from stream_dr.feature_maps.table_columns import (
     update_column_statistics,
 )
 from stream_dr.feature_maps.taken_for import InferredKind, declared_or_inferred_kind
-from stream_dr.feature_maps.widths import diagonal_scatter_reason_or_empty, hashed_columns_per_text
+from stream_dr.feature_maps.widths import hashed_columns_per_text, reason_if_only_diagonal_stored
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 MANY = 8
@@ -180,7 +180,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     # For the map `text` the scatter is always diagonal, so there is no note.
     note = ""
     if (spec or {}).get("map") != "text":
-        note = diagonal_scatter_reason_or_empty(table_map.encoding(), [column.statistics for column in reported])
+        note = reason_if_only_diagonal_stored(table_map.encoding(), [column.statistics for column in reported])
     columns = tuple(column.report for column in reported)
     return TableReport(sum(batch.rows for batch in batches), columns, tuple(problems), note)
 

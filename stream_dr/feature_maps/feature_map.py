@@ -31,7 +31,7 @@ class FeatureMap(ABC):
     learns: ClassVar[bool] = False
 
     @property
-    def width_is_fixed_at_start(self) -> bool:
+    def first_row_fixes_n_features(self) -> bool:
         """True if the first row fixes the number of features."""
         return False
 

@@ -91,7 +91,7 @@ class RandomFourier(FeatureMap):
     nu: float = 1.5
 
     @property
-    def width_is_fixed_at_start(self) -> bool:
+    def first_row_fixes_n_features(self) -> bool:
         """True if the first row fixes the number of features."""
         return self.orthogonal
 

@@ -63,7 +63,7 @@ class Polynomial(FeatureMap):
     seed: int = 0
 
     @property
-    def width_is_fixed_at_start(self) -> bool:
+    def first_row_fixes_n_features(self) -> bool:
         """True, because the first row fixes the number of features.
 
         The columns of mapped rows are products of features. With another number of features there

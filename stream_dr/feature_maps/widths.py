@@ -62,7 +62,7 @@ def check_max_encoded_columns(encoding: EncodingSpec, overrides: ColumnOverrides
         raise TooManyFeatures(f'{message}, or take scatter="diagonal".', needed=total, limit=MAX_EXACT_WIDTH)
 
 
-def diagonal_scatter_reason_or_empty(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
+def reason_if_only_diagonal_stored(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
     """Return the reason why only a diagonal is stored.
 
     The diagonal is the diagonal of the scatter matrix. The only possible reason is that the table

@@ -61,11 +61,11 @@ class LogCopy:
 
         Within the with-block, the index is one consistent snapshot.
         """
-        database = tables.open_index_database(self._source, writable=False)
+        database = tables.open_existing_index_database(self._source, writable=False)
         try:
             with database.connection() as connection, read_transaction(connection):
                 index = Index(self._source, connection)
-                index.ends()
+                index.bounds_and_total_rows()
                 yield index
         finally:
             database.close()
@@ -98,7 +98,7 @@ class LogCopy:
 
         # Write the file `head` of the copy, which has the last position and identifies the index.
         head = HeadFile(self._target, writable=True)
-        head.try_to_write_acknowledged_position(index.ends().last)
+        head.try_to_write_acknowledged_position(index.bounds_and_total_rows().last)
         head.try_to_store_inode_of(self._target / tables.INDEX_NAME)
         head.close()
         fsync_directory(self._target)

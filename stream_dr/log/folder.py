@@ -51,9 +51,9 @@ def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
     """Raise DamagedFile if the log ends before the position `acknowledged_position`."""
     # Read the end with a read-only connection.
     # A connection that may write would delete a damaged write-ahead log when it is closed.
-    database = tables.open_index_database(folder, writable=False)
+    database = tables.open_existing_index_database(folder, writable=False)
     with database.connection() as connection:
-        last = Index(folder, connection).ends().last
+        last = Index(folder, connection).bounds_and_total_rows().last
     database.close()
     if last < acknowledged_position:
         raise truncated_error(folder / INDEX_NAME, last, acknowledged_position)

@@ -149,7 +149,7 @@ class BodyFileEntry(NamedTuple):
     end: int = BEGIN
 
 
-def open_index_database(folder: Path, writable: bool) -> Database:
+def open_existing_index_database(folder: Path, writable: bool) -> Database:
     """Return the Database (SQLite file) of a log folder's index."""
     return Database(folder / INDEX_NAME, writable, APPLICATION, LOG_FORMAT)
 
@@ -342,7 +342,7 @@ class Index:
         self._path = folder / INDEX_NAME
         self._connection = connection
 
-    def ends(self) -> LogBounds:
+    def bounds_and_total_rows(self) -> LogBounds:
         """Return the log's first position, last position and number of rows."""
         query = "SELECT (SELECT MIN(position) FROM events), (SELECT MAX(position) FROM events)"
         first, last = self._connection.execute(query).fetchone()
@@ -456,7 +456,7 @@ class Index:
         check_integrity(self._connection, self._path)
 
         # Read all events, whose positions must follow one another.
-        expected = self.ends().first
+        expected = self.bounds_and_total_rows().first
         with closing(self._connection.execute(f"{_EVENT} FROM events ORDER BY position")) as cursor:
             for position, *_ in map(self._fields_with_valid_digest, cursor):
                 if position != expected:

@@ -73,7 +73,7 @@ class LogReader:
         self.path = path
         self.writable = writable
         self._keys = max_keys
-        self._database = tables.open_index_database(path, writable)
+        self._database = tables.open_existing_index_database(path, writable)
         self._head = HeadFile(path, writable)
         self._ends = LogBounds(0, -1, 0)
 
@@ -250,7 +250,7 @@ class LogReader:
         if self.writable:
             return self._ends
         with self._index_view() as index:
-            return index.ends()
+            return index.bounds_and_total_rows()
 
     def _files(self) -> list[BodyFileEntry]:
         """Return the files of bodies (event payloads), oldest first."""
@@ -431,7 +431,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
             self._ends = self._ends._replace(first=max(self._ends.first, min(position, self._ends.last)))
             return self._ends.first
 
-    def drop_events_before(self, position: int) -> int:
+    def drop_events_before_and_count(self, position: int) -> int:
         """Remove events before a position, but never the last event.
 
         Returns the number of events removed. The space of the events is released to the file
@@ -514,7 +514,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         self.check_folder_not_replaced()
         with self._database.connection() as connection, commit_or_rollback(connection):
             index = Index(self.path, connection)
-            ends = index.ends()
+            ends = index.bounds_and_total_rows()
             files = index.files()
 
             self._ends = ends._replace(first=max(ends.first, self._ends.first))

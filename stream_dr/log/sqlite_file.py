@@ -106,7 +106,7 @@ class Database:
             try:
                 connection = self._idle.pop()
             except IndexError:
-                connection = open_connection(self.path, self.writable, *self._owner)
+                connection = open_existing_connection(self.path, self.writable, *self._owner)
 
             try:
                 yield connection
@@ -160,7 +160,7 @@ def create_sqlite_file(
     fsync_directory(path.parent)
 
 
-def open_connection(path: Path, writable: bool, application_id: int, user_version: int) -> sqlite3.Connection:
+def open_existing_connection(path: Path, writable: bool, application_id: int, user_version: int) -> sqlite3.Connection:
     """Return a connection to a SQLite file of this library.
 
     Raises ForeignFile, UnknownFormat or DamagedFile.

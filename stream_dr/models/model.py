@@ -395,9 +395,9 @@ class Model:
         return self.published.version if self.published else 0
 
     @property
-    def auto_publishes(self) -> bool:
+    def publishes_within_a_minute(self) -> bool:
         """True if rows are published within a minute, without request."""
-        return self.policy is None or self.policy.auto_publishes
+        return self.policy is None or self.policy.publishes_within_a_minute
 
     @property
     def can_subtract_rows(self) -> bool:
@@ -476,7 +476,7 @@ class Model:
         is_published = published is not None and published.position >= position
         return self.position >= position and (is_published or not self.needs_publishing)
 
-    def blocking_reason(self, position: int) -> str | None:
+    def reason_not_publishable(self, position: int) -> str | None:
         """Return why the event at `position` cannot be published.
 
         The result is a sentence. There are two possible reasons:
@@ -680,7 +680,7 @@ class Model:
 
         # The state was not solved yet.
         # The policy says whether a projection is computed without a request.
-        if self.policy is not None and not self.auto_publishes:
+        if self.policy is not None and not self.publishes_within_a_minute:
             return errors.NotFitted, (
                 f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
                 f"POST /models/{self.name}/publish."

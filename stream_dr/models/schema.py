@@ -278,7 +278,7 @@ def all_missing_table_row(schema: Schema) -> Rows | None:
     return row_of_missing_values(dict(zip(schema.names, schema.kinds, strict=True)))
 
 
-def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
+def table_columns_missing_in_batch(block: Block, schema: Schema) -> tuple[str, ...]:
     """Return names of the table's columns that a batch lacks.
 
     The values of these columns count as missing. Returns an empty tuple if the stream is no table.

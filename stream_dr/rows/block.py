@@ -49,7 +49,7 @@ class Block(NamedTuple):
     width_stated : bool
         False if the number of features is only inferred from the largest index of a sparse batch.
     checked : bool
-        True if these rows have already passed `check_numeric_rows`.
+        True if these rows have already passed `check_numeric_finite_rows`.
     hashes : ndarray (rows,) uint64 or None
         Hash of each row, or of the row's group. The hash decides the row's fold in a
         cross-validation. None means that the hashes are computed from the rows' values.
@@ -120,7 +120,7 @@ class Block(NamedTuple):
         )
 
 
-def check_numeric_rows(block: Block) -> None:
+def check_numeric_finite_rows(block: Block) -> None:
     """Raise an error if compiled loops cannot use the rows.
 
     If the block's `checked` is true, its values are not read again. Raises:

@@ -240,7 +240,7 @@ class Driver:
                 self._submit_publish(model)
 
         if self._next_snapshot_time(models) <= now:
-            self._submit_due_snapshots(models)
+            self._submit_snapshots_of_changed(models)
 
     def next_due_time(self, models: Sequence[Model]) -> MonotonicTime:
         """Return the time at which the next work becomes due.
@@ -269,7 +269,7 @@ class Driver:
         - It is being solved.
         - Its policy has no automatic publication.
         """
-        if model.auto_publishes and model.needs_solving:
+        if model.publishes_within_a_minute and model.needs_solving:
             self._submit_publish(model)
 
     def snapshot_and_trim_log(self, models_and_states: Iterable[tuple[Model, FrozenState]]) -> None:
@@ -405,7 +405,7 @@ class Driver:
             return []
         return [m for m in models if _changed_since_snapshot(m) and m.published and not m.last_snapshot.version]
 
-    def _submit_due_snapshots(self, models: Sequence[Model]) -> None:
+    def _submit_snapshots_of_changed(self, models: Sequence[Model]) -> None:
         """Start a task that snapshots the models that changed.
 
         If models have a first projection that no snapshot contains, only these are snapshotted.
@@ -453,7 +453,7 @@ class Driver:
         try:
             self._directory.retention.rewrite_events_without_unlearned_rows()
             if self._settings.retain_rows is not None:
-                self._directory.retention.drop_unneeded_events(self._settings.retain_rows)
+                self._directory.retention.drop_unneeded_events_and_count(self._settings.retain_rows)
         except Exception as e:
             log.exception("the log could not be shortened as far as the snapshots allow")
             errors.append(e)

@@ -13,7 +13,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import id_array, write_arrow
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Schema, columns_missing
+from stream_dr.models.schema import Schema, table_columns_missing_in_batch
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids
@@ -135,7 +135,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
         raise CannotPredict(f"model {model.name!r} {why}, and predicts nothing. Project its rows with transform.")
 
     # Compute the scores, then the predicted targets from the scores.
-    missing = columns_missing(block, schema)
+    missing = table_columns_missing_in_batch(block, schema)
     block, unseen = check_reorder_and_count_unseen(block, projection, schema)
     scores = projection.score_projection().apply(block.X)
     targets = readout.predict(scores)

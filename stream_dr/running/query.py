@@ -36,7 +36,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Schema, columns_missing, reorder_columns
+from stream_dr.models.schema import Schema, reorder_columns, table_columns_missing_in_batch
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, linear_map_between_projections
 from stream_dr.projection import Mapped, Projection
@@ -136,7 +136,7 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
         raise model.unpublished_error()
 
     projection = published.projection
-    missing = columns_missing(block, schema)
+    missing = table_columns_missing_in_batch(block, schema)
     block, unseen = check_reorder_and_count_unseen(block, projection, schema)
     z = projection.apply(block.X)
     version, position = published.version, published.position
@@ -318,7 +318,9 @@ def project(
 
     published_or_raise(model)
     fields = (
-        id_and_target_types(source) if isinstance(source, Dataset) else _block_column_types(next(source.events())[1])
+        id_and_target_types(source)
+        if isinstance(source, Dataset)
+        else _block_id_and_target_types(next(source.events())[1])
     )
     if not fields and not published_or_raise(model).projection.n_components:
         # An Arrow batch without columns has no number of rows, so it cannot be written.
@@ -388,7 +390,7 @@ def batch_of_projected_rows(
     return pa.record_batch(_id_and_target_columns(block, field_types) | components)
 
 
-def _block_column_types(block: Block) -> dict[str, pa.DataType]:
+def _block_id_and_target_types(block: Block) -> dict[str, pa.DataType]:
     """Return Arrow types of a block's id and target columns.
 
     The keys of the dict are names of columns.

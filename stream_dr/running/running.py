@@ -140,7 +140,7 @@ class Running:
         # Publish and snapshot the models, then end the other threads.
         try:
             models = self.directory.models.values()
-            self._models.driver.publish_and_snapshot_all(models, lambda model: model.auto_publishes)
+            self._models.driver.publish_and_snapshot_all(models, lambda model: model.publishes_within_a_minute)
         finally:
             self._work.shutdown()
             self._advance.shutdown()
@@ -561,7 +561,9 @@ class Waits:
         for future, position in waiting:
             models = self._directory.models.values()
             reached = all(m.is_published_up_to(position) for m in models)
-            reason = None if reached else next((why for m in models if (why := m.blocking_reason(position))), None)
+            reason = (
+                None if reached else next((why for m in models if (why := m.reason_not_publishable(position))), None)
+            )
             if (reached or reason) and self._discard(future) and future.set_running_or_notify_cancel():
                 future.set_result(reason)
 

@@ -28,7 +28,7 @@ from scipy.sparse.csgraph import connected_components
 from stream_dr import checks
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
-from stream_dr.solve.landmarks import SampledLandmarks, place_rows, scale_to_unit_variance, to_landmarks
+from stream_dr.solve.landmarks import SampledLandmarks, as_landmarks, place_rows, scale_to_unit_variance
 from stream_dr.solve.neighbours import SEARCH_CHUNK, nearest_landmarks
 from stream_dr.solve.spectral import EPS, with_fixed_signs
 from stream_dr.statistics.protocol import register_nested_state
@@ -145,7 +145,7 @@ def locally_linear_embedding(
     # One row has no neighbours, so the embedding has no components.
     r = rows.shape[0]
     if r < 2:
-        return BarycentricProjection(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
+        return BarycentricProjection(as_landmarks(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
 
     # Compute the matrix W of the weights of each row's neighbours.
     # Each connected component of the neighbour graph causes one eigenvalue 0, which is skipped.
@@ -154,11 +154,11 @@ def locally_linear_embedding(
     parts = int(connected_components(W, directed=False)[0])
     last = min(parts + n_components, r)
     if last == parts:
-        return BarycentricProjection(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
+        return BarycentricProjection(as_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
 
     values, places = eigh(lle_alignment_matrix(W).toarray(), subset_by_index=[parts, last - 1])
     places = with_fixed_signs(scale_to_unit_variance(places) if unit_variance else places)
-    return BarycentricProjection(to_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
+    return BarycentricProjection(as_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
 
 
 def barycentric_weight_matrix(

@@ -33,7 +33,7 @@ from stream_dr import checks
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
 from stream_dr.solve.graph import Graph
-from stream_dr.solve.landmarks import SampledLandmarks, place_rows, scale_to_unit_variance, to_landmarks
+from stream_dr.solve.landmarks import SampledLandmarks, as_landmarks, place_rows, scale_to_unit_variance
 from stream_dr.solve.spectral import with_fixed_signs
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -200,7 +200,7 @@ def laplacian_eigenmaps(
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0
     return Eigenmap(
-        to_landmarks(rows),
+        as_landmarks(rows),
         np.ascontiguousarray(places[:, keep]),
         eigenvalues,
         graph.radii,

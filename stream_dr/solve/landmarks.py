@@ -76,7 +76,7 @@ class SampledLandmarks(NamedTuple):
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=shape)
 
 
-def to_landmarks(rows: Rows) -> SampledLandmarks:
+def as_landmarks(rows: Rows) -> SampledLandmarks:
     """Return sampled rows as landmarks.
 
     Landmarks are rows with which a projection compares new rows. The values are not copied.

@@ -27,7 +27,7 @@ from stream_dr.checks import (
 )
 from stream_dr.compiled import compiled
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, PrecisionLost, WidthMismatch, width_mismatch
-from stream_dr.rows.block import Block, check_numeric_rows, weights_or_ones
+from stream_dr.rows.block import Block, check_numeric_finite_rows, weights_or_ones
 from stream_dr.statistics.moments.centred_part import pad_to_shape
 from stream_dr.statistics.moments.largest import EPS, MOST_LOST
 from stream_dr.statistics.protocol import AccumulatorBase
@@ -156,7 +156,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         Rows without a target are skipped and counted. Raises WidthMismatch, TargetKindMismatch,
         InvalidTargets, InvalidIndex or NotFinite.
         """
-        check_numeric_rows(block)
+        check_numeric_finite_rows(block)
         labelled, skipped = drop_rows_without_target(block)
         self._check_block_fits(labelled)
         self._make_room_for_block(labelled)
@@ -175,7 +175,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         PrecisionLost (a kind of CannotUnlearn) if the rounding errors of the remaining sums would
         be too large. After an error nothing has changed.
         """
-        check_numeric_rows(block)
+        check_numeric_finite_rows(block)
         labelled, skipped = drop_rows_without_target(block)
         self._check_block_fits(labelled)
         if labelled.rows > self.rows or skipped > self.rows_skipped or labelled.features > self.n_features:

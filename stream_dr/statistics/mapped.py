@@ -35,12 +35,12 @@ from stream_dr.feature_maps.table import (
 from stream_dr.feature_maps.table_columns import TableColumn
 from stream_dr.feature_maps.widths import (
     check_max_encoded_columns,
-    diagonal_scatter_reason_or_empty,
     max_mapped_columns_of_table,
+    reason_if_only_diagonal_stored,
 )
 from stream_dr.projection import Columns, Linear, Mapped, checked_feature_map, row_slices_to_map
 from stream_dr.readout import Readout
-from stream_dr.rows.block import Block, Rows, check_numeric_rows
+from stream_dr.rows.block import Block, Rows, check_numeric_finite_rows
 from stream_dr.rows.raw_rows import raw_from_array
 from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
 from stream_dr.statistics.renumbered import renumber_features
@@ -273,7 +273,7 @@ class MappedAccumulator:
         """
         # The first batch decides parameters of the map that the user has not set.
         width, names = self._width_and_names_with(block)
-        check_numeric_rows(block)
+        check_numeric_finite_rows(block)
         before = self._map, self._spec
         if not self._map.has_final_parameters and block.rows:
             self._map = self._map.with_first_batch_parameters(block)
@@ -298,7 +298,7 @@ class MappedAccumulator:
         options: further arguments of `remove` of the accumulator of mapped rows.
         """
         width = self._width_and_names_with(block)[0]
-        check_numeric_rows(block)
+        check_numeric_finite_rows(block)
         if options:
             self.inner.remove(self._map_block(block, width), **options)
         else:
@@ -353,9 +353,9 @@ class MappedAccumulator:
             same = block.names == self._names if started else not block.sparse
             return InputColumns(width, block.names) if same else InputColumns(self._map.max_mapped_columns(0), None)
         if started and (width > self.n_features if block.sparse else width != self.n_features):
-            if not block.sparse or self._map.width_is_fixed_at_start:
+            if not block.sparse or self._map.first_row_fixes_n_features:
                 raise width_mismatch(width, self.n_features)
-        elif not started and self._map.width_is_fixed_at_start and block.sparse and not block.width_stated:
+        elif not started and self._map.first_row_fixes_n_features and block.sparse and not block.width_stated:
             raise WidthMismatch(
                 f"feature map {self._spec} needs the width of the rows at the first batch: state it (`n_features`), or "
                 "take the map without 'orthogonal'."
@@ -385,7 +385,7 @@ class LandmarkAccumulator(MappedAccumulator):
         Landmarks are rows that the map compares other rows with. Raises WidthMismatch and the
         errors of the accumulator of mapped rows. After an error nothing has changed.
         """
-        check_numeric_rows(block)
+        check_numeric_finite_rows(block)
         self._width_and_names_with(block)
         before = self.landmarks
         self.landmarks = self._map.add_landmarks_from_batch(before, block)
@@ -406,7 +406,7 @@ class LandmarkAccumulator(MappedAccumulator):
         have been replaced. Rows that were learned with a replaced landmark cannot be mapped in the
         same way again.
         """
-        check_numeric_rows(block)
+        check_numeric_finite_rows(block)
         if self._map.draws_landmarks and (self._map.first or 0) > self._map.most:
             raise CannotUnlearn("rows were learned by the landmarks there were then. Learn anew without them.")
         if self._map.draws_landmarks and self.landmarks.any_is_row_of(block.X):
@@ -471,7 +471,7 @@ class TableAccumulator(MappedAccumulator):
         column_statistics: statistics of the columns after the first batch.
         """
         if isinstance(self._map, Table) and self.scatter == "auto":
-            reason = diagonal_scatter_reason_or_empty(self._map.encoding(), column_statistics.columns)
+            reason = reason_if_only_diagonal_stored(self._map.encoding(), column_statistics.columns)
             if reason:
                 warnings.warn(reason, OnlyDiagonal, stacklevel=2)
 

@@ -90,7 +90,7 @@ def _dropped(path: Path) -> Path:
             _fill(directory, 20, {"lda": "lda", "means": "class_means"})
             shutil.copytree(path, path.with_name("dropped.before"))
             _fill(directory, 20, {})
-            directory.retention.drop_unneeded_events(100)
+            directory.retention.drop_unneeded_events_and_count(100)
     finally:
         Log.__init__ = initialise  # type: ignore[method-assign]
     return path

@@ -51,7 +51,7 @@ def step(directory: Directory, what: str, seed: int) -> None:
     elif what == "forget":
         directory.retention.rewrite_events_without_unlearned_rows()
     elif what == "drop":
-        directory.retention.drop_unneeded_events(20)
+        directory.retention.drop_unneeded_events_and_count(20)
     elif what == "saved":
         directory.add_saved("saved", LDA().fit(X, Y))
     elif what == "delete" and "saved" in directory.models:

@@ -210,7 +210,9 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
         X, names = _matrix_and_names(batch, feature_names)
 
     targets = targets_from_batch(batch, roles)
-    weights = None if roles.weight is None else convert_column_to_float64(batch.column(roles.weight), roles.weight)
+    weights = (
+        None if roles.weight is None else convert_complete_column_to_float64(batch.column(roles.weight), roles.weight)
+    )
     ids = None if roles.id is None else ids_as_integers_or_strings(batch.column(roles.id), roles.id)
     return Block(X, targets, weights, ids, names)
 
@@ -332,7 +334,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
 
     # Each column with 0 and 1 is one label.
     if roles.labels:
-        Y = np.column_stack([convert_column_to_float64(batch.column(name), name) for name in roles.labels])
+        Y = np.column_stack([convert_complete_column_to_float64(batch.column(name), name) for name in roles.labels])
         if not np.all((Y == 0) | (Y == 1)):
             column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
             raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as target.")
@@ -340,12 +342,12 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         return Targets("multilabel", roles.labels, np.nonzero(Y)[1].astype(np.int32), indptr)
 
     if roles.target:
-        columns = [convert_column_to_float64(batch.column(name), name) for name in roles.target]
+        columns = [convert_complete_column_to_float64(batch.column(name), name) for name in roles.target]
         return continuous_targets(np.column_stack(columns))
     return None
 
 
-def convert_column_to_float64(column: pa.Array, column_name: str) -> np.ndarray:
+def convert_complete_column_to_float64(column: pa.Array, column_name: str) -> np.ndarray:
     """Return a column as a float64 array (rows,).
 
     column_name: name of the column, for the error message.

@@ -251,11 +251,11 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     )  # fmt: skip
 
     waiting = mask_labels_with_few_rows(state, min_class_rows)
-    m = _without_means_of_few_row_labels(m, waiting[present], c.noise) if waiting.any() else m
+    m = _without_means_of_labels_with_few_rows(m, waiting[present], c.noise) if waiting.any() else m
     return standardise_moments(m) if standardize else m
 
 
-def _without_means_of_few_row_labels(moments: Moments, has_few_rows: np.ndarray, scatter_error: float) -> Moments:
+def _without_means_of_labels_with_few_rows(moments: Moments, has_few_rows: np.ndarray, scatter_error: float) -> Moments:
     """Remove means of labels with too few rows from moments.
 
     The deviations of these labels' rows from the mean of their label stay in the moments. If each

@@ -183,7 +183,7 @@ class RowReplay:
         columns: (features, r), the r columns that were multiplied.
         """
         if pass_sums.fresh is not None:
-            self._check_rows_are_learned(pass_sums.fresh)
+            self._check_first_pass_read_learned_rows(pass_sums.fresh)
             self._rows = pass_sums.rows
         elif pass_sums.rows != self._rows:
             raise CannotRefine(
@@ -236,7 +236,7 @@ class RowReplay:
         factors: np.ndarray = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
         return factors if weights is None else factors * weights
 
-    def _check_rows_are_learned(self, first_pass_state: MomentState) -> None:
+    def _check_first_pass_read_learned_rows(self, first_pass_state: MomentState) -> None:
         """Check that the first pass has read the learned rows.
 
         Raises CannotRefine if the pass has read other rows. The sums of the learned state are

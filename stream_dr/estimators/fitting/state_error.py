@@ -251,7 +251,7 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     """
     # Pad the predictor to the features and targets of both models.
     d = max(len(training_moments.mean), len(validation_moments.mean))
-    a, b, k = _match_target_columns(training_moments, validation_moments)
+    a, b, k = _number_target_columns_of_both(training_moments, validation_moments)
     coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
     coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, training_moments.mean, training_moments.target_mean
 
@@ -276,7 +276,7 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     return HeldOutError(validation_moments.weight, sse, 1.0 - np.divide(sse, cyy, out=np.full(k, np.nan), where=varies))
 
 
-def _match_target_columns(training_moments: Moments, validation_moments: Moments) -> TargetColumns:
+def _number_target_columns_of_both(training_moments: Moments, validation_moments: Moments) -> TargetColumns:
     """Return the target columns of two models, numbered together.
 
     Labels that both models have learned share a column.

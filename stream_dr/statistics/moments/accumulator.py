@@ -210,7 +210,7 @@ class MomentAccumulator(AccumulatorBase):
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return batch
-        sets = self._sets.find_set_numbers(batch.encoded, batch.rows)
+        sets = self._sets.find_set_numbers_without_storing(batch.encoded, batch.rows)
         return batch._replace(encoded=batch.encoded._replace(sets=sets))
 
     def make_room_for_batch(self, batch: PlannedBatch) -> None:
@@ -302,7 +302,7 @@ class MomentAccumulator(AccumulatorBase):
         if isinstance(self._features, SparseSums):
             self._weight = self._features.add(part_rows, row_weights, encoded, self._weight)
             # A fixed point is subtracted from continuous targets. Keep it near their mean.
-            self._features.move_reference_if_far(self._targets)
+            self._features.move_target_reference_if_far(self._targets)
         elif self._features is not None:
             total = float(np.add.reduce(row_weights))
             rows = None if encoded is None else TargetRows(encoded, batch.n_target_columns, before, values)

@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
-from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_rows, weights_or_ones
+from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_finite_rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import EncodedTargets, Encoding, encode, take_encoded_rows
 from stream_dr.targets.label_codes import Label
@@ -115,7 +115,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     rows, features = block.X.shape
     sparse = is_sparse(block.X)
     _check_width(accumulator, rows, features, sparse)
-    check_numeric_rows(block)
+    check_numeric_finite_rows(block)
 
     # Check the targets. Drop rows without a target, unless the encoding of targets allows them.
     weights = as_weights(block.weights, rows)

@@ -283,7 +283,7 @@ class SparseSums:
         if total > 0.0:
             self.reference = weights / total @ targets
 
-    def move_reference_if_far(self, sums_of_targets: TargetSums) -> None:
+    def move_target_reference_if_far(self, sums_of_targets: TargetSums) -> None:
         """Move `reference` to the targets' mean if far away.
 
         `reference` is the point that is subtracted from continuous targets before their products

@@ -48,7 +48,7 @@ import numpy as np
 
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import CannotMerge, InvalidRows, InvalidWeights, width_mismatch
-from stream_dr.rows.block import Block, Rows, check_numeric_rows
+from stream_dr.rows.block import Block, Rows, check_numeric_finite_rows
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
@@ -177,7 +177,7 @@ class BlockBasis:
 
         estimator_name: name of the estimator, for error messages.
         """
-        check_numeric_rows(block)
+        check_numeric_finite_rows(block)
         if block.weights is not None:
             raise InvalidWeights(
                 f"the batch has weights; {estimator_name} is a recurrence that learns one row after the other and takes "

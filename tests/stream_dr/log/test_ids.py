@@ -35,7 +35,7 @@ def test_what_was_dropped_is_not_found(folder):
     with Log(folder) as log:
         for first in range(0, 100_000, 500):
             appended(log, range(first, first + 500))
-        log.drop_events_before(150)
+        log.drop_events_before_and_count(150)
         assert log.positions_that_may_have_ids(id_hashes([0, 74_999, 75_000, 99_999])) == [150, 199]
     with Log(folder) as log:
         assert log.positions_that_may_have_ids(id_hashes([0, 74_999, 75_000, 99_999])) == [150, 199]

@@ -97,7 +97,7 @@ def test_schema_changes_outlive_their_events(folder):
         for start in range(51, 91, 5):
             log.append(drafts(start, 5))
         log.append([draft("rows", b"y", 1, schema='{"n": 2}')])
-        assert log.drop_events_before(log.last) > 0
+        assert log.drop_events_before_and_count(log.last) > 0
         assert log.first > 50
         assert log.schema_changes() == ['{"n": 1}', '{"n": 2}']
     with Log(folder) as log:
@@ -107,14 +107,14 @@ def test_schema_changes_outlive_their_events(folder):
 def test_what_was_dropped_is_said_and_the_rest_stays(folder):
     with filled(folder) as log:
         assert len(bodies(folder)) == 5
-        assert log.drop_events_before(0) == 0
-        assert log.drop_events_before(19) == 19
+        assert log.drop_events_before_and_count(0) == 0
+        assert log.drop_events_before_and_count(19) == 19
         assert (log.first, log.last, log.rows_appended) == (19, 49, 150)
         assert [e.position for e in log.read(18, limit=1000)] == list(range(19, 50))
         with pytest.raises(errors.HistoryGone, match=r"0 … 18 were dropped; the log begins at 19"):
             log.read(-1)
         assert [int(path.stem) for path in bodies(folder)] == [10, 20, 30, 40]
-        assert log.drop_events_before(10**9) == 30
+        assert log.drop_events_before_and_count(10**9) == 30
         assert (log.first, log.last, log.rows_appended) == (49, 49, 150)
         assert log.find_key("k3").position == 3
         log.verify()
@@ -163,5 +163,5 @@ def test_holding_is_where_the_last_rows_begin(folder):
             0,
         ]
         log.rewrite(45, b"", 0)
-        log.drop_events_before(20)
+        log.drop_events_before_and_count(20)
         assert [log.first_position_of_newest_rows(rows) for rows in (30, 10**9)] == [40, 20]

@@ -13,7 +13,7 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.log.log import Log
-from stream_dr.log.sqlite_file import open_connection, translate_errors
+from stream_dr.log.sqlite_file import open_existing_connection, translate_errors
 from tests.support.logs import draft
 
 
@@ -42,7 +42,7 @@ def test_foreign_files_and_other_formats_are_told_apart(filled, writable):
 
 def test_a_file_that_is_gone_is_damage(tmp_path):
     with pytest.raises(errors.DamagedFile, match="missing"):
-        open_connection(tmp_path / "gone.sqlite", True, 0, 3)
+        open_existing_connection(tmp_path / "gone.sqlite", True, 0, 3)
 
 
 def test_a_log_whose_index_is_gone_is_no_new_log(filled):

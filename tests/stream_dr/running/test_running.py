@@ -58,7 +58,9 @@ def eventually(true: Callable[[], bool]) -> None:
 def settled(run: Running, position: int) -> None:
     """Every model includes a position, or never will; some never will, and who waits is told so."""
     models = run.directory.models
-    eventually(lambda: all(m.is_published_up_to(position) or m.blocking_reason(position) for m in models.values()))
+    eventually(
+        lambda: all(m.is_published_up_to(position) or m.reason_not_publishable(position) for m in models.values())
+    )
     assert not run.wait_until_all_include(position, WAIT)
 
 
