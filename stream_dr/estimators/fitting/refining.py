@@ -190,9 +190,7 @@ def refine_steps(
     solver, moments, sums, replayed, method = _prepare_problem(estimator, state, source, feature_names, n_threads)
 
     # Continue from the earlier refine, or start from the columns of the guess.
-    now = resume or Refining(
-        0, np.zeros((len(moments.mean), 0)), method.start(_earlier_loadings_or_empty(guess, moments))
-    )
+    now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_loadings_or_empty(guess, moments)))
     summed = compute_pass_sums or sums
     basis = tall_qr(now.loadings)[0]
     first = now.number + 1
@@ -341,7 +339,7 @@ def is_exact_without_refine(estimator: "Estimator", state: State) -> bool:
     return not cast("ClosedForm", estimator).reads_scatter() or compute_moments(state).scatter is not None
 
 
-def _earlier_loadings_or_empty(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
+def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
     """Return the p columns (features, p) from which refine starts.
 
     The columns are the loadings of an earlier projection. Features that the projection does not
