@@ -82,7 +82,7 @@ def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> 
       For other requests the error is `forbidden`.
     """
     if settings.write_token is None:
-        _refuse_foreign_request(headers, settings.cors_origins)
+        _refuse_foreign_host_or_origin(headers, settings.cors_origins)
         return
 
     # Compare the request's token with every accepted token, in constant time.
@@ -112,7 +112,7 @@ def _bearer_token(headers: Headers) -> bytes:
     return token.strip().encode() if scheme.lower() == "bearer" else b""
 
 
-def _refuse_foreign_request(headers: Headers, allowed_origins: tuple[str, ...]) -> None:
+def _refuse_foreign_host_or_origin(headers: Headers, allowed_origins: tuple[str, ...]) -> None:
     """Refuse a request that a foreign page may have sent.
 
     Raises ServiceError `forbidden` unless both conditions are true:

@@ -149,7 +149,7 @@ def check_within(record: object, low: int, exclusive_high: int, *field_names: st
             raise field_error(record, name, actual, f"from {low} to {exclusive_high - 1}")
 
 
-def check_ascending(record: object, field_name: str) -> None:
+def check_strictly_ascending(record: object, field_name: str) -> None:
     """Raise DamagedFile unless each number is larger than the number before it."""
     if (np.diff(getattr(record, field_name)) <= 0).any():
         raise field_error(record, field_name, "not ascending", "ascending")

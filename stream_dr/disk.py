@@ -64,7 +64,7 @@ def write_atomically(
 
     except BaseException as e:
         temporary.unlink(missing_ok=True)
-        if is_disk_full_or_read_only(e) or is_input_output_error(e):
+        if is_disk_full_or_read_only(e) or is_device_error(e):
             raise cannot_write_error(path, str(e)) from e
         raise
 
@@ -139,7 +139,7 @@ def is_disk_full_or_read_only(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
-def is_input_output_error(error: BaseException) -> TypeGuard[OSError]:
+def is_device_error(error: BaseException) -> TypeGuard[OSError]:
     """Return True if an error is the system's "input/output error".
 
     The system raises this error if a device fails to write or to read.

@@ -76,7 +76,7 @@ async def transform(request: Request, shared: Service, query: Annotated[schemas.
 
     Targets in the batch are ignored. A batch without rows gives a response without rows.
     """
-    return await _respond_to_rows(request, shared, query.model, _project_block, _numbers_per_projection)
+    return await _respond_to_rows(request, shared, query.model, _project_block, _numbers_per_projected_row)
 
 
 @router.post("/predict", **_rows_route_arguments(schemas.Predicted))
@@ -157,7 +157,7 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
         )
 
 
-def _numbers_per_projection(model: stream_dr.Model) -> int:
+def _numbers_per_projected_row(model: stream_dr.Model) -> int:
     """Return how many numbers a projected row has.
 
     Returns 0 if no projection is published.

@@ -52,7 +52,7 @@ from stream_dr.arrow.rows import (
     features_numeric_no_nulls,
     refuse_nulls,
     sparse_rows,
-    stack_numeric_columns,
+    stack_feature_columns,
 )
 from stream_dr.arrow.sound import BytesLike, first_message_line, refuse_invalid_batches, refuse_unsupported_types
 from stream_dr.arrow.target_columns import arrow_from_targets, targets_from_arrow
@@ -193,7 +193,7 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
     if dense:
         X = dense_array_from_column(batch.column("features"))
     elif features_numeric_no_nulls(batch):
-        X, names = stack_numeric_columns(batch)
+        X, names = stack_feature_columns(batch)
     else:
         X = raw_from_arrow(batch, EXTRA_COLUMNS)
         names = X.names

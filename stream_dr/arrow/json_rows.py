@@ -131,7 +131,7 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
     X, names, width_stated = _rows_from_json(rows, _checked_n_features(parsed_or_text.get("n_features")))
     check_finite(X)
 
-    weights = as_weights(_checked_weights(parsed_or_text.get("weights")), len(rows))
+    weights = as_weights(_weights_if_number_list(parsed_or_text.get("weights")), len(rows))
     y = targets_from_json(parsed_or_text, len(rows))
     ids = _ids_of_one_type_or_none(parsed_or_text.get("ids"), len(rows))
     return Block(X, y, weights, ids, names, width_stated, checked=True)
@@ -292,7 +292,7 @@ def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
             raise InvalidRows(f"row {i}, column {j} is {json_type_name(row[j])}; send a number.", row=i, column=j)
 
 
-def _checked_weights(parsed_weights: ParsedJson) -> list[float] | None:
+def _weights_if_number_list(parsed_weights: ParsedJson) -> list[float] | None:
     if parsed_weights is None:
         return None
     if not isinstance(parsed_weights, list) or not {type(v) for v in parsed_weights} <= NUMBER_TYPES:

@@ -121,7 +121,7 @@ def dense_array_from_column(features_column: pa.Array) -> np.ndarray:
     if flat.null_count:
         row, feature = divmod(first_null_index(flat), d)
         raise InvalidRows(f"row {row}, column {feature} is null; send a number.", row=row, column=feature)
-    return _float_array(flat, "features").reshape(len(features_column), d)
+    return _float32_or_float64_array(flat, "features").reshape(len(features_column), d)
 
 
 def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_matrix":
@@ -150,12 +150,14 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
     columns = view_of_numbers(indices)
     _check_index_range(columns, indptr, declared_width or MAX_WIDTH)
     width = declared_width or (int(columns.max()) + 1 if len(columns) else 0)
-    return csr_refusing_repeats(_float_array(values, "values"), columns.astype(np.int32, copy=False), indptr, width)
+    return csr_refusing_repeats(
+        _float32_or_float64_array(values, "values"), columns.astype(np.int32, copy=False), indptr, width
+    )
 
 
 # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
 @np.errstate(invalid="ignore")
-def stack_numeric_columns(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
+def stack_feature_columns(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
     """Copy numeric columns to an array, and return their names.
 
     Each column is a feature, except the columns of targets, weights and ids. The array has the
@@ -283,7 +285,7 @@ def _check_numeric_column(name: str, column: pa.Array) -> None:
     refuse_nulls(column, name)
 
 
-def _float_array(numbers: pa.Array, name: str) -> np.ndarray:
+def _float32_or_float64_array(numbers: pa.Array, name: str) -> np.ndarray:
     """Return an array of numbers as float32 or float64.
 
     Integers and float16 are cast to float64.

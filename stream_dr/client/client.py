@@ -194,7 +194,7 @@ class Client:
 
         model: name of the model. None means the only model of the service.
         """
-        table = pa.Table.from_batches(read_arrow(self._post_rows("/transform", X, model, _ARROW)))
+        table = pa.Table.from_batches(read_arrow(self._post_rows_in_one_request("/transform", X, model, _ARROW)))
         column = table.column("z").combine_chunks()
         z = np.zeros((len(column), 0))
         if pa.types.is_fixed_size_list(column.type):
@@ -500,9 +500,9 @@ class Client:
         return arrow_stream_bytes(Block(rows, targets, weights, row_ids, names))
 
     def _request_predictions(self, X: Any, model: str | None) -> JsonDict:
-        return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
+        return dict(orjson.loads(self._post_rows_in_one_request("/predict", X, model, "application/json")))
 
-    def _post_rows(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
+    def _post_rows_in_one_request(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
         """Send rows X to a model's route, and return the response's body.
 
         path: path of the route.

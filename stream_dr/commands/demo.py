@@ -54,7 +54,7 @@ def demo(
 
     def run_demo_client(address: str) -> None:
         try:
-            _post_shards_and_print_tables(address, dir, shards[steps.REPLAYED :], data, rates, exit)
+            _post_shards_and_report(address, dir, shards[steps.REPLAYED :], data, rates, exit)
         except Exception as e:
             errors.append(e)
         if exit or errors:
@@ -69,7 +69,7 @@ def demo(
     raise typer.Exit(status)
 
 
-def _post_shards_and_print_tables(
+def _post_shards_and_report(
     address: str, dir: Path, shards: list[Path], data: Any, replay_rates: dict[str, float], exit_at_end: bool
 ) -> None:
     """Post shards to the service, print result tables, and write the report.

@@ -17,7 +17,7 @@ from stream_dr.commands.reading import (
     ReadOptions,
     add_table_options,
     first_table_block,
-    refuse_ids_as_labels,
+    refuse_ids_or_numbers_as_labels,
 )
 from stream_dr.commands.replaying import replay_and_report
 from stream_dr.commands.specs import (
@@ -102,7 +102,7 @@ def learn(
     print_column_kinds(files, feature_map)
     _print_id_column_hint(read_as, files)
     if not as_classes:
-        refuse_ids_as_labels(files, ctx.obj)
+        refuse_ids_or_numbers_as_labels(files, ctx.obj)
 
     if dir is not None and not check:
         if not specs and not has_models(dir):

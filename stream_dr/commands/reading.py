@@ -204,7 +204,7 @@ class ReadOptions(NamedTuple):
         return dataset
 
 
-def refuse_ids_as_labels(files: dict[Path, "FileSource"], command_words: list[str]) -> None:
+def refuse_ids_or_numbers_as_labels(files: dict[Path, "FileSource"], command_words: list[str]) -> None:
     """Raise typer.BadParameter if labels look like numbers or ids.
 
     The error proposes other commands.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from stream_dr.commands.output import ProgressBar, print_result, say
-from stream_dr.commands.reading import AsClasses, ReadOptions, add_file_options, refuse_ids_as_labels
+from stream_dr.commands.reading import AsClasses, ReadOptions, add_file_options, refuse_ids_or_numbers_as_labels
 from stream_dr.commands.specs import Sources, format_spec
 
 
@@ -49,7 +49,7 @@ def suggest(
         say(f"note: {column} looks like an id, by which rows can be unlearned; it is taken for one and for no feature.")
         read_as = read_as.with_options(id=column)
     if not as_classes:
-        refuse_ids_as_labels(files, ctx.obj)
+        refuse_ids_or_numbers_as_labels(files, ctx.obj)
 
     source = read_as.open_as_one_source(sources)
     with ProgressBar("suggest", None) as bar:

@@ -95,7 +95,7 @@ def build_word_and_topic_tables() -> WordAndTopicTables:
     # The frequencies of words follow Zipf's law. They are assigned to the words in random order.
     share = 1.0 / (np.arange(WIDTH) + 8.0)
     share = share[random.permutation(WIDTH)] / share.sum()
-    topical = np.stack([_draw_topic_word_table(random, share) for _ in TOPICS])
+    topical = np.stack([_draw_words_of_one_topic(random, share) for _ in TOPICS])
 
     # The number of times that a row has a word is approximately Poisson distributed.
     # `present` is the probability that a row has the word at least once.
@@ -113,7 +113,7 @@ def build_word_and_topic_tables() -> WordAndTopicTables:
     )
 
 
-def _draw_topic_word_table(random: np.random.Generator, word_shares: np.ndarray) -> np.ndarray:
+def _draw_words_of_one_topic(random: np.random.Generator, word_shares: np.ndarray) -> np.ndarray:
     """Return a table of words specific to one topic.
 
     The table is (TOPIC_TABLE,) uint16. A word is repeated in proportion to its frequency in the

@@ -170,7 +170,7 @@ def check_can_continue_stream(estimator: Estimator, schema: Schema, limits: Limi
     width = max(new_schema.features, accumulator.n_features)
     check_can_learn_stream(estimator, new_schema._replace(features=width), limits)
     if schema.layout is not None:
-        zero_row = reorder_columns(_zero_row_block(new_schema), new_schema)
+        zero_row = reorder_columns(_block_of_one_zero_row(new_schema), new_schema)
         check_can_learn_first_rows(estimator, zero_row, accumulator.freeze())
 
 
@@ -254,7 +254,7 @@ def _check_target_kind(estimator: Estimator, target_kind: str | None) -> None:
         )
 
 
-def _zero_row_block(schema: Schema) -> Block:
+def _block_of_one_zero_row(schema: Schema) -> Block:
     """Return a Block of one row that fits a schema.
 
     The row has the stream's layout. Its values are zeros, or all missing for the row of a table.

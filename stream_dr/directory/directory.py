@@ -206,7 +206,7 @@ class Directory(AbstractContextManager["Directory"]):
 
         for entry in self.table.entries():
             self.models[entry.name] = self._restore_from_snapshot(entry)
-        self.schema = self._completed_schema()
+        self.schema = self._schema_with_settings_and_estimators()
 
         if self.writable:
             self._remove_orphan_snapshots()
@@ -416,7 +416,7 @@ class Directory(AbstractContextManager["Directory"]):
             snapshot.adopt_saved_estimator(model, estimator)
             model.mark_live()
             self.models = {**self.models, name: model}
-            self.schema = self._completed_schema()
+            self.schema = self._schema_with_settings_and_estimators()
             return model, True
 
     def remove_model(self, name: str) -> Model:
@@ -428,7 +428,7 @@ class Directory(AbstractContextManager["Directory"]):
             model = self.model(name)
             self.table.remove(model.id)
             self.models = {n: m for n, m in self.models.items() if n != name}
-            self.schema = self._completed_schema()
+            self.schema = self._schema_with_settings_and_estimators()
 
         failpoint("models.removed")
         snapshot.remove_snapshots(self.path, model)
@@ -530,9 +530,9 @@ class Directory(AbstractContextManager["Directory"]):
         if self.log.rows_appended and not changes:
             raise DamagedFile(f"{self.log.path} has rows, and nothing says of what schema. Restore it from a copy.")
         self._recorded_schema = apply_deltas(Schema(), changes)
-        self.schema = self._completed_schema()
+        self.schema = self._schema_with_settings_and_estimators()
 
-    def _completed_schema(self) -> Schema:
+    def _schema_with_settings_and_estimators(self) -> Schema:
         """Return the recorded schema, completed by settings and saved estimators.
 
         The saved estimators are those that were added as models after the log's last event. The

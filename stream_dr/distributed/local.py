@@ -37,7 +37,7 @@ class _PlanRun:
         self._unmerged: dict[Node, PartialResult] = {}
         self._lock = threading.Lock()
 
-    def learn_task_and_merge(self, task_index: int) -> PartialResult | None:
+    def learn_task_and_merge_if_last(self, task_index: int) -> PartialResult | None:
         """Learn the batches of a task, then merge results.
 
         Returns the merged result of all tasks if all other tasks have ended. If not, the task's
@@ -137,7 +137,7 @@ def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCall
     with ThreadPoolExecutor(n_threads, thread_name_prefix="stream_dr-part") as pool:
         try:
             recurrences = [pool.submit(plan_run.learn_unmergeable_model, n) for n in range(len(plan.recurrences))]
-            tasks = [pool.submit(plan_run.learn_task_and_merge, number) for number in numbers]
+            tasks = [pool.submit(plan_run.learn_task_and_merge_if_last, number) for number in numbers]
 
             # Only the task that ends last returns the merged result. The other tasks return None.
             results = [result for task in tasks if (result := task.result()) is not None]

@@ -119,7 +119,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         """
         return cross_validate_components(self, states_by_fold)
 
-    def ridged_scatter_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
+    def inverted_matrix_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Return the product of the rows' scatter and `columns`.
 
         Other methods add a ridge to the scatter. PLS-DA has no ridge.

@@ -112,7 +112,7 @@ class WMV(ClosedForm):
             raise InvalidParameter(f"alpha={self.alpha}; it must be below 0 (rows of one class are drawn together).")
         pairs = self.pair_weights
         if pairs is not None and not (
-            isinstance(pairs, list | tuple) and all(_is_weighted_label_pair(pair) for pair in pairs)
+            isinstance(pairs, list | tuple) and all(_is_two_labels_and_weight(pair) for pair in pairs)
         ):
             raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
@@ -133,7 +133,7 @@ class WMV(ClosedForm):
         """
         return self.pairs == "share" and not self.pair_weights
 
-    def class_pair_weights(self, moments: Moments) -> np.ndarray:
+    def row_pair_weights_by_class(self, moments: Moments) -> np.ndarray:
         """Return the weights of pairs of rows, by their two classes.
 
         The weights are a symmetric matrix (classes, classes).
@@ -155,7 +155,7 @@ class WMV(ClosedForm):
                 C[at[a], at[b]] = C[at[b], at[a]] = weight
         return C
 
-    def scatter_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
+    def row_weight_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return the factor of each class's rows, by label.
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors. The
@@ -163,7 +163,7 @@ class WMV(ClosedForm):
         fewer than `min_class_rows` rows get this factor, too.
         """
         moments = self._with_unlabelled_class(moments)
-        factors = (self.class_pair_weights(moments) @ moments.label_weights).tolist()
+        factors = (self.row_pair_weights_by_class(moments) @ moments.label_weights).tolist()
         waiting = {} if not self._has_equal_class_factors() else dict.fromkeys(moments.waiting, *factors[:1])
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
@@ -179,7 +179,7 @@ class WMV(ClosedForm):
         if not len(m.label_weights):
             return np.zeros((len(m.mean), 0)), np.zeros(0)
 
-        factors = self.class_pair_weights(m) @ m.label_weights
+        factors = self.row_pair_weights_by_class(m) @ m.label_weights
         if m.scatter is None:
             return self._directions_from_diagonal(m, factors)
         if not isinstance(state.class_scatter, ClassScatter):
@@ -211,7 +211,7 @@ class WMV(ClosedForm):
             class's factor.
         """
         moments = self._with_unlabelled_class(moments)
-        C = self.class_pair_weights(moments)
+        C = self.row_pair_weights_by_class(moments)
         scatter = moments.scatter
         largest = float(np.abs(C).max(initial=0.0))
         floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
@@ -243,7 +243,7 @@ class WMV(ClosedForm):
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
-        roots, vectors = _between_eigenpairs(moments, np.diag(factors / n) - self.class_pair_weights(moments))
+        roots, vectors = _between_eigenpairs(moments, np.diag(factors / n) - self.row_pair_weights_by_class(moments))
         if share > 0.0 or (roots < -len(roots) * EPS * np.abs(roots).max(initial=0.0)).any():
             raise NeedsRefine(
                 "only the diagonal of Cxx is stored (it is past 4,096 features), and where the scatter of "
@@ -272,7 +272,7 @@ def _between_eigenpairs(moments: Moments, class_pair_matrix: np.ndarray) -> Eige
     return Eigenpairs(roots, basis @ turn)
 
 
-def _is_weighted_label_pair(pair: Any) -> bool:
+def _is_two_labels_and_weight(pair: Any) -> bool:
     """True if `pair` has two labels and a finite number.
 
     `pair` must be a list or a tuple.

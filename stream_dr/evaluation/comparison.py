@@ -506,11 +506,11 @@ def _score_constant_baseline(baseline: str, train: Block, test: Block) -> Method
     return MethodResult(baseline, "", {}, score, cannot="tell rows apart")
 
 
-def _score_linear_baseline(fitted_estimator: Estimator, train: Block, test: Block) -> MethodResult:
+def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, test: Block) -> MethodResult:
     """Score scikit-learn's linear classifier or regression on all features.
 
-    fitted_estimator: fitted estimator. If the rows are a table, the estimator's feature map
-        encodes the columns as numbers.
+    estimator_with_feature_map: fitted estimator. If the rows are a table, the estimator's feature
+        map encodes the columns as numbers.
     train: rows to learn.
     test: held-out rows.
     """
@@ -518,7 +518,7 @@ def _score_linear_baseline(fitted_estimator: Estimator, train: Block, test: Bloc
     start = perf_counter()
 
     # Give scikit-learn a matrix: encode a table's columns, and make narrow sparse rows dense.
-    state = fitted_estimator.state_
+    state = estimator_with_feature_map.state_
     if isinstance(state, MappedState) and state.table is not None:
         table_map = feature_map_of(state.feature_map)
         X, Z = (map_table_rows(table_map, state.table, rows) for rows in (X, Z))

@@ -75,30 +75,30 @@ class LabelScores:
         self._exact_matches = 0
         self._rows = 0
 
-    def add(self, true_labels: np.ndarray, predicted_labels: np.ndarray, label_scores: np.ndarray) -> None:
+    def add(self, true_label_masks: np.ndarray, predicted_label_masks: np.ndarray, label_scores: np.ndarray) -> None:
         """Count the predictions for a batch of rows.
 
         Parameters
         ----------
-        true_labels : ndarray (rows, labels), bool
+        true_label_masks : ndarray (rows, labels), bool
             True if the row has the label.
-        predicted_labels : ndarray (rows, labels), bool
+        predicted_label_masks : ndarray (rows, labels), bool
             True if the row is predicted to have the label.
         label_scores : ndarray (rows, labels), float
             Predicted scores in [−1, 1]. A likelier label has a larger score.
         """
-        self._grow_to_labels(true_labels.shape[1])
-        true_positives = (true_labels & predicted_labels).sum(0)
-        false_positives = (predicted_labels & ~true_labels).sum(0)
-        false_negatives = (true_labels & ~predicted_labels).sum(0)
+        self._grow_to_labels(true_label_masks.shape[1])
+        true_positives = (true_label_masks & predicted_label_masks).sum(0)
+        false_positives = (predicted_label_masks & ~true_label_masks).sum(0)
+        false_negatives = (true_label_masks & ~predicted_label_masks).sum(0)
         self._counts += np.column_stack([true_positives, false_positives, false_negatives])
-        self._exact_matches += int((true_labels == predicted_labels).all(1).sum())
-        self._rows += len(true_labels)
+        self._exact_matches += int((true_label_masks == predicted_label_masks).all(1).sum())
+        self._rows += len(true_label_masks)
 
         # Number the bins of all labels consecutively, so that one bincount fills all histograms.
-        labels = np.arange(true_labels.shape[1])
+        labels = np.arange(true_label_masks.shape[1])
         bins = labels * BINS + np.clip(((label_scores + 1.0) * (BINS / 2)).astype(np.int64), 0, BINS - 1)
-        for side, mask in enumerate((true_labels, ~true_labels)):
+        for side, mask in enumerate((true_label_masks, ~true_label_masks)):
             counts = np.bincount(bins[mask], minlength=len(labels) * BINS)
             self._histograms[side] += counts.reshape(len(labels), BINS)
 

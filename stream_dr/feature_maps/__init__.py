@@ -189,10 +189,12 @@ def canonical_spec_json(spec: dict[str, Any] | str | FeatureMap) -> str:
 
     spec: a feature map, a dict of its name and parameters, or the JSON of this dict.
     """
-    return json.dumps(_spec_of_map(spec) if isinstance(spec, FeatureMap) else spec_with_defaults(spec), sort_keys=True)
+    return json.dumps(
+        _spec_of_map(spec) if isinstance(spec, FeatureMap) else map_spec_with_defaults(spec), sort_keys=True
+    )
 
 
-def spec_with_defaults(spec: dict[str, Any] | str) -> dict[str, Any]:
+def map_spec_with_defaults(spec: dict[str, Any] | str) -> dict[str, Any]:
     """Return a spec with all parameters of the map.
 
     Parameters that the spec does not have are added with their default values. Raises

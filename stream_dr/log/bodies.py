@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from stream_dr.disk import cannot_write_error, fsync_directory, is_input_output_error
+from stream_dr.disk import cannot_write_error, fsync_directory, is_device_error
 from stream_dr.errors import DamagedFile, ForeignFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log.event import Body
@@ -71,7 +71,7 @@ class BodyFile(NamedTuple):
             except BaseException as e:
                 with suppress(OSError):
                     os.ftruncate(file, offset)
-                if is_input_output_error(e):
+                if is_device_error(e):
                     raise cannot_write_error(self.path, str(e)) from e
                 raise
         return starts[:-1]

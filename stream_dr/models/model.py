@@ -412,7 +412,7 @@ class Model:
         """True if the last snapshot file contains the published projection."""
         return self.last_snapshot.version == self.published_version
 
-    def needs_snapshot_at(self, position: int) -> bool:
+    def snapshot_would_be_new_at(self, position: int) -> bool:
         """Return True if a snapshot of the state at `position` would be new.
 
         It would not be new if the last snapshot is of a later position, or if it is of this

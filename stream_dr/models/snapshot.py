@@ -67,7 +67,7 @@ def write_snapshot_if_needed(model: Model, frozen: FrozenState, directory_path: 
     # Let one thread write at a time, because two would use the same temporary file.
     with model.snapshotting:
         # Another thread may have written this snapshot while this thread waited.
-        if not model.needs_snapshot_at(frozen.position):
+        if not model.snapshot_would_be_new_at(frozen.position):
             return path
 
         published = model.published

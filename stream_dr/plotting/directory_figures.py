@@ -29,10 +29,10 @@ from stream_dr.plotting.record_figures import (
     accuracy_figure_dict,
     best_models,
     confusion_figure_dict,
-    convergence_figure_dict,
     drift_figure_dict,
     last_refine_passes,
     progress_figure_dict,
+    residual_and_angle_figure_dict,
 )
 from stream_dr.plotting.regularisation import regularisation_figure_dict
 from stream_dr.plotting.scatter_plot import projected_rows_figure
@@ -132,7 +132,7 @@ def directory_figure_dict(
         raise InvalidParameter(f"figure {kind!r} is of one model; name it.")
     name = plotly_escaped_text(model.name)
     if kind == "convergence":
-        return convergence_figure_dict(last_refine_passes(history, model.name), f"{name}: convergence of refine")
+        return residual_and_angle_figure_dict(last_refine_passes(history, model.name), f"{name}: convergence of refine")
     if kind == "drift":
         return drift_figure_dict(history, model.name, f"{name}: drift")
     if kind == "confusion":

@@ -375,10 +375,10 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
         runs = {"": [p._asdict() for p in source.passes]}
     else:
         runs = last_refine_passes(load_records(source), model)
-    return go.Figure(convergence_figure_dict(runs, title))
+    return go.Figure(residual_and_angle_figure_dict(runs, title))
 
 
-def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: str) -> FigureDict:
+def residual_and_angle_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: str) -> FigureDict:
     """Return the convergence of refines as a figure dict.
 
     The figure shows the residual and the angle of each pass. The angle is the largest principal
@@ -390,7 +390,7 @@ def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: s
         return empty_figure(title, "no refine has been recorded")
     traces = []
     for i, (name, passes) in enumerate(passes_by_model.items()):
-        traces += _convergence_traces(name, passes, _DASHES[i % len(_DASHES)])
+        traces += _residual_and_angle_traces(name, passes, _DASHES[i % len(_DASHES)])
     numbers = whole_number_axis("pass", max(map(len, passes_by_model.values())))
     return figure_dict(traces, title, xaxis=numbers, yaxis={"type": "log", "exponentformat": "power"})
 
@@ -415,7 +415,7 @@ def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[
     return runs
 
 
-def _convergence_traces(model_name: str, passes: list[JsonDict], line_dash: str) -> list[Trace]:
+def _residual_and_angle_traces(model_name: str, passes: list[JsonDict], line_dash: str) -> list[Trace]:
     """Return the lines of residual and angle of one refine.
 
     The angle of a pass is measured to the components of the pass before.

@@ -67,13 +67,14 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
         yield empty
 
 
-def move_named_column_to_targets(block: Block, kind: Kind | None = None) -> Block:
+def move_named_column_to_targets(block: Block, rows_kind_if_known: Kind | None = None) -> Block:
     """Return a block with the column that its `y` names as targets.
 
     If `y` is not a string, or X is not a table, the block is returned unchanged. Raises
     SchemaMismatch if X has no column named `y`.
 
-    kind: kind of the block's X as `rows_kind` returns it. If None, `rows_kind` is called.
+    rows_kind_if_known: kind of the block's X as `rows_kind` returns it. If None, `rows_kind` is
+        called.
     """
     X, y = block.X, block.y
     if not isinstance(y, str):
@@ -81,9 +82,9 @@ def move_named_column_to_targets(block: Block, kind: Kind | None = None) -> Bloc
 
     # A pandas frame is not converted, because pandas itself can select and drop the column `y`.
     # Any other table becomes an Arrow table.
-    kind = kind or rows_kind(X)
-    pandas = kind in PANDAS
-    table = X if pandas else as_table(X, kind)
+    rows_kind_if_known = rows_kind_if_known or rows_kind(X)
+    pandas = rows_kind_if_known in PANDAS
+    table = X if pandas else as_table(X, rows_kind_if_known)
     if table is None:
         return block
 

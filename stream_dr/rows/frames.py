@@ -93,7 +93,7 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
     # Convert frames and series of libraries that narwhals supports. Drop a pandas frame's index.
     frame = narwhals.from_native(X, pass_through=True, allow_series=True)
     if isinstance(frame, narwhals.Series):
-        return _one_column_vector_table(frame.to_arrow())
+        return _vectors_as_single_column(frame.to_arrow())
     if isinstance(frame, narwhals.DataFrame):
         table = frame.to_arrow()
         return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
@@ -101,11 +101,11 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
     # Convert other objects with Arrow's interface.
     # A single column is a table only if its values are vectors.
     if isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
-        return _one_column_vector_table(X)
+        return _vectors_as_single_column(X)
     return pa.table(X) if isinstance(X, ArrowStream | ArrowArray) else None
 
 
-def _one_column_vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
+def _vectors_as_single_column(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
     """Return a column of vectors as a one-column table.
 
     The column of the table has no name. Returns None if the column has no vectors.

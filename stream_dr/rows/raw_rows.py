@@ -137,7 +137,7 @@ class RawRows:
         if repeated := repeated_name_error(names):
             raise repeated
         for name, column in zip(names, columns, strict=True):
-            _check_number_sizes(name, column)
+            _refuse_infinite_or_huge_numbers(name, column)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -455,7 +455,7 @@ def _wrong_family_error(name: str, column: RawColumn, row: int, family: str) -> 
     )
 
 
-def _check_number_sizes(name: str, column: RawColumn) -> None:
+def _refuse_infinite_or_huge_numbers(name: str, column: RawColumn) -> None:
     """Raise NotFinite for a number that is infinite or too large."""
     if column.kind == "text":
         return

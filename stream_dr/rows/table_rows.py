@@ -72,7 +72,7 @@ def raw_from_arrow(batch: Any, skipped_columns: Sequence[str] = ()) -> RawRows:
 
     # Refuse columns of unsupported types.
     fields = [field for field in batch.schema if field.name not in skipped_columns]
-    refused = [f"{field.name} is {field.type}" for field in fields if not is_table_column_type(field.type)]
+    refused = [f"{field.name} is {field.type}" for field in fields if not is_convertible_column_type(field.type)]
     if refused:
         raise SchemaMismatch(
             f"column {', column '.join(refused)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
@@ -100,7 +100,7 @@ def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
     return dict(zip(rows.names, map(_arrow_from_raw_column, rows.columns), strict=True))
 
 
-def is_table_column_type(arrow_type: pa.DataType) -> bool:
+def is_convertible_column_type(arrow_type: pa.DataType) -> bool:
     """True if `raw_from_arrow` can convert columns of this Arrow type."""
     if pa.types.is_dictionary(arrow_type) or _is_number_list_type(arrow_type):
         arrow_type = arrow_type.value_type
@@ -236,7 +236,7 @@ def _raw_column_from_arrow(column: pa.Array) -> RawColumn:
 
     A RawColumn has float64 numbers, or codes of texts.
 
-    column: array of a type for which `is_table_column_type` is true, and not of vectors.
+    column: array of a type for which `is_convertible_column_type` is true, and not of vectors.
     """
     # Convert texts, null columns and dictionary-encoded columns.
     kind = column.type

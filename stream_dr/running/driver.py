@@ -283,7 +283,7 @@ class Driver:
         self._directory.log.check_folder_not_replaced()
         errors: list[Exception] = []
         for model, state in models_and_states:
-            if model.needs_snapshot_at(state.position) and self._directory.holds(model):
+            if model.snapshot_would_be_new_at(state.position) and self._directory.holds(model):
                 self._snapshot_and_report(model, state, errors)
         self._drop_unneeded_rows(errors)
         if errors:
@@ -415,10 +415,10 @@ class Driver:
             due = [m for m in models if _changed_since_snapshot(m)]
             self._new_rows = 0
             self._round_started_at = time.monotonic()
-        self._snapshot_task = self._solve_pool.submit(self._write_and_time_snapshots, [(m, m.freeze()) for m in due])
+        self._snapshot_task = self._solve_pool.submit(self._snapshot_and_trim_log_timed, [(m, m.freeze()) for m in due])
         self._snapshot_task.add_done_callback(lambda _: self._on_event(EngineEvent.SNAPSHOTS_ENDED))
 
-    def _write_and_time_snapshots(self, frozen: Sequence[tuple[Model, FrozenState]]) -> None:
+    def _snapshot_and_trim_log_timed(self, frozen: Sequence[tuple[Model, FrozenState]]) -> None:
         started_at = time.monotonic()
         self._round_failed = True
         try:
@@ -470,4 +470,4 @@ def _changed_since_snapshot(model: Model) -> bool:
 
     False for a failed model, because its state may be incomplete.
     """
-    return model.failure is None and model.needs_snapshot_at(model.position)
+    return model.failure is None and model.snapshot_would_be_new_at(model.position)

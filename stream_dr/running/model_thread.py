@@ -146,7 +146,7 @@ class ModelThread:
         def is_stopping_or_models_removed(_: Sequence[ParsedEvent]) -> bool:
             return self._stopping or not any(map(self._directory.holds, behind))
 
-        with self._mark_models_behind_failed_on_error(models):
+        with self._swallow_error_marking_models_failed(models):
             while (
                 behind := [m for m in self.make_near_models_live(behind) if self._directory.holds(m)]
             ) and not self._stopping:
@@ -183,13 +183,13 @@ class ModelThread:
         def should_continue() -> bool:
             return not self._stopping and self._directory.holds(model)
 
-        with self._mark_models_behind_failed_on_error([model]):
+        with self._swallow_error_marking_models_failed([model]):
             self._new_driver().catch_up([model], model.position + 1, continue_rebuild=should_continue)
         if should_continue():
             self._catch_up([model])
 
     @contextmanager
-    def _mark_models_behind_failed_on_error(self, models: Sequence[Model]) -> Iterator[None]:
+    def _swallow_error_marking_models_failed(self, models: Sequence[Model]) -> Iterator[None]:
         """Mark models that catch up as failed on an error.
 
         An error in the with-block is logged and not raised again. Live models do not become

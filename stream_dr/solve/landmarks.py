@@ -23,7 +23,12 @@ from stream_dr import checks
 from stream_dr.projection import check_n_features
 from stream_dr.rows.block import Rows
 from stream_dr.solve.nearest_mean import squared_lengths
-from stream_dr.solve.neighbours import fit_sparse_width, squared_distance_chunks, subtract_shift, upper_column_medians
+from stream_dr.solve.neighbours import (
+    fit_sparse_width,
+    squared_distance_chunks,
+    subtract_shift_keeping_sparsity,
+    upper_column_medians,
+)
 from stream_dr.statistics.protocol import register_nested_state
 
 
@@ -89,7 +94,7 @@ def as_landmarks(rows: Rows) -> SampledLandmarks:
         medians, same = np.zeros(rows.shape[1]), 0.0
     else:
         medians = upper_column_medians(rows)
-        same = 1e-20 * float(squared_lengths(subtract_shift(rows, medians)).mean())
+        same = 1e-20 * float(squared_lengths(subtract_shift_keeping_sparsity(rows, medians)).mean())
 
     if sp.issparse(rows):
         indices, indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int64)

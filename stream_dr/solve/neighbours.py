@@ -55,7 +55,7 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
     """
     # Subtract the medians, because the distances are accurate only for landmarks near zero.
     # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy.
-    landmarks = subtract_shift(landmarks, upper_column_medians(landmarks))
+    landmarks = subtract_shift_keeping_sparsity(landmarks, upper_column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
     return np.asarray(search.kneighbors(landmarks if include_self else None, return_distance=False))
 
@@ -69,7 +69,7 @@ def landmark_index_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndar
     landmarks: (r, features), r sampled rows of the stream, dense or CSR.
     radius: maximum Euclidean distance.
     """
-    landmarks = subtract_shift(landmarks, upper_column_medians(landmarks))
+    landmarks = subtract_shift_keeping_sparsity(landmarks, upper_column_medians(landmarks))
     neighbours = NearestNeighbors(radius=radius).fit(landmarks).radius_neighbors(return_distance=False)
     starts = np.repeat(np.arange(len(neighbours)), [len(near) for near in neighbours])
     return starts, np.concatenate(neighbours).astype(np.int64)
@@ -111,7 +111,7 @@ def upper_column_medians(rows: Rows) -> np.ndarray:
     return medians
 
 
-def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
+def subtract_shift_keeping_sparsity(rows: Rows, shift: np.ndarray) -> Rows:
     """Return rows minus the vector `shift`.
 
     The result is dense or CSR, as `rows` are. If `shift` is zero, `rows` are returned without a
@@ -136,7 +136,7 @@ def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> I
         landmarks and from the rows.
     """
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
-    landmarks = subtract_shift(landmarks, shift) if sp.issparse(landmarks) else landmarks
+    landmarks = subtract_shift_keeping_sparsity(landmarks, shift) if sp.issparse(landmarks) else landmarks
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))
         yield DistanceChunk(part, _squared_distances_to_landmarks(rows[part], landmarks, shift))
@@ -169,7 +169,7 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks_shifted_if_sparse: Row
 
     # The squared distance of rows x and y is |x|² + |y|² − 2 xᵀy.
     # Set distances within rounding of zero to zero.
-    rows = subtract_shift(sp.csr_matrix(rows).astype(np.float64), shift)
+    rows = subtract_shift_keeping_sparsity(sp.csr_matrix(rows).astype(np.float64), shift)
     squares = squared_lengths(rows)[:, None] + squared_lengths(landmarks_shifted_if_sparse)
     distances = squares - 2.0 * (rows @ landmarks_shifted_if_sparse.T).toarray()
     return np.where(distances > 16 * np.finfo(np.float64).eps * squares, distances, 0.0)

@@ -90,7 +90,9 @@ def best_order_and_signs(
     """
     p = loadings.shape[1]
     cosines = (
-        _cosines_or_correlations(previous, loadings, multiply_by_scatter) if previous is not None else np.zeros((0, p))
+        _cosines_or_correlations_of_pairs(previous, loadings, multiply_by_scatter)
+        if previous is not None
+        else np.zeros((0, p))
     )
     order = _best_component_order(cosines, eigenvalues)
 
@@ -279,7 +281,7 @@ def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.nd
     return order
 
 
-def _cosines_or_correlations(
+def _cosines_or_correlations_of_pairs(
     old: np.ndarray, new: np.ndarray, multiply_by_scatter: MultiplyByScatter | None = None
 ) -> np.ndarray:
     """Return the cosines between columns of `old` and of `new`.

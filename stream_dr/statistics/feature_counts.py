@@ -163,7 +163,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         if labelled.rows:
             batch = self._csr_label_and_weight_arguments(labelled)
             _count_features(*batch, self._present, self._counts)
-            self._update_label_sums(batch, 1)
+            self._update_label_rows_and_weights(batch, 1)
             self._weight += float(batch[-1].sum())
             self.rows += labelled.rows
         self.rows_skipped += skipped
@@ -254,7 +254,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         weights = weights_or_ones(block.weights, block.rows)
         return rows.indptr, rows.indices, rows.data, at, table[targets.codes], weights
 
-    def _update_label_sums(self, count_arguments: tuple[np.ndarray, ...], sign: int) -> None:
+    def _update_label_rows_and_weights(self, count_arguments: tuple[np.ndarray, ...], sign: int) -> None:
         """Add a batch to each label's row count and weight.
 
         count_arguments: the batch, as `_csr_label_and_weight_arguments` returns it.
@@ -299,7 +299,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         self._present = np.maximum(self._present - present, 0.0)
         self._counts = np.maximum(self._counts - counts, 0.0)
 
-        self._update_label_sums(batch, -1)
+        self._update_label_rows_and_weights(batch, -1)
         self.rows -= labelled.rows
         self._weight = remaining if self.rows else 0.0
 

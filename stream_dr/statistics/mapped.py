@@ -19,7 +19,7 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import FEATURE_COUNT_LIMIT, MAX_EXACT_WIDTH, check_field_equals, check_within, field_error
 from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, width_mismatch
-from stream_dr.feature_maps import canonical_spec_json, feature_map, spec_with_defaults
+from stream_dr.feature_maps import canonical_spec_json, feature_map, map_spec_with_defaults
 from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
     Table,
@@ -212,7 +212,7 @@ class MappedAccumulator:
         The only parameter is `feature_map`, the map with all of its parameters. The result is
         empty if the user has set all parameters of the map.
         """
-        return {} if self._spec == self._initial_spec else {"feature_map": spec_with_defaults(self._spec)}
+        return {} if self._spec == self._initial_spec else {"feature_map": map_spec_with_defaults(self._spec)}
 
     @property
     def rows(self) -> int:

@@ -29,11 +29,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.checks import (
-    check_ascending,
     check_at_least,
     check_common_state_fields,
     check_csr_or_dense_rows,
     check_dtype_and_shapes,
+    check_strictly_ascending,
     check_within,
 )
 from stream_dr.errors import CannotMerge, width_mismatch
@@ -114,7 +114,7 @@ class Reservoir(NamedTuple):
         check_dtype_and_shapes(self, np.float64, keys=(n,))
         check_dtype_and_shapes(self, np.int32, codes=(n,))
         check_within(self, 0, self.rows, "numbers")
-        check_ascending(self, "numbers")
+        check_strictly_ascending(self, "numbers")
         check_at_least(self, 0.0, "keys")
 
         check_within(self, -1, len(self.labels), "codes")

@@ -88,7 +88,7 @@ class ColumnRoles(NamedTuple):
         single = tuple(c for c in (self.label, self.weight, self.id) if c is not None)
         return single + self.labels + self.target + self.drop
 
-    def numeric_target_and_weight_columns(self) -> tuple[str, ...]:
+    def numeric_label_target_weight_columns(self) -> tuple[str, ...]:
         """Return the names of target and weight columns with numbers.
 
         These are the columns of `labels` (with 0 and 1), of `target` and of `weight`. The column
@@ -265,7 +265,7 @@ def choose_column_types(
     first_batch: first rows of the file.
     feature_names: names of the feature columns.
     """
-    types = dict.fromkeys((*feature_names, *roles.numeric_target_and_weight_columns()), pa.float64())
+    types = dict.fromkeys((*feature_names, *roles.numeric_label_target_weight_columns()), pa.float64())
     if roles.raw:
         kinds = dict(roles.kinds)
         types |= {name: choose_feature_type(first_batch.column(name), kinds.get(name)) for name in feature_names}

@@ -235,24 +235,24 @@ class _ArffRowParser:
             lines.fail(line_index, f"{text.strip()!r} of attribute {name!r} ({kind[:40]}) is not a finite number.")
         return value
 
-    def _parse_targets(self, lines: Lines, label_values: list[list[str]]) -> Targets | None:
+    def _parse_targets(self, lines: Lines, label_values_of_lines: list[list[str]]) -> Targets | None:
         """Return the targets of some lines.
 
         The result is None if rows have no labels.
 
         lines: the lines, for error messages.
-        label_values: for each line, the values of the attributes with labels.
+        label_values_of_lines: for each line, the values of the attributes with labels.
         """
-        label_values = [[word.strip().strip("'\"") for word in row] for row in label_values]
+        label_values_of_lines = [[word.strip().strip("'\"") for word in row] for row in label_values_of_lines]
         if self._class_parser is not None:
-            return self._class_parser.parse([row[0] for row in label_values], lines.fail)
+            return self._class_parser.parse([row[0] for row in label_values_of_lines], lines.fail)
         if not self._names:
             return None
 
-        for i, row in enumerate(label_values):
+        for i, row in enumerate(label_values_of_lines):
             for word in row:
                 if word not in ("0", "1", "0.0", "1.0"):
                     lines.fail(i, f"{word!r} of a label is neither 0 nor 1.")
-        Y = np.array([[word[0] == "1" for word in row] for row in label_values])
+        Y = np.array([[word[0] == "1" for word in row] for row in label_values_of_lines])
         indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(Y, axis=1)))).astype(np.int64)
         return Targets("multilabel", self._names, np.nonzero(Y)[1].astype(np.int32), indptr)

@@ -399,7 +399,7 @@ class ClosedForm(AdditiveEstimator):
         """
         return self.directions(moments, state)
 
-    def scatter_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
+    def row_weight_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return the factors of rows' weights in the scatter, by label.
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors when it

@@ -15,7 +15,7 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
-from stream_dr.feature_maps import FeatureMap, feature_map, spec_with_defaults, widths
+from stream_dr.feature_maps import FeatureMap, feature_map, map_spec_with_defaults, widths
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, TableState, check_map_can_learn, mapped_columns_by_kind
 from stream_dr.projection import Linear, Mapped, Projection
@@ -131,7 +131,7 @@ def inner_state_of_all_folds(state: State) -> State:
     If there is no feature map, the result is the state of the rows themselves. If the rows are
     stored in folds, the result is the state of the rows of all folds.
     """
-    inner = stored_inner_state(state)
+    inner = state_after_feature_map(state)
     return inner.merge_folds() if isinstance(inner, FoldedState) else inner
 
 
@@ -140,7 +140,7 @@ def inner_states_of_folds(state: State) -> tuple[MomentState, ...]:
 
     The result is empty if rows are not in folds.
     """
-    inner = stored_inner_state(state)
+    inner = state_after_feature_map(state)
     return inner.parts_with_true_sums() if isinstance(inner, FoldedState) else ()
 
 
@@ -149,11 +149,11 @@ def count_rows_in_folds(state: State) -> list[int]:
 
     The result is empty if rows are not in folds.
     """
-    inner = stored_inner_state(state)
+    inner = state_after_feature_map(state)
     return [part.rows for part in inner.parts] if isinstance(inner, FoldedState) else []
 
 
-def stored_inner_state(state: State) -> State:
+def state_after_feature_map(state: State) -> State:
     """Return the stored state of the mapped rows.
 
     If rows are stored in folds, the result is a FoldedState. If there is no feature map, `state`
@@ -293,7 +293,7 @@ def have_same_parameters(first_estimator: "Estimator", second_estimator: "Estima
     mine, theirs = first_estimator.get_params(), second_estimator.get_params()
     for parameters in (mine, theirs):
         if parameters.get("feature_map") is not None:
-            parameters["feature_map"] = spec_with_defaults(parameters["feature_map"])
+            parameters["feature_map"] = map_spec_with_defaults(parameters["feature_map"])
     return bool(mine == theirs)
 
 

@@ -138,7 +138,7 @@ class RowReplay:
         self._names = feature_names
         # Number of rows that the first pass has read. Each later pass must read as many.
         self._rows = 0
-        self._factors = self._estimator.scatter_factors_by_label(moments)
+        self._factors = self._estimator.row_weight_factors_by_label(moments)
         self._clock = int(state.clock)
         self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
 

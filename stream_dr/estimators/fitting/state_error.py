@@ -135,7 +135,7 @@ class PredictsHeldOut(ClosedForm):
         return choice
 
     @abstractmethod
-    def ridged_scatter_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
+    def inverted_matrix_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Multiply columns by the matrix that the method inverts.
 
         The result has the shape (features, m). The matrix is the scatter of the rows, with the
@@ -207,12 +207,12 @@ class PredictsHeldOut(ClosedForm):
         if theirs.weight <= 0:
             nothing = np.zeros(mine.cross.shape[1])
             return HeldOutError(0.0, nothing, nothing + np.nan)
-        _check_same_targets(mine, theirs)
+        _check_compatible_targets(mine, theirs)
 
         # Regress the targets on the components V, with the coefficients (Vᵀ A V)⁻¹ Vᵀ Cxy.
         # A is the matrix that the method inverts, and Cxy the cross-scatter of rows and targets.
         V = divide_or_zero_by_feature_scale(self.linear_projection().loadings, mine.scale)
-        gram = V.T @ self.ridged_scatter_product(mine, V)
+        gram = V.T @ self.inverted_matrix_product(mine, V)
         W = mine.scale[:, None] * (V @ np.linalg.solve(gram, V.T @ mine.cross))
         return squared_error_from_moments(W, mine, theirs)
 
@@ -333,7 +333,7 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
         )
 
 
-def _check_same_targets(training_moments: Moments, validation_moments: Moments) -> None:
+def _check_compatible_targets(training_moments: Moments, validation_moments: Moments) -> None:
     """Check that the targets of two states match.
 
     Raises InvalidTargets if labels have different types. Raises InvalidParameter if other targets

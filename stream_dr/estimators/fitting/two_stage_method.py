@@ -165,7 +165,7 @@ class TwoStage(PredictsHeldOut):
         loadings, eigenvalues = two_stage(scatter, significant_combinations, gamma, moments.rounding)
         return loadings / np.sqrt(share), eigenvalues / share
 
-    def ridged_scatter_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
+    def inverted_matrix_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Multiply columns by the matrix that the method inverts.
 
         The result has the shape (features, m). The matrix is a·Cxx + ρI. Cxx (features,

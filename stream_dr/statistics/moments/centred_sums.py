@@ -81,7 +81,7 @@ class CentredSums:
         self._scatter, self._nonzero = part.scatter.copy(order="C"), part.nonzero.copy()
 
     @property
-    def feature_scatter(self) -> np.ndarray:
+    def feature_scatter_diagonal(self) -> np.ndarray:
         """Sums of squared deviations of features from their means.
 
         The array is (features,) and read-only. For the values x of a feature, with weights w and

@@ -26,10 +26,10 @@ import scipy.sparse as sp
 
 from stream_dr.checks import (
     ROW_COUNT_LIMIT,
-    check_ascending,
     check_csr_or_dense_rows,
     check_dtype_and_shapes,
     check_finite_arrays,
+    check_strictly_ascending,
     check_within,
     field_error,
 )
@@ -162,7 +162,7 @@ class LabelSets(NamedTuple):
             m = len(part.numbers)
             check_dtype_and_shapes(part, np.int64, numbers=(m,))
             check_within(part, 0, count, "numbers")
-            check_ascending(part, "numbers")
+            check_strictly_ascending(part, "numbers")
             width = n_features if part.indices is not None else min(part.values.shape[-1], n_features)
             check_csr_or_dense_rows(part, m, width)
 

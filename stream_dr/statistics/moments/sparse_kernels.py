@@ -61,7 +61,7 @@ def add_sparse_rows(
     values: np.ndarray,
     weights: np.ndarray,
     feature_sums: np.ndarray,
-    earlier_weight: float,
+    total_weight_before: float,
 ) -> float:
     """Add CSR rows without targets to sums of features.
 
@@ -73,19 +73,19 @@ def add_sparse_rows(
     feature_sums: (features, at least 4), the sums of each feature, changed in place. Let v be the
         feature's nonzero values, w the weights of their rows, and c the first of the values.
         Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². Other columns are not used.
-    earlier_weight: total weight of all earlier rows.
+    total_weight_before: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
-        earlier_weight += w
+        total_weight_before += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 prefetch(feature_sums, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
                 v = np.float64(values[e])
                 if v != 0.0:
                     _add_nonzero_value(feature_sums[np.uint64(indices[e])], v, w)
-    return earlier_weight
+    return total_weight_before
 
 
 @compiled()
@@ -96,7 +96,7 @@ def add_sparse_rows_one_label(
     weights: np.ndarray,
     label_codes: np.ndarray,
     feature_sums: np.ndarray,
-    earlier_weight: float,
+    total_weight_before: float,
 ) -> float:
     """Add CSR rows with one label each to feature sums.
 
@@ -110,12 +110,12 @@ def add_sparse_rows_one_label(
         place. Let v be the feature's nonzero values, w the weights of their rows, and c the first
         of the values. Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². Column 4 + j is
         Σ w v over the rows with label j.
-    earlier_weight: total weight of all earlier rows.
+    total_weight_before: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, column = weights[i], np.uint64(4 + label_codes[i])
-        earlier_weight += w
+        total_weight_before += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 # Prefetch the cache line with the first sums of a later nonzero's feature.
@@ -130,7 +130,7 @@ def add_sparse_rows_one_label(
                     record = feature_sums[np.uint64(indices[e])]
                     _add_nonzero_value(record, v, w)
                     record[column] += w * v
-    return earlier_weight
+    return total_weight_before
 
 
 @compiled()
@@ -143,7 +143,7 @@ def add_sparse_rows_many_labels(
     label_codes: np.ndarray,
     label_weights: np.ndarray,
     feature_sums: np.ndarray,
-    earlier_weight: float,
+    total_weight_before: float,
 ) -> float:
     """Add CSR rows with several labels each to feature sums.
 
@@ -160,12 +160,12 @@ def add_sparse_rows_many_labels(
         place. Let v be the feature's nonzero values, w the weights of their rows, and c the first
         of the values. Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². Column 4 + j is
         Σ u v over the rows with label j.
-    earlier_weight: total weight of all earlier rows.
+    total_weight_before: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, s = weights[i], label_weights[i]
-        earlier_weight += w
+        total_weight_before += w
         begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
@@ -184,7 +184,7 @@ def add_sparse_rows_many_labels(
                     part = s * v
                     for t in range(begin, end):
                         record[np.uint64(4 + label_codes[t])] += part
-    return earlier_weight
+    return total_weight_before
 
 
 @compiled()
@@ -195,7 +195,7 @@ def add_sparse_rows_continuous_targets(
     weights: np.ndarray,
     targets: np.ndarray,
     feature_sums: np.ndarray,
-    earlier_weight: float,
+    total_weight_before: float,
 ) -> float:
     """Add CSR rows with continuous targets to sums of features.
 
@@ -209,13 +209,13 @@ def add_sparse_rows_continuous_targets(
         the feature's nonzero values, w the weights of their rows, and c the first of the values.
         Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². Column 4 + j is Σ w v y, where y
         are the values in column j of `targets`.
-    earlier_weight: total weight of all earlier rows.
+    total_weight_before: total weight of all earlier rows.
     """
     k = targets.shape[1]
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
-        earlier_weight += w
+        total_weight_before += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 prefetch(feature_sums, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
@@ -227,4 +227,4 @@ def add_sparse_rows_continuous_targets(
                     part = w * v
                     for t in range(k):
                         record[4 + t] += part * targets[i, t]
-    return earlier_weight
+    return total_weight_before

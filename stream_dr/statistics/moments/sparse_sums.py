@@ -9,7 +9,7 @@ weights of their rows, and c the first of the nonzeros. The sums store
   mean of continuous targets, and zero for labels.
 
 From these, the mean and variance of a feature over all rows follow without a difference of two
-large numbers (`SparsePart.feature_scatter`, [mathematics §1]).
+large numbers (`SparsePart.feature_scatter_diagonal`, [mathematics §1]).
 
 Centring the rows would cost O(d k) a batch, for d features and k target columns. So the cross sums
 are centred only at the end (`SparsePart.centred`). This loses a factor |mean|/std of precision.
@@ -119,10 +119,10 @@ class SparsePart(NamedTuple):
         cross = np.outer(self.sums, target_mean_minus_reference)
         np.subtract(self.cross, cross, out=cross)
         nonzero = np.where(n > 0.0, np.nan, 0.0)
-        diagonal = self.feature_scatter(total_weight)
+        diagonal = self.feature_scatter_diagonal(total_weight)
         return CentredPart(False, total_weight, mean, low, diagonal, np.zeros((0, 0)), cross, nonzero)
 
-    def feature_scatter(self, total_weight: float) -> np.ndarray:
+    def feature_scatter_diagonal(self, total_weight: float) -> np.ndarray:
         """Return the scatter (features,) of each feature.
 
         The scatter is the weighted sum of squared deviations from the feature's mean over all
@@ -248,7 +248,7 @@ class SparseSums:
         self.reference = pad_to_shape(self.reference, (n_target_columns,))
         self.width, self.columns = n_features, n_target_columns
 
-    def add(self, X: Rows, weights: np.ndarray, encoded: EncodedTargets | None, earlier_weight: float) -> float:
+    def add(self, X: Rows, weights: np.ndarray, encoded: EncodedTargets | None, total_weight_before: float) -> float:
         """Add rows and their targets.
 
         Returns the total weight of all rows so far.
@@ -257,9 +257,9 @@ class SparseSums:
         weights: (rows,) weights. Under decay they are divided by the same number as the stored
             sums.
         encoded: targets as numeric columns. None if there are no targets.
-        earlier_weight: total weight of all earlier rows.
+        total_weight_before: total weight of all earlier rows.
         """
-        rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, earlier_weight)
+        rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, total_weight_before)
         if encoded is None:
             return float(sparse_kernels.add_sparse_rows(*rows, *sums))
         if encoded.values is not None:
@@ -296,7 +296,7 @@ class SparseSums:
         if sums_of_targets.labelled or values.weight == 0.0:
             return
         offset = values.mean - self.reference
-        if np.any(offset**2 * values.weight > FAR**2 * values.feature_scatter) and np.any(offset != 0.0):
+        if np.any(offset**2 * values.weight > FAR**2 * values.feature_scatter_diagonal) and np.any(offset != 0.0):
             end = HEAD + self.columns
             sums = self._records[:, WEIGHT] * self._records[:, POINT] + self._records[:, SUM]
             self._records[:, HEAD:end] -= np.outer(sums, offset)

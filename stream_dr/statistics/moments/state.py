@@ -257,7 +257,7 @@ class MomentState(NamedTuple):
         s, part, targets = self.scale, centred_features(self), self.targets
         mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
 
-        diagonal = s * part.feature_scatter if self.scatter != "none" else None
+        diagonal = s * part.feature_scatter_diagonal if self.scatter != "none" else None
         scatter = s * part.scatter if part.exact and self.scatter == "exact" else None
         label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.n_target_columns)
         return Centred(
@@ -333,8 +333,14 @@ def present_sum_values(state: MomentState) -> Largest:
     part, targets = state.features, state.targets
     scatter = np.zeros(0)
     if not isinstance(part, Absent):
-        scatter = part.feature_scatter(state.weight) if isinstance(part, SparsePart) else part.feature_scatter
-    return Largest(state.weight, scatter, targets.label_weights if targets.labelled else targets.values.feature_scatter)
+        scatter = (
+            part.feature_scatter_diagonal(state.weight)
+            if isinstance(part, SparsePart)
+            else part.feature_scatter_diagonal
+        )
+    return Largest(
+        state.weight, scatter, targets.label_weights if targets.labelled else targets.values.feature_scatter_diagonal
+    )
 
 
 def moment_bytes(

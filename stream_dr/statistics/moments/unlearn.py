@@ -162,11 +162,14 @@ def _check_scatter_not_negative(remaining_sums: JoinedSums, largest: Largest, ro
         feature.
     """
     features, values = remaining_sums.features, remaining_sums.targets.values
-    scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.feature_scatter
+    scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.feature_scatter_diagonal
     least = -TOLERANCE * largest.features - rounding_bound
     target_bound = (8 * EPS) ** 2 * values.weight * values.mean**2
     target_least = -TOLERANCE * largest.targets[: len(values.mean)] - target_bound
-    for remaining, bound, what in ((scatter, least, "column"), (values.feature_scatter, target_least, "target")):
+    for remaining, bound, what in (
+        (scatter, least, "column"),
+        (values.feature_scatter_diagonal, target_least, "target"),
+    ):
         for j in np.flatnonzero(remaining < bound)[:1]:
             raise CannotUnlearn(
                 f"{what} {j} would be left with a negative scatter; unlearn only rows that were learned."

@@ -45,7 +45,7 @@ from stream_dr.statistics.recurrences.row_products import FAST
 
 
 @compiled(fastmath=FAST, inline="always")
-def ccipca_row(
+def learn_ccipca_row(
     products: np.ndarray, squared: float, raw: float, row: int, table: np.ndarray, counts: np.ndarray, live: int,
     p: int, unit: float, amnesic: float, residual: np.ndarray, weights: np.ndarray,
 ) -> tuple[int, float, float]:  # fmt: skip

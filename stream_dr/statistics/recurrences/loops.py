@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.ccipca_row import ccipca_row, update_running_variance
+from stream_dr.statistics.recurrences.ccipca_row import learn_ccipca_row, update_running_variance
 from stream_dr.statistics.recurrences.coefficients import (
     GOES_ON,
     HUGE,
@@ -50,7 +50,7 @@ from stream_dr.statistics.recurrences.row_products import (
     write_shifted_block,
     write_sparse_row_products,
 )
-from stream_dr.statistics.recurrences.skm_row import skm_row
+from stream_dr.statistics.recurrences.skm_row import learn_skm_row
 
 
 class LoopEnd(NamedTuple):
@@ -100,12 +100,12 @@ def learn_sparse_rows(
         # Update the vectors of the method (the components) from these inner products alone.
         if variance is None:
             if labels is not None:
-                live, worst, deflated = skm_row(
+                live, worst, deflated = learn_skm_row(
                     products, squared, row, labels[t], table, lengths[1], counts, live, p, unit, a, working, space,
                     weights,
                 )  # fmt: skip
         else:
-            live, deflated, remaining = ccipca_row(
+            live, deflated, remaining = learn_ccipca_row(
                 products, squared, squared, row, table, counts, live, p, unit, a, working[0], weights
             )
             update_running_variance(variance, remaining, row, unit, a)
@@ -155,11 +155,11 @@ def learn_dense_rows(
             x, q, squared = products[t], weights[t], inner[t, t]
             if variance is None:
                 if labels is not None:
-                    live, worst, deflated = skm_row(
+                    live, worst, deflated = learn_skm_row(
                         x, squared, row, labels[at + t], table, lengths[1], counts, live, p, unit, a, working, space, q
                     )
             else:
-                live, deflated, remaining = ccipca_row(
+                live, deflated, remaining = learn_ccipca_row(
                     x, squared, raw[t], row, table, counts, live, p, unit, a, working[0], q
                 )
                 update_running_variance(variance, remaining, row, unit, a)

@@ -51,7 +51,7 @@ from stream_dr.statistics.recurrences.row_products import FAST
 
 
 @compiled(fastmath=FAST, inline="always")
-def skm_row(
+def learn_skm_row(
     products: np.ndarray, squared: float, row: int, label: int, table: np.ndarray, formed: np.ndarray, counts: np.ndarray,
     live: int, p: int, unit: float, a: float, working: np.ndarray, space: np.ndarray, weights: np.ndarray,
 ) -> tuple[int, float, float]:  # fmt: skip
@@ -72,7 +72,7 @@ def skm_row(
         part[:] = turned[:] = 0.0
         if not ended:
             keep = (row - 1.0) / row
-            write_update_coefficients(working, counts, i, row, label, a, 1.0 / (np.sqrt(length) * row), part)
+            write_vector_update_coefficients(working, counts, i, row, label, a, 1.0 / (np.sqrt(length) * row), part)
             length, terms = measure_updated_vector(working, inner, i, keep, length, part, pull)
             formed[i] = max(keep * keep * formed[i], terms)
             ended = not length > 0.0
@@ -114,8 +114,15 @@ def skm_row(
 
 
 @compiled(fastmath=FAST, inline="always")
-def write_update_coefficients(
-    working: np.ndarray, counts: np.ndarray, i: int, row: int, label: int, a: float, scale: float, part: np.ndarray
+def write_vector_update_coefficients(
+    working: np.ndarray,
+    counts: np.ndarray,
+    i: int,
+    row: int,
+    label: int,
+    a: float,
+    scale: float,
+    part: np.ndarray,
 ) -> None:
     """Write the coefficients by which a row changes vector v_i.
 

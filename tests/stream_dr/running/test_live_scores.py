@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 
 from stream_dr import LDA, OPLS, Block
-from stream_dr.running.advance import ParsedEvent, apply_event_unless_blocked
+from stream_dr.running.advance import ParsedEvent, apply_event_unless_rebuild_refused
 from stream_dr.running.live_scores import TestThenTrain
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running, RunSettings
@@ -45,7 +45,7 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
             previous = y
             step = ParsedEvent(position, block)
             tests.test([model], [step])
-            apply_event_unless_blocked(model, step, directory)
+            apply_event_unless_rebuild_refused(model, step, directory)
             model.publish(model.freeze())
     found = tests.scores(model)
     confusion = found["confusion"]
@@ -73,7 +73,7 @@ def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Pat
         model = directory.model("opls")
         for position, block in enumerate(blocks):
             tests.test([model], [ParsedEvent(position, block)])
-            apply_event_unless_blocked(model, ParsedEvent(position, block), directory)
+            apply_event_unless_rebuild_refused(model, ParsedEvent(position, block), directory)
             model.publish(model.freeze())
     before = tests.scores(model)["tested"]
     labelled = [int((np.diff(block.y.indptr) > 0).sum()) for block in blocks]
@@ -169,7 +169,7 @@ def test_models_are_compared_on_rows_that_all_were_tested_on(tmp_path: Path) -> 
             models = list(directory.models.values())
             tests.test(models, [ParsedEvent(position, block)])
             for model in models:
-                apply_event_unless_blocked(model, ParsedEvent(position, block), directory)
+                apply_event_unless_rebuild_refused(model, ParsedEvent(position, block), directory)
                 model.publish(model.freeze())
             tested.append([tests.scores(model).get("tested", 0) for model in models])
     # A new model counts once it was tested on 200 rows. From then on the first model has the same rows.
