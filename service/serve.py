@@ -78,7 +78,7 @@ def serve(
     settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
     auth.refuse_unguarded_host(settings)
     refuse_several_workers()
-    raise_file_limit_to_max(settings)
+    raise_file_limit_or_refuse(settings)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     listening = bind_socket(settings)
@@ -120,7 +120,7 @@ def refuse_several_workers() -> None:
         )
 
 
-def raise_file_limit_to_max(settings: Settings) -> None:
+def raise_file_limit_or_refuse(settings: Settings) -> None:
     """Raise this process's limit of open files to the system's maximum.
 
     Raises ValueError if the maximum is less than `max_connections` + FILES.
@@ -182,7 +182,7 @@ class ServiceServer:
         requests immediately. Any thread may call this method.
         """
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stop)
+            self._loop.call_soon_threadsafe(self._stop_or_cancel_requests)
 
     async def _serve(self, listening: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
@@ -194,7 +194,7 @@ class ServiceServer:
         await asyncio.sleep(0)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._loop.add_signal_handler(number, self._stop)
+                self._loop.add_signal_handler(number, self._stop_or_cancel_requests)
 
         # Compile functions while requests are answered.
         # If `started` is false after serving, the application could not start.
@@ -208,7 +208,7 @@ class ServiceServer:
         if self._server.started:
             await warming_up
 
-    def _stop(self) -> None:
+    def _stop_or_cancel_requests(self) -> None:
         # The first call lets running requests end. A second call cancels them.
         if not self._server.should_exit:
             self._server.should_exit = True
@@ -231,7 +231,7 @@ class ServiceServer:
             if not self._shared.stopping.is_set():
                 self._ready()
         except BaseException:
-            self._stop()
+            self._stop_or_cancel_requests()
             raise
 
 

@@ -161,7 +161,7 @@ class AppState:
     slow: Executor
     figures: Callable[[], stream_dr.LiveFigures]
 
-    async def finish_or_cancel(self, awaitable: Awaitable[object], timeout_seconds: float) -> bool:
+    async def finish_before_timeout_or_stop(self, awaitable: Awaitable[object], timeout_seconds: float) -> bool:
         """Wait for `awaitable`, and return True if it finishes.
 
         If `timeout_seconds` pass or the service stops first, cancel `awaitable` and return False.

@@ -100,7 +100,7 @@ def check_dtype_and_shapes(record: object, dtype: type, **shape_by_field: tuple[
             raise field_error(record, name, description, f"{np.dtype(dtype)} of shape {shape}")
 
 
-def checked_matrix_shape(record: object, field_name: str) -> tuple[int, int]:
+def shape_of_checked_matrix(record: object, field_name: str) -> tuple[int, int]:
     """Return the shape of a float64 matrix in a field.
 
     Raises DamagedFile if the field is no such matrix.

@@ -157,7 +157,7 @@ class Linear(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the arrays' shapes fit each other."""
         checks.check_one_of(self, "solution", SOLUTIONS)
-        d, p = checks.checked_matrix_shape(self, "loadings")
+        d, p = checks.shape_of_checked_matrix(self, "loadings")
         checks.check_dtype_and_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
         if self.offset is not None:
             checks.check_dtype_and_shapes(self, np.float64, offset=(p,))

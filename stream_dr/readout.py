@@ -63,7 +63,7 @@ class Readout(NamedTuple):
         k = len(self.offset)
         n_rest = 0
         if self.rest is not None:
-            n_rest = checks.checked_matrix_shape(self, "rest")[1]
+            n_rest = checks.shape_of_checked_matrix(self, "rest")[1]
             checks.check_dtype_and_shapes(self, np.float64, rest=(n_features, n_rest))
         checks.check_dtype_and_shapes(self, np.float64, weights=(n_components + n_rest, k), offset=(k,))
         checks.check_finite_arrays(self, "weights", "offset", "rest")

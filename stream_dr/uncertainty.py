@@ -126,7 +126,7 @@ class ComponentSpread(NamedTuple):
         p = self.angles.size
         checks.check_dtype_and_shapes(self, np.float64, eigenvalues=(p,), eigenvalues_std=(p,), angles=(p,))
         checks.check_dtype_and_shapes(self, np.float64, plane_angles=(max(p - 1, 0),))
-        _, d = checks.checked_matrix_shape(self, "components_std")
+        _, d = checks.shape_of_checked_matrix(self, "components_std")
         checks.check_dtype_and_shapes(self, np.float64, components_std=(p, d))
         checks.check_within(self, MIN_FOLDS, checks.ROW_COUNT_LIMIT, "folds")
 

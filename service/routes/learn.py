@@ -93,7 +93,7 @@ async def _respond_with_receipt(
     answer = _receipt_response(receipt, receipt.position)
     if wait:
         inclusion = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
-        ended = await shared.finish_or_cancel(inclusion, shared.settings.wait_timeout)
+        ended = await shared.finish_before_timeout_or_stop(inclusion, shared.settings.wait_timeout)
         if ended:
             reason = inclusion.result()
         elif shared.stopping.is_set():

@@ -136,7 +136,9 @@ async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
 
             await asyncio.sleep(MIN_EVENT_INTERVAL)
             learning = any(model.lag and model.state != "failed" for model in overview.models.values())
-            await app_state.finish_or_cancel(changed.wait(), MAX_LEARNING_INTERVAL if learning else KEEP_ALIVE_INTERVAL)
+            await app_state.finish_before_timeout_or_stop(
+                changed.wait(), MAX_LEARNING_INTERVAL if learning else KEEP_ALIVE_INTERVAL
+            )
     finally:
         app_state.metrics.listeners -= 1
         stop_listening()

@@ -417,7 +417,7 @@ class _MessageChecker:
             raise MalformedInput("the Arrow stream is of the other byte order; write it in this machine's.")
         self.count_metadata_and_detect_extension(schema_table, 2)
         for field in schema_table.vector_of_tables(1):
-            self._field(field)
+            self._check_field(field)
 
     def count_metadata_and_detect_extension(self, parent_table: FlatbufferTable, field_index: int) -> bool:
         """Count the metadata entries in a field of a table.
@@ -433,20 +433,21 @@ class _MessageChecker:
             extended |= key == b"ARROW:extension:name"
         return extended
 
-    def _field(self, field: FlatbufferTable, column: str | None = None) -> None:
+    def _check_field(self, field: FlatbufferTable, enclosing_column: str | None = None) -> None:
         """Check a field of a schema and its nested fields.
 
         A field is a column, or describes the elements of a column of lists.
 
         field: metadata of the field.
-        column: name of the column that `field` is nested in. None if `field` is itself a column.
+        enclosing_column: name of the column that `field` is nested in. None if `field` is itself a
+            column.
 
         Raises SchemaMismatch if the field's type is not supported.
         """
         self._count_columns_or_entries_and_check(1, len(field.text(0)))
         name = _decode_column_name(field.text(0))
-        nested = column is not None
-        column = name if column is None else column
+        nested = enclosing_column is not None
+        column = name if enclosing_column is None else enclosing_column
         code = field.number_or_zero(2, "<B")
         kind = _Type(code).name if 0 < code <= len(_Type) else "of an unknown type"
         if self.count_metadata_and_detect_extension(field, 6):
@@ -463,7 +464,7 @@ class _MessageChecker:
         if encoding is not None:
             self._column_of_dictionary[encoding.number_or_zero(0, "<q")] = column
         for child in inner:
-            self._field(child, column)
+            self._check_field(child, column)
 
     def _count_columns_or_entries_and_check(self, n_parts: int, n_text_bytes: int) -> None:
         """Count columns or metadata entries, and check the totals.

@@ -514,17 +514,17 @@ class Client:
         body = arrow_stream_bytes(Block(rows, names=names))
         return self._service.send("POST", path, params=query, content=body, headers=headers).content
 
-    def _parse_targets(self, y: Any, n_rows: int, target_kind: str) -> Targets:
+    def _parse_targets(self, y: Any, n_rows: int, kind_for_new_stream: str) -> Targets:
         """Convert targets y to the stream's kind of targets.
 
-        If the stream has no kind yet, the kind is `target_kind`. If `target_kind` is "auto", the
-        values of y decide. Values that could have two kinds then raise an error.
+        If the stream has no kind yet, the kind is `kind_for_new_stream`. If `kind_for_new_stream`
+        is "auto", the values of y decide. Values that could have two kinds then raise an error.
 
         n_rows: number of rows.
         """
         stream_kind = self._stream_target_kind()
-        targets = parse_targets(y, n_rows, KINDS, target_kind, stream_kind)
-        if stream_kind is None and target_kind == "auto":
+        targets = parse_targets(y, n_rows, KINDS, kind_for_new_stream, stream_kind)
+        if stream_kind is None and kind_for_new_stream == "auto":
             check_targets_unambiguous(y, targets)
         return targets
 

@@ -52,7 +52,7 @@ def demo(
     # The service needs the main thread, so the client of the service runs in another thread.
     errors: list[Exception] = []
 
-    def run_demo_client(address: str) -> None:
+    def post_demo_shards_and_stop_service(address: str) -> None:
         try:
             _post_shards_and_report(address, dir, shards[steps.REPLAYED :], data, rates, exit)
         except Exception as e:
@@ -61,7 +61,9 @@ def demo(
             os.kill(os.getpid(), signal.SIGTERM)
 
     def start_demo_client_thread(address: str) -> None:
-        threading.Thread(target=run_demo_client, args=(address,), name="demo-client", daemon=True).start()
+        threading.Thread(
+            target=post_demo_shards_and_stop_service, args=(address,), name="demo-client", daemon=True
+        ).start()
 
     status = serve_command(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start_demo_client_thread)
     if errors:

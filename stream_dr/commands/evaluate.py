@@ -132,7 +132,7 @@ def evaluate(
         scores = run(read_as, EvaluationPaths(sources, test, shuffle, skip_damaged), specs, settings, write_point)
 
     _warn_if_labels_sorted(scores[-1].figures, shuffle)
-    _warn_if_untested(scores, first)
+    _warn_if_nothing_tested(scores, first)
     _print_scores(scores, as_json)
 
 
@@ -150,7 +150,7 @@ def _evaluate_in_process(
     # If the rows are tables, each model gets a feature map, which encodes columns as numbers.
     files = read_as.open_all_but_shards([*paths.sources, *(paths.test or [])])
     if (first := first_table_block(files)) is not None:
-        feature_map = read_as.default_feature_map_spec(files)
+        feature_map = read_as.text_or_table_map_spec(files)
         specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
         read_as = read_as.with_options(raw=True)
         print_column_kinds(files, feature_map)
@@ -198,7 +198,7 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
         print_result(f"{s.model:<16} {s.probe:<10} {s.components:>10} {shares} {auc} {int(f['rows']):>9}")
 
 
-def _warn_if_untested(scores: list["Score"], n_rows_before_first_test: int) -> None:
+def _warn_if_nothing_tested(scores: list["Score"], n_rows_before_first_test: int) -> None:
     if not any(s.figures["rows"] for s in scores):
         say(
             f"warning (nothing_tested): all rows came in batches that --first={n_rows_before_first_test} learns "

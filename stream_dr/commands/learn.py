@@ -98,7 +98,7 @@ def learn(
         read_as = _fractional_label_as_target(read_as, sources)
 
     files = read_as.open_all_but_shards(sources)
-    feature_map = read_as.default_feature_map_spec(files)
+    feature_map = read_as.text_or_table_map_spec(files)
     print_column_kinds(files, feature_map)
     _print_id_column_hint(read_as, files)
     if not as_classes:
@@ -221,7 +221,7 @@ def store_and_learn_files(
     from stream_dr.shards.dataset import open_dataset
 
     if (first := first_table_block(files)) is not None:
-        feature_map = read_as.default_feature_map_spec(files)
+        feature_map = read_as.text_or_table_map_spec(files)
         specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
     check_model_specs(specs)
     with _create_folder_or_undo(dir):

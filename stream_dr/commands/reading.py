@@ -67,7 +67,7 @@ class ReadOptions(NamedTuple):
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
-    def default_feature_map_spec(self, files: dict[Path, "FileSource"]) -> JsonDict:
+    def text_or_table_map_spec(self, files: dict[Path, "FileSource"]) -> JsonDict:
         """Return parameters of a feature map that suits these files.
 
         The feature map is `text` if all columns are prose, and `table` otherwise.

@@ -88,7 +88,7 @@ def _learn_as_files(
     files = read_as.open_all_but_shards(sources)
     note = f"{', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does"
     say(f"note: {note}, which has more options for a table's columns.")
-    print_column_kinds(files, read_as.default_feature_map_spec(files), with_hints=False)
+    print_column_kinds(files, read_as.text_or_table_map_spec(files), with_hints=False)
     store_and_learn_files(dir, sources, files, specs, read_as, settings)
 
 

@@ -212,13 +212,13 @@ def add_missing_maps_and_lda_ridge(
         if not key.endswith(SAVED_SUFFIX):
             feature_map = params.get("feature_map", default_map)
             feature_map = table_map_from_options if feature_map == {"map": "table"} else feature_map
-            ridge = _ridge_params(name, key, params, feature_map, first_block)
+            ridge = _ridge_params_to_add(name, key, params, feature_map, first_block)
             mapped_params = {**params, "feature_map": feature_map, **ridge}
         mapped.append(NamedSpec(name, key, mapped_params))
     return mapped
 
 
-def _ridge_params(
+def _ridge_params_to_add(
     model_name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first_block: "Block"
 ) -> JsonDict:
     """Return the ridge parameters to add to a model's parameters.

@@ -57,7 +57,7 @@ def suggest(
             source,
             target="class" if as_classes else "auto",
             time=time,
-            feature_map=read_as.default_feature_map_spec(read_as.open_all_but_shards(sources)),
+            feature_map=read_as.text_or_table_map_spec(read_as.open_all_but_shards(sources)),
             progress=lambda what, done, total: bar.show(done, total, title=what),
         )
     print_result(str(comparison))

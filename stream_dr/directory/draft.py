@@ -230,7 +230,7 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
     return block_from_json(obj)
 
 
-def payload_format(body: Body) -> str:
+def json_or_arrow(body: Body) -> str:
     """Return a payload's format, "json" or "arrow".
 
     The first byte that is not white space decides.

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.directory.draft import Reference, Removal, parse_reference, parse_removal, parse_rows, payload_format
+from stream_dr.directory.draft import Reference, Removal, json_or_arrow, parse_reference, parse_removal, parse_rows
 from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
 from stream_dr.log.event import Event
@@ -94,7 +94,7 @@ class Decoder:
         event: an event of kind "rows" or "reference" with a payload.
         """
         if event.kind != "reference":
-            return parse_rows(event.body, payload_format(event.body), None)
+            return parse_rows(event.body, json_or_arrow(event.body), None)
         reference = parse_reference(event.body)
         shard = (reference.uri, reference.sha256)
         if shard not in self._shards:
@@ -217,7 +217,7 @@ class History:
 
         Returns None if all of these rows were unlearned.
         """
-        stays = ~mask_of_numbers(row_numbers, self._unlearned_row_numbers(position, unlearn_horizon + 1))
+        stays = ~mask_of_numbers(row_numbers, self._unlearned_row_numbers_or_all(position, unlearn_horizon + 1))
         if stays.all():
             return block, row_numbers
         return (block.take(np.flatnonzero(stays)), row_numbers[stays]) if stays.any() else None
@@ -232,7 +232,7 @@ class History:
         unlearn_horizon: only unlearn events up to this position are applied.
         """
         for event in self._read_events(after, until):
-            removed = self._unlearned_row_numbers(event.position, unlearn_horizon + 1)
+            removed = self._unlearned_row_numbers_or_all(event.position, unlearn_horizon + 1)
             if event.kind != "unlearn" and event.body and removed is not None:
                 yield event.position, parse_reference(event.body) if event.kind == "reference" and not removed else None
 
@@ -248,7 +248,7 @@ class History:
         decoder = Decoder(self._path)
         for position in sorted(p for p in removal if after < p < until):
             for event in self._read_events(position - 1, position):
-                removed_before = self._unlearned_row_numbers(position, until)
+                removed_before = self._unlearned_row_numbers_or_all(position, until)
                 stored = decoder.decode_rows_with_row_numbers(event, self._schema())
                 if stored is None:
                     continue
@@ -313,12 +313,12 @@ class History:
 
         Returns None if the event has no such rows.
         """
-        if self._unlearned_row_numbers(event.position, unlearn_horizon + 1) is None:
+        if self._unlearned_row_numbers_or_all(event.position, unlearn_horizon + 1) is None:
             return None
         stored = decoder.decode_rows_with_row_numbers(event, self._schema())
         return None if stored is None else self.without_unlearned_rows(event.position, *stored, unlearn_horizon)
 
-    def _unlearned_row_numbers(self, position: int, before_position: int) -> Sequence[int] | None:
+    def _unlearned_row_numbers_or_all(self, position: int, before_position: int) -> Sequence[int] | None:
         """Return the original numbers of an event's unlearned rows.
 
         position: position of the event.

@@ -34,11 +34,11 @@ def inspect(directory_path: Path) -> JsonDict:
             "rows": directory.rows,
             "first": directory.log.first,
             "schema": directory.schema.describe(),
-            "models": {name: _describe_model(directory, model) for name, model in directory.models.items()},
+            "models": {name: _describe_model_with_digest(directory, model) for name, model in directory.models.items()},
         }
 
 
-def _describe_model(directory: Directory, model: Model) -> JsonDict:
+def _describe_model_with_digest(directory: Directory, model: Model) -> JsonDict:
     """Return a model's description with the digest of its state.
 
     The positions of the model's snapshots are included.

@@ -232,12 +232,12 @@ class Recorder:
             self._stopping.wait(max(0.0, started + PROGRESS_EVERY - time.monotonic()))
             now = time.monotonic()
             try:
-                active = self._record_everything_new(now - started)
+                active = self._record_new_and_tell_if_learned(now - started)
             except Exception:
                 log.exception("what models did was not recorded")
             started = now
 
-    def _record_everything_new(self, seconds: float) -> bool:
+    def _record_new_and_tell_if_learned(self, seconds: float) -> bool:
         """Record changes of the models in the last `seconds` seconds.
 
         Returns True if any model has learned rows.
@@ -316,8 +316,8 @@ class Recorder:
 class RecordsTail:
     """Newest records of a directory, at most TAIL_RECORDS.
 
-    `read` reads from the file only the records that were added since its last call. Only one
-    thread may use a RecordsTail.
+    `newest_records` reads from the file only the records that were added since its last call. Only
+    one thread may use a RecordsTail.
 
     seen: id of the newest record that was read.
     """
@@ -327,7 +327,7 @@ class RecordsTail:
         self._newest: deque[JsonDict] = deque(maxlen=TAIL_RECORDS)
         self.seen = 0
 
-    def read(self) -> list[JsonDict]:
+    def newest_records(self) -> list[JsonDict]:
         """Return the newest TAIL_RECORDS records, oldest first."""
         for id, record in self._records.ids_and_newest_records(self.seen, TAIL_RECORDS):
             self._newest.append(record)

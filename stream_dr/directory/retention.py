@@ -87,7 +87,7 @@ class Retention:
             )
         return self._log.drop_events_before_and_count(first)
 
-    def rewrite_events_without_unlearned_rows(self) -> int:
+    def erase_unlearned_rows_outside_snapshots(self) -> int:
         """Erase the log's unlearned rows that no snapshot includes.
 
         An event is rewritten without these rows. Unlearn events whose rows are all erased are

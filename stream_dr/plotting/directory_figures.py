@@ -279,7 +279,7 @@ class LiveFigures:
                 self._status_at = time.monotonic()
                 self._status_json = orjson.dumps(self._status())
             status = self._status_json
-            best = best_models(self._records.read(), self._directory.models.keys())
+            best = best_models(self._records.newest_records(), self._directory.models.keys())
             newest, counts = NewestRows(-1), Counts()
             if model is not None:
                 newest, counts = self._newest_rows_and_label_counts(options.rows)
@@ -342,7 +342,7 @@ class LiveFigures:
         """
         shown_model = model if kind not in OF_ALL else None
         version = shown_model.published_version if shown_model is not None else 0
-        records = self._records.read() if kind in FROM_RECORDS else ()
+        records = self._records.newest_records() if kind in FROM_RECORDS else ()
 
         # Collect the inputs of the figure. Only the first input changes when rows are learned.
         inputs: tuple[object, ...] = {

@@ -451,7 +451,7 @@ class Driver:
         An error is logged and appended to `errors`.
         """
         try:
-            self._directory.retention.rewrite_events_without_unlearned_rows()
+            self._directory.retention.erase_unlearned_rows_outside_snapshots()
             if self._settings.retain_rows is not None:
                 self._directory.retention.drop_unneeded_events_and_count(self._settings.retain_rows)
         except Exception as e:

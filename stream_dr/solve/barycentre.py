@@ -71,7 +71,7 @@ class BarycentricProjection(NamedTuple):
         checks.check_one_of(self, "solution", SOLUTIONS)
         self.landmarks.check()
         r = self.landmarks.n_landmarks
-        p = checks.checked_matrix_shape(self, "places")[1]
+        p = checks.shape_of_checked_matrix(self, "places")[1]
         checks.check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,))
         checks.check_finite_arrays(self, "places", "eigenvalues")
         checks.check_at_least(self, 0.0, "reg")

@@ -49,7 +49,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, checked_matrix_shape
+from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, shape_of_checked_matrix
 from stream_dr.solve.singular import singular_values, thin_svd
 from stream_dr.solve.spectral import LoadingsAndEigenvalues
 from stream_dr.solve.subspace import orthonormal
@@ -124,8 +124,8 @@ class BlockSolve(NamedTuple):
         features: expected number of features. None means the number of rows of `directions`.
         """
         features = len(self.directions) if features is None else features
-        (r0, k), r = checked_matrix_shape(self, "expand"), checked_matrix_shape(self, "basis")[1]
-        searched = checked_matrix_shape(self, "directions")[1]
+        (r0, k), r = shape_of_checked_matrix(self, "expand"), shape_of_checked_matrix(self, "basis")[1]
+        searched = shape_of_checked_matrix(self, "directions")[1]
         check_dtype_and_shapes(self, np.float64, solution=(features, r0), directions=(features, searched))
         check_dtype_and_shapes(self, np.float64, basis=(features, r), coefficients=(r, r0), expand=(r0, k))
         check_finite_arrays(self, "solution", "directions", "basis", "coefficients", "expand")

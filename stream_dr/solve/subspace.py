@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, checked_matrix_shape
+from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, shape_of_checked_matrix
 from stream_dr.solve.singular import thin_svd
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -61,7 +61,7 @@ class Subspace(NamedTuple):
         features: expected number of features. None means the number of rows of `directions`.
         """
         features = len(self.directions) if features is None else features
-        m, r = checked_matrix_shape(self, "basis")[1], checked_matrix_shape(self, "directions")[1]
+        m, r = shape_of_checked_matrix(self, "basis")[1], shape_of_checked_matrix(self, "directions")[1]
         check_dtype_and_shapes(self, np.float64, basis=(features, m), images=(features, m), directions=(features, r))
         check_finite_arrays(self, "basis", "images", "directions")
 

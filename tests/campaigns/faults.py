@@ -60,7 +60,7 @@ def _rows(path: Path) -> Path:
         shutil.copytree(path, path.with_name("rows.before"))
         directory.append([unlearn_draft({2: [1, 3], 4: None})])
         _fill(directory, 8, {})
-        directory.retention.rewrite_events_without_unlearned_rows()
+        directory.retention.erase_unlearned_rows_outside_snapshots()
         directory.append([draft(dense(90), "unapplied")])
         killed = shutil.copytree(path, path.with_name("killed"))
     shutil.rmtree(path)

@@ -386,7 +386,7 @@ class CsvFile:
                 )
             seen[name] = j
 
-        are_numbers = self.form.header is None and all(map(_is_number, first_record))
+        are_numbers = self.form.header is None and all(map(_is_number_or_nan_or_infinity, first_record))
         if are_numbers and not _are_consecutive_from_any_start(first_record):
             self._raise_malformed(
                 record_line,
@@ -424,7 +424,7 @@ class CsvFile:
             size = 0
             line = 0
 
-            def lines_within_size_limit() -> Iterator[str]:
+            def lines_within_record_limit() -> Iterator[str]:
                 nonlocal size
                 for text in lines:
                     size += len(text)
@@ -433,7 +433,7 @@ class CsvFile:
                         self._raise_malformed(line + 1, message)
                     yield text
 
-            reader = csv.reader(lines_within_size_limit(), delimiter=self.form.delimiter)
+            reader = csv.reader(lines_within_record_limit(), delimiter=self.form.delimiter)
             try:
                 for fields in reader:
                     size = 0
@@ -561,12 +561,12 @@ def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
     field: field that does not have the type.
     arrow_type: Arrow type that the field should have.
     """
-    if arrow_type == pa.float64() and _is_number(field.replace(",", ".")):
+    if arrow_type == pa.float64() and _is_number_or_nan_or_infinity(field.replace(",", ".")):
         return "number; where a comma stands before the fraction, say --decimal ,"
     return _TYPE_WORDS.get(arrow_type, str(arrow_type))
 
 
-def _is_number(text: str) -> bool:
+def _is_number_or_nan_or_infinity(text: str) -> bool:
     try:
         float(text)
     except ValueError:

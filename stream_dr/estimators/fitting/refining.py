@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from stream_dr.checks import FEATURE_COUNT_LIMIT, check_finite_arrays, check_within, checked_matrix_shape
+from stream_dr.checks import FEATURE_COUNT_LIMIT, check_finite_arrays, check_within, shape_of_checked_matrix
 from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.inputs import RefineSource
 from stream_dr.estimators.fitting.mapping import inner_projection, prepend_feature_map
@@ -132,7 +132,7 @@ class Refining(NamedTuple):
         `loadings` and `solve` must have the same number of features.
         """
         check_within(self, 0, FEATURE_COUNT_LIMIT, "number")
-        features = checked_matrix_shape(self, "loadings")[0]
+        features = shape_of_checked_matrix(self, "loadings")[0]
         check_finite_arrays(self, "loadings")
         self.solve.check(features)
 

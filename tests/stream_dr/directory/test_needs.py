@@ -64,7 +64,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
             return found
 
         monkeypatch.setattr(directory.log, "read_kind", made_in_between)
-        assert directory.retention.rewrite_events_without_unlearned_rows() == 0
+        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 0
         up(directory, "late")
         assert rows_of(directory, "late") == rows_of(directory, "old") == 160
         for _ in range(2):
@@ -72,7 +72,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
             put(directory, dense(30))
             up(directory, "late", "old")
         kept(directory, "late")
-        assert directory.retention.rewrite_events_without_unlearned_rows() == 4
+        assert directory.retention.erase_unlearned_rows_outside_snapshots() == 4
 
 
 @pytest.mark.parametrize("key", ["class_means", "ccipca"])
