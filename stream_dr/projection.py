@@ -224,7 +224,7 @@ class Linear(NamedTuple):
         check_n_features(X.shape[1], self.n_features)
         return np.asarray((X.astype(np.float64, copy=False) - self.mean) @ self.loadings)
 
-    def score_projection(self) -> "ScoreProjection":
+    def target_score_projection(self) -> "ScoreProjection":
         """Return the projection of rows to scores that predict targets."""
         return ScoreProjection(self)
 
@@ -396,9 +396,9 @@ class Mapped(NamedTuple):
         """Function that predicts targets from the components, or None."""
         return self.inner.readout if isinstance(self.inner, Linear) else None
 
-    def score_projection(self) -> "Mapped":
+    def target_score_projection(self) -> "Mapped":
         """Return the projection of rows to scores that predict targets."""
-        return self._replace(inner=self.inner.score_projection())
+        return self._replace(inner=self.inner.target_score_projection())
 
     def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "Mapped":
         """Return the projection with components reordered and signs changed.

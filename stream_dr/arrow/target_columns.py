@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from stream_dr.errors import InvalidTargets, SchemaMismatch
 from stream_dr.rows.block import LARGEST
 from stream_dr.rows.table_rows import is_string_type, view_of_numbers
-from stream_dr.targets.label_codes import Label, renumber_by_appearance, sort_distinct_codes_in_rows
+from stream_dr.targets.label_codes import Label, old_and_new_codes_by_appearance, sort_distinct_codes_in_rows
 from stream_dr.targets.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
@@ -252,7 +252,7 @@ def _reencode_dictionary(column: pa.DictionaryArray, column_name: str) -> _Encod
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
 
     # Skip unused labels of the dictionary.
-    used, codes = renumber_by_appearance(codes, len(labels))
+    used, codes = old_and_new_codes_by_appearance(codes, len(labels))
     return _EncodedLabels(tuple(labels[i] for i in used.tolist()), codes)
 
 

@@ -38,9 +38,9 @@ def plot(
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.plotting.directory_figures import FigureOptions, draw_directory_figure
-    from stream_dr.plotting.figure import check_figure_path, write_figure
+    from stream_dr.plotting.figure import check_can_write_figure, write_figure
 
-    check_figure_path(out)
+    check_can_write_figure(out)
     with Directory(directory, writable=False) as opened:
         shown_model = None if model is None else opened.model(model)
         figure = draw_directory_figure(opened, kind, shown_model, FigureOptions(rows, dimensions, component - 1))

@@ -41,7 +41,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import Manifest
 from stream_dr.shards.writer import WriteProgress, write_shards
-from stream_dr.targets.label_codes import renumber_by_appearance, sort_distinct_codes_in_rows
+from stream_dr.targets.label_codes import old_and_new_codes_by_appearance, sort_distinct_codes_in_rows
 from stream_dr.targets.targets import Targets
 
 _CHUNK = 1_000
@@ -247,7 +247,7 @@ def _sort_labels_by_appearance(targets: Targets) -> Targets:
     The label of the first row comes first. Labels that no row has are removed. The codes of the
     rows are changed accordingly.
     """
-    order, codes = renumber_by_appearance(targets.codes, len(targets.labels))
+    order, codes = old_and_new_codes_by_appearance(targets.codes, len(targets.labels))
     if targets.indptr is not None:
         codes, _ = sort_distinct_codes_in_rows(codes, targets.indptr)
     return targets._replace(labels=tuple(targets.labels[i] for i in order), codes=codes)

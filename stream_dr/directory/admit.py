@@ -44,7 +44,7 @@ from stream_dr.models.schema import (
     check_dense_width,
     drop_unneeded_targets_and_add_hashes,
     extend_by_accumulator_schema,
-    extend_by_table_rows,
+    extend_columns_or_kinds,
     reorder_columns,
     schema_delta,
     table_columns_missing_in_batch,
@@ -291,10 +291,10 @@ def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
     Raises SchemaMismatch or WidthMismatch if the block does not fit the schema.
     """
     # The layout decides which checks apply.
-    # A table is not checked here: `extend_by_table_rows` matches the columns of a table by name.
+    # A table is not checked here: `extend_columns_or_kinds` matches the columns of a table by name.
     layout = "sparse" if block.sparse else "named" if block.names else "dense"
     if block.table:
-        return extend_by_table_rows(block.X, schema)
+        return extend_columns_or_kinds(block.X, schema)
 
     # The schema has no layout before the first batch, which decides the layout and the width.
     if schema.layout is None:

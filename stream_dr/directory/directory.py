@@ -54,7 +54,13 @@ from stream_dr.log.log import Log
 from stream_dr.models import snapshot
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
-from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults, same_model, spec_of_estimator, spec_to_json
+from stream_dr.models.saved import (
+    estimator_from_spec,
+    fill_spec_defaults,
+    has_same_spec,
+    spec_of_estimator,
+    spec_to_json,
+)
 from stream_dr.models.schema import Limits, Schema, apply_deltas, extend_by_accumulator_schema
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.label_codes import Label, check_and_convert_labels
@@ -568,7 +574,7 @@ class Directory(AbstractContextManager["Directory"]):
         publish, refine: the new policies. None keeps the policy that the model has.
         """
         spec = model.spec
-        if requested_spec.saved not in (None, spec.saved) or not same_model(spec, requested_spec):
+        if requested_spec.saved not in (None, spec.saved) or not has_same_spec(spec, requested_spec):
             learned = " and what the file has learned" if requested_spec.saved else ""
             raise ModelExists(
                 f"model {model.name!r} is {spec.estimator} with {spec.params}, not "

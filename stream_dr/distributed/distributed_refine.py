@@ -24,7 +24,7 @@ from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import find_shard, shard_file_uri
 from stream_dr.distributed.cluster import STATES_IN_MEMORY, check_workers, connect_to_scheduler, gather_results, submit
 from stream_dr.distributed.parts import read_batch
-from stream_dr.distributed.task_plan import Task, divide_into_tasks
+from stream_dr.distributed.task_plan import Task, divide_into_tasks_of_minimum_size
 from stream_dr.errors import CannotMerge, CannotRefine
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.replayed import RowReplay, Sums, strip_feature_map
@@ -132,7 +132,7 @@ class _ClusterSums:
         sized = [_current_reference_and_batch_bytes(directory, r) for _, r in references if r is not None]
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)
-        self._tasks = divide_into_tasks(sized, state_bytes)
+        self._tasks = divide_into_tasks_of_minimum_size(sized, state_bytes)
         self._sent_context = client.scatter(self._context, broadcast=True)
 
     def __call__(

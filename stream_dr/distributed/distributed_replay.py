@@ -19,7 +19,7 @@ from stream_dr.directory.admit import check_block_and_extend_schema
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.distributed.parts import PlanRunner
-from stream_dr.distributed.task_plan import Recurrence, Task, TaskPlan, divide_into_tasks
+from stream_dr.distributed.task_plan import Recurrence, Task, TaskPlan, divide_into_tasks_of_minimum_size
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import can_merge_parts
 from stream_dr.models.model import Model
@@ -129,7 +129,7 @@ class _ParallelReplay:
         labels = max(1, len(self._dataset.labels))
         state_bytes = sum(m.estimator.state_bytes(width, labels) for m in mergeable_models) if width else 0
         sized = [(r, shard.bytes / max(shard.rows, 1) * r.rows) for shard, r in missing_batches]
-        return divide_into_tasks(sized, state_bytes)
+        return divide_into_tasks_of_minimum_size(sized, state_bytes)
 
     def _count_batch_and_report(self, reference: Reference) -> None:
         """Count the rows of a batch and report progress."""

@@ -113,7 +113,9 @@ class TaskPlan(NamedTuple):
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
 
 
-def divide_into_tasks(batches: Iterable[tuple[Reference, float]], total_state_bytes: int) -> tuple[Task, ...]:
+def divide_into_tasks_of_minimum_size(
+    batches: Iterable[tuple[Reference, float]], total_state_bytes: int
+) -> tuple[Task, ...]:
     """Divide batches into tasks of consecutive batches.
 
     A task has at least MIN_TASK_ROWS rows. Its rows take at least ROW_TO_STATE_BYTES *

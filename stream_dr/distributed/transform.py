@@ -18,12 +18,12 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.references import references
 from stream_dr.distributed.cluster import check_workers, connect_to_scheduler, gather_results, submit
 from stream_dr.distributed.parts import read_batch
-from stream_dr.distributed.task_plan import Task, divide_into_tasks
+from stream_dr.distributed.task_plan import Task, divide_into_tasks_of_minimum_size
 from stream_dr.errors import InvalidParameter, OutputExists
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.projection import Projection
-from stream_dr.running.query import batch_of_projected_rows, id_and_target_types, published_or_raise
+from stream_dr.running.query import id_and_target_types, project_to_arrow_batch, published_or_raise
 from stream_dr.shards.dataset import Dataset
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, encode_manifest
 from stream_dr.shards.uri import open_filesystem_and_path, write_file_atomically
@@ -60,7 +60,7 @@ def project_rows_on_cluster(
     projection = published_or_raise(model).projection
     schema = directory.schema
     sized = [(r, shard.bytes / shard.rows * r.rows) for shard in dataset.shards for r in references(shard, 1)]
-    tasks = divide_into_tasks(sized, total_state_bytes=0)
+    tasks = divide_into_tasks_of_minimum_size(sized, total_state_bytes=0)
 
     # Let the workers write the files. UNFINISHED marks the folder until the manifest is written.
     write_file_atomically(output_folder, UNFINISHED, b"")
@@ -104,7 +104,7 @@ def _write_projected_file(task: Task, file_number: int, context: _TaskContext) -
     name = f"part-{file_number:05d}.parquet"
     sink = pa.BufferOutputStream()
     batches = (
-        batch_of_projected_rows(read_batch(r), context.projection, context.schema, context.fields)
+        project_to_arrow_batch(read_batch(r), context.projection, context.schema, context.fields)
         for r in task.references
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.target_regression import TargetRegression, ridged_scatter_by_component
+from stream_dr.estimators.fitting.target_regression import TargetRegression, ridged_variance_by_component
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, nonzero_semidefinite_eigenpairs
@@ -95,7 +95,7 @@ class CCA(TargetRegression, TwoStage):
         """
         return self._target_whitening_root(moments)
 
-    def ridged_scatter_of_each_component(
+    def ridged_variance_of_each_component(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
@@ -106,7 +106,7 @@ class CCA(TargetRegression, TwoStage):
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.
         """
-        return ridged_scatter_by_component(moments.cross @ self._target_whitening_root(moments), loadings, eigenvalues)
+        return ridged_variance_by_component(moments.cross @ self._target_whitening_root(moments), loadings, eigenvalues)
 
     @property
     def y_rotations_(self) -> np.ndarray:

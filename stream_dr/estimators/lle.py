@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 
 from stream_dr.estimators.fitting.parameter_checks import check_number_in_range
-from stream_dr.estimators.fitting.reservoir_method import Embedding, check_max_neighbours
+from stream_dr.estimators.fitting.reservoir_method import Embedding, refuse_too_many_weighted_neighbours
 from stream_dr.solve.barycentre import BarycentricProjection, locally_linear_embedding
 from stream_dr.statistics.reservoir import Reservoir
 
@@ -65,7 +65,7 @@ class LLE(Embedding):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
-        check_max_neighbours(self.n_neighbors, self.reservoir)
+        refuse_too_many_weighted_neighbours(self.n_neighbors, self.reservoir)
         check_number_in_range("reg", self.reg, 0.0)
 
     def solve_inner(self, state: Reservoir) -> BarycentricProjection:

@@ -7,7 +7,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
-from stream_dr.estimators.fitting.reservoir_method import ReservoirMethod, TargetKindsIfLabelAware, check_max_neighbours
+from stream_dr.estimators.fitting.reservoir_method import (
+    ReservoirMethod,
+    TargetKindsIfLabelAware,
+    refuse_too_many_weighted_neighbours,
+)
 from stream_dr.projection import Linear
 from stream_dr.solve.barycentre import barycentric_weight_matrix, lle_alignment_matrix
 from stream_dr.solve.locality import locality_projection, projection_without_components
@@ -76,7 +80,7 @@ class NPE(ReservoirMethod):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
-        check_max_neighbours(self.n_neighbors, self.reservoir)
+        refuse_too_many_weighted_neighbours(self.n_neighbors, self.reservoir)
         check_choice("label_aware", self.label_aware, (False, True))
         check_number_in_range("reg", self.reg, 0.0)
         check_number_in_range("gamma", self.gamma, 0.0)

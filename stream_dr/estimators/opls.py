@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.target_regression import TargetRegression, ridged_scatter_by_component
+from stream_dr.estimators.fitting.target_regression import TargetRegression, ridged_variance_by_component
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.statistics.moments.state import MomentState
 
@@ -53,7 +53,7 @@ class OPLS(TargetRegression, TwoStage):
         """
         return RightHandSide(moments.cross, moments.uncentred_target_norm)
 
-    def ridged_scatter_of_each_component(
+    def ridged_variance_of_each_component(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
@@ -64,4 +64,4 @@ class OPLS(TargetRegression, TwoStage):
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.
         """
-        return ridged_scatter_by_component(moments.cross, loadings, eigenvalues)
+        return ridged_variance_by_component(moments.cross, loadings, eigenvalues)

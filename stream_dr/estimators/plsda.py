@@ -128,7 +128,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         """
         return moments.scatter_product(columns)
 
-    def ridged_scatter_of_each_component(
+    def ridged_variance_of_each_component(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
     ) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.

@@ -60,9 +60,9 @@ class SRP(DependenceMethod):
 
     With one label a row, a component whose signs are all equal would be zero. Such signs are drawn
     again until they differ, and R is scaled such that the expected value stays the same (see
-    `centred_random_signs`). Therefore R depends on the set of labels learned. A new label changes
-    the scale, and may change the signs of a component that was drawn again. For c classes there
-    are at most c − 1 linearly independent components. With two classes, all components are
+    `centred_scaled_random_signs`). Therefore R depends on the set of labels learned. A new label
+    changes the scale, and may change the signs of a component that was drawn again. For c classes
+    there are at most c − 1 linearly independent components. With two classes, all components are
     multiples of the difference of the class means.
 
     Without targets, the method of the paper is randomised PCA [SRP §2.2]. `SPCA` computes
@@ -109,7 +109,7 @@ class SRP(DependenceMethod):
             return cross[:, :0], np.zeros(0)
         if moments.labelled:
             labels = [label for label, there in zip(state.labels, moments.present, strict=True) if there]
-            draw = centred_random_signs if state.target_kind == "class" else random_signs
+            draw = centred_scaled_random_signs if state.target_kind == "class" else scaled_random_signs
             cross = cross @ draw(labels, int(self.n_components or 10), self.random_state or 0)
         return cross, (cross**2).sum(axis=0)
 
@@ -126,7 +126,7 @@ class SRP(DependenceMethod):
         return np.zeros_like(moments.mean)
 
 
-def centred_random_signs(labels: Sequence[Label], n_columns: int, seed: int) -> np.ndarray:
+def centred_scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: int) -> np.ndarray:
     """Return centred and scaled random signs (labels, n_columns).
 
     Each label has n_columns signs. Use this function if each row has exactly one label. A column
@@ -143,16 +143,16 @@ def centred_random_signs(labels: Sequence[Label], n_columns: int, seed: int) -> 
     n_columns: number of columns.
     seed: seed of the random signs.
     """
-    signs, draw = random_signs(labels, n_columns, seed), 0
+    signs, draw = scaled_random_signs(labels, n_columns, seed), 0
     if len(labels) < 2:
         return np.zeros_like(signs)
     while (equal := (signs == signs[0]).all(axis=0)).any():
         draw += 1
-        signs[:, equal] = random_signs(labels, n_columns, seed, draw)[:, equal]
+        signs[:, equal] = scaled_random_signs(labels, n_columns, seed, draw)[:, equal]
     return np.asarray((signs - signs.mean(axis=0)) * np.sqrt(1.0 - 2.0 ** (1 - len(labels))))
 
 
-def random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw_number: int = 0) -> np.ndarray:
+def scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw_number: int = 0) -> np.ndarray:
     """Return random signs (labels, p), each +1/√p or −1/√p.
 
     p is `n_columns`. The signs of a label depend only on the label, on `seed` and on

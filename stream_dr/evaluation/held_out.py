@@ -43,7 +43,7 @@ class RefineScores(NamedTuple):
     after: float
 
 
-class _HeldOutSplit:
+class _OneSideOfSplit:
     """Source that yields one part of another source's rows.
 
     The part is either the held-out rows or the rows to learn. Rows without a target are skipped.
@@ -92,8 +92,8 @@ def learn_refine_and_score_held_out(estimator: Estimator, source: Source, tol: f
     max_passes : int
         Maximum number of passes over the rows, as in `Estimator.refine`.
     """
-    learned = _HeldOutSplit(source, held_out=False)
-    held_out = _HeldOutSplit(source, held_out=True)
+    learned = _OneSideOfSplit(source, held_out=False)
+    held_out = _OneSideOfSplit(source, held_out=True)
 
     with warnings.catch_warnings():
         # Hide the warnings of this fit, because only the scores are returned to the caller.

@@ -96,7 +96,7 @@ class NearestMean:
         if sample.means is not None:
             self._means, self._others = sample.means, sample.others
         else:
-            self._means, self._others = label_means_of_sample(sample)
+            self._means, self._others = means_with_and_without_label(sample)
 
     def predict(self, Z: Rows) -> np.ndarray:
         """Classify projected rows, as `Probe.predict` describes."""
@@ -195,7 +195,7 @@ def fit_probe(probe_kind: str, sample: ProbeSample, n_neighbours: int) -> Probe:
     return NearestNeighbours(sample, n_neighbours) if probe_kind == "knn" else LinearProbe(sample)
 
 
-def label_means_of_sample(sample: ProbeSample) -> LabelMeans:
+def means_with_and_without_label(sample: ProbeSample) -> LabelMeans:
     """Return means of sampled rows with and without each label."""
     if sample.y.ndim == 1:
         return LabelMeans(means_by_class(sample.Z, sample.y, sample.labels), None)

@@ -182,7 +182,7 @@ def evaluate(
 
     # Learn all batches. Without separate test rows, classify each batch before it is learned.
     evaluation = _Evaluation(models, settings, on_point or (lambda point: None))
-    for block in _labelled_batches(source):
+    for block in _batches_without_unlabelled_rows(source):
         evaluation.check_and_code_labels(block)
         if test_source is None:
             evaluation.classify_and_count(block)
@@ -194,13 +194,13 @@ def evaluate(
 
     if test_source is not None:
         evaluation.solve_and_fit_classifiers()
-        for block in _labelled_batches(test_source):
+        for block in _batches_without_unlabelled_rows(test_source):
             evaluation.check_and_code_labels(block)
             evaluation.classify_and_count(block)
     return evaluation.scores_by_model_and_classifier()
 
 
-def _labelled_batches(source: Source) -> Iterator[Block]:
+def _batches_without_unlabelled_rows(source: Source) -> Iterator[Block]:
     """Iterate over the batches of a source, without unlabelled rows.
 
     Rows without a target are removed. Batches without any remaining row are skipped.
@@ -226,7 +226,7 @@ class ShuffledSource:
         The batches are in random order, and numbered from 0 in this order.
         """
         rng = np.random.default_rng(self._seed)
-        blocks = list(_labelled_batches(self._source))
+        blocks = list(_batches_without_unlabelled_rows(self._source))
 
         # The batches are visited in several turns, in another random order in each turn.
         # Each row is assigned to one turn at random, and is yielded only in this turn.

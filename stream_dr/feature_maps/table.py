@@ -445,7 +445,7 @@ def count_values_not_encoded(table_map: Table | Text, state: TableState, rows: R
             count += int(np.count_nonzero(~values.missing))
         elif column is not None and column.kind == "category":
             texts = table_columns.convert_values_to_kind(column, values, rows.rows)
-            place = table_columns.mapped_columns_of_categories_and_missing(column, texts.labels, encoding)[texts.values]
+            place = table_columns.mapped_column_of_each_category(column, texts.labels, encoding)[texts.values]
             count += int(np.count_nonzero((place < 0) & ~texts.missing))
     return count
 

@@ -271,7 +271,7 @@ def encode_values_as_entries(column: TableColumn, values: RawColumn, encoding: E
 
     # The other entries depend on the kind of the column.
     if column.kind == "category":
-        place = mapped_columns_of_categories_and_missing(column, values.labels, encoding)[values.values]
+        place = mapped_column_of_each_category(column, values.labels, encoding)[values.values]
         at = np.flatnonzero(~missing & (place >= 0))
         parts.append((at, place[at], np.ones(len(at))))
     elif column.kind == "text":
@@ -292,7 +292,7 @@ def encode_values_as_entries(column: TableColumn, values: RawColumn, encoding: E
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def mapped_columns_of_categories_and_missing(
+def mapped_column_of_each_category(
     column: TableColumn, categories: tuple[str, ...], encoding: EncodingSpec
 ) -> np.ndarray:
     """Return the mapped column that encodes each category.

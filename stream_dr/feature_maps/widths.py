@@ -77,18 +77,18 @@ def reason_if_only_diagonal_stored(encoding: EncodingSpec, columns: Sequence[Tab
     return f"{_table_too_wide_message(total, most)}, else only its diagonal is stored."
 
 
-def _table_too_wide_message(max_total: int, max_by_column: dict[str, int]) -> str:
+def _table_too_wide_message(max_width: int, max_by_column: dict[str, int]) -> str:
     """Return the message that a table may be too wide.
 
     The columns are the numeric columns that encode the table. The message names the column of the
     table with the most numeric columns.
 
-    max_total: largest possible number of numeric columns of the table.
+    max_width: largest possible number of numeric columns of the table.
     max_by_column: largest possible number of numeric columns of each column, by name.
     """
     name = max(max_by_column, key=max_by_column.__getitem__)
     return (
-        f"up to {max_total} columns may be made of this table's {len(max_by_column)} (of {name} {max_by_column[name]}), and "
+        f"up to {max_width} columns may be made of this table's {len(max_by_column)} (of {name} {max_by_column[name]}), and "
         f"exact scatter is kept of up to {MAX_EXACT_WIDTH}. Lower max_categories, n_hashed or n_words of the map"
     )
 

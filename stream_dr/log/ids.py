@@ -56,15 +56,17 @@ def id_hashes(ids: Iterable[str | int]) -> np.ndarray:
     return np.array([xxhash.xxh32_intdigest(str(id).encode()) for id in ids], dtype=np.uint32)
 
 
-def insert_id_hashes(connection: sqlite3.Connection, path: Path, id_hashes_by_position: dict[int, np.ndarray]) -> None:
-    """Add hashes of row ids to the index at `path`.
+def insert_id_hashes(
+    connection: sqlite3.Connection, index_path: Path, id_hashes_by_position: dict[int, np.ndarray]
+) -> None:
+    """Add hashes of row ids to the index at `index_path`.
 
     id_hashes_by_position: hashes of the ids (`id_hashes`), by position of the rows' event.
     """
     # Extend the newest table row, if it is not full.
     hashes = np.concatenate([*id_hashes_by_position.values()])
     positions = np.repeat(np.array(list(id_hashes_by_position)), [len(of) for of in id_hashes_by_position.values()])
-    for newest in select_entries(connection, path, "ORDER BY last DESC LIMIT 1"):
+    for newest in select_entries(connection, index_path, "ORDER BY last DESC LIMIT 1"):
         if len(newest.hashes) < FULL:
             connection.execute("DELETE FROM ids WHERE last=?", (newest.last,))
             hashes = np.concatenate([newest.hashes, hashes])
@@ -77,26 +79,26 @@ def insert_id_hashes(connection: sqlite3.Connection, path: Path, id_hashes_by_po
     connection.execute("INSERT INTO ids VALUES (?,?,?,?)", (*row, _digest(*row)))
 
 
-def positions_that_may_have_ids(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
+def positions_that_may_have_ids(connection: sqlite3.Connection, index_path: Path, hashes: np.ndarray) -> set[int]:
     """Return positions of events that may have these hashed ids.
 
     Dropped events may be among them.
     """
     positions = set[int]()
-    for entry in select_entries(connection, path):
+    for entry in select_entries(connection, index_path):
         positions.update(entry.positions[np.isin(entry.hashes, hashes)].tolist())
     return positions
 
 
-def select_entries(connection: sqlite3.Connection, path: Path, order_and_limit: str = "") -> Iterator[IdEntry]:
-    """Yield entries of the index at `path`. Raises DamagedFile.
+def select_entries(connection: sqlite3.Connection, index_path: Path, order_and_limit: str = "") -> Iterator[IdEntry]:
+    """Yield entries of the index at `index_path`. Raises DamagedFile.
 
     order_and_limit: SQL that is appended to the query, such as "ORDER BY last DESC LIMIT 1".
     """
     for last, hashes, positions, digest in connection.execute(f"SELECT * FROM ids {order_and_limit}").fetchall():
         are_blobs = isinstance(hashes, bytes) and isinstance(positions, bytes)
         if not are_blobs or _digest(last, hashes, positions) != digest:
-            raise damaged_file_error(path, f"the ids of events up to {last} are not what was written")
+            raise damaged_file_error(index_path, f"the ids of events up to {last} are not what was written")
         runs = np.frombuffer(positions, np.int64).reshape(2, -1)
         yield IdEntry(last, np.frombuffer(hashes, np.uint32), np.repeat(*runs))
 

@@ -193,23 +193,23 @@ def fill_spec_defaults(spec: Spec) -> Spec:
     return spec._replace(defaults=defaults)
 
 
-def same_model(known_spec: Spec, spec: Spec) -> bool:
+def has_same_spec(stored_spec: Spec, spec: Spec) -> bool:
     """Return True if two specs describe the same model.
 
     The values of all parameters are compared. A later release may have other default values than
-    the release that stored `known_spec`. So the stored default values apply to both specs.
+    the release that stored `stored_spec`. So the stored default values apply to both specs.
 
-    known_spec: spec of a stored model, with the default values at the time when it was stored.
+    stored_spec: spec of a stored model, with the default values at the time when it was stored.
     spec: spec that is compared with it.
 
     Raises InvalidParameter.
     """
     # Another estimator, or another kind of feature map, makes another model.
-    maps = {(s.params.get("feature_map") or {}).get("map") for s in (known_spec, spec)}
-    if spec.estimator != known_spec.estimator or len(maps) > 1:
+    maps = {(s.params.get("feature_map") or {}).get("map") for s in (stored_spec, spec)}
+    if spec.estimator != stored_spec.estimator or len(maps) > 1:
         return False
-    completed = fill_spec_defaults(spec._replace(defaults=known_spec.defaults))
-    return all_parameter_values(completed) == all_parameter_values(known_spec)
+    completed = fill_spec_defaults(spec._replace(defaults=stored_spec.defaults))
+    return all_parameter_values(completed) == all_parameter_values(stored_spec)
 
 
 def _unfitted_estimator(file_label: object, metadata: JsonDict) -> Any:

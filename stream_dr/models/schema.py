@@ -235,7 +235,7 @@ def check_dense_width(block: Block, declared_width: int) -> None:
         )
 
 
-def extend_by_table_rows(rows: Rows, schema: Schema) -> Schema:
+def extend_columns_or_kinds(rows: Rows, schema: Schema) -> Schema:
     """Return the schema, extended by the columns of table rows.
 
     The first batch of a stream decides the columns. The first value of a column decides its kind.

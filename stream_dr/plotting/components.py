@@ -19,7 +19,7 @@ from stream_dr.plotting.figure import (
     line_trace,
     loadings_or_eigenvalues,
     plotly_escaped_text,
-    projection_without_feature_map,
+    strip_feature_map_if_any,
     title_of_model,
     whole_number_axis,
 )
@@ -79,7 +79,7 @@ def loadings_figure_dict(
         None. A feature that hardly varies has little effect, even if its loading is large.
     """
     # Choose the values to draw: scores of selected features, or loadings of the component.
-    projection = projection_without_feature_map(model)
+    projection = strip_feature_map_if_any(model)
     half_widths = None
     if isinstance(projection, Columns):
         features = projection.columns
@@ -107,7 +107,9 @@ def loadings_figure_dict(
     largest = np.argsort(-np.abs(values), kind="stable")[:max_features][::-1]
     colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
-    bars["y"] = _distinct_feature_labels(features[largest].tolist(), _given_or_stored_names(model, feature_names))
+    bars["y"] = _distinct_feature_labels(
+        features[largest].tolist(), _given_or_stored_names_or_empty(model, feature_names)
+    )
     if half_widths is not None:
         bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
     axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
@@ -143,7 +145,7 @@ def _confidence_half_widths(standard_errors: np.ndarray, spread: ComponentSpread
     return np.asarray(stdtrit(spread.folds - 1, 0.975) * standard_errors)
 
 
-def _given_or_stored_names(model: Any, feature_names: Sequence[object] | None) -> Sequence[object]:
+def _given_or_stored_names_or_empty(model: Any, feature_names: Sequence[object] | None) -> Sequence[object]:
     """Return the names of the features of a model.
 
     The result is `feature_names` if it is not None, and () if the features have no names.

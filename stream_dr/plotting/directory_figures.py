@@ -24,7 +24,7 @@ from stream_dr.directory.records import RecordsTail
 from stream_dr.errors import InvalidParameter, StreamDRError, did_you_mean
 from stream_dr.models.model import Model
 from stream_dr.plotting.components import loadings_figure_dict, spectrum_figure_dict
-from stream_dr.plotting.figure import FigureDict, empty_figure, plotly_escaped_text, projection_without_feature_map
+from stream_dr.plotting.figure import FigureDict, empty_figure, plotly_escaped_text, strip_feature_map_if_any
 from stream_dr.plotting.record_figures import (
     accuracy_figure_dict,
     best_models,
@@ -162,14 +162,14 @@ def _projection_figure(
     # `linear` is None for other projections, without components, and without rows.
     title = f"{name}: version {published.version}"
     rows = newest if newest is not None else newest_rows(directory, options.rows)
-    is_linear = projection_without_feature_map(projection).kind == "linear"
+    is_linear = strip_feature_map_if_any(projection).kind == "linear"
     linear = projection if is_linear and projection.n_components and rows.blocks else None
 
     if kind == "spectrum":
         captured = None if linear is None else rows.cumulative_variance_shares(linear)
         return spectrum_figure_dict(projection, f"{name}: spectrum", captured)
     if kind == "loadings":
-        width = getattr(getattr(projection_without_feature_map(projection), "loadings", None), "shape", (0, 0))[1]
+        width = getattr(getattr(strip_feature_map_if_any(projection), "loadings", None), "shape", (0, 0))[1]
         # The newest version may have fewer components than the caller's `component` needs.
         component = min(options.component, max(0, width - 1))
         names = directory.schema.names if projection.kind != "mapped" else None

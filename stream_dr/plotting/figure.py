@@ -123,7 +123,7 @@ def whole_number_axis(axis_title: str, n_values: int) -> dict[str, object]:
     return {"title": {"text": axis_title}, "tickformat": "d", **({"dtick": 1} if n_values <= 20 else {})}
 
 
-def projection_without_feature_map(model: Any) -> Any:
+def strip_feature_map_if_any(model: Any) -> Any:
     """Return a model's projection without its feature map.
 
     If the model has a feature map, the result is the projection that is applied to mapped rows. If
@@ -147,7 +147,7 @@ def component_spread_or_none(model: Any) -> ComponentSpread | None:
     # An estimator with folds computes the uncertainty when `angles_` is read, and stores it.
     with suppress(AttributeError, StreamDRError):
         model.angles_  # noqa: B018
-    projection = projection_without_feature_map(model)
+    projection = strip_feature_map_if_any(model)
     return projection.spread if isinstance(projection, Linear) else None
 
 
@@ -160,7 +160,7 @@ def loadings_or_eigenvalues(model: Any, array_name: Literal["loadings", "eigenva
     model: fitted estimator or projection.
     array_name: name of the array to return.
     """
-    values = getattr(projection_without_feature_map(model), array_name, None)
+    values = getattr(strip_feature_map_if_any(model), array_name, None)
     if values is None and array_name == "loadings" and hasattr(model, "components_"):
         values = np.asarray(model.components_).T
     if values is None and array_name == "eigenvalues":
@@ -168,7 +168,7 @@ def loadings_or_eigenvalues(model: Any, array_name: Literal["loadings", "eigenva
     return None if values is None else np.asarray(values, dtype=np.float64)
 
 
-def check_figure_path(path: Path) -> None:
+def check_can_write_figure(path: Path) -> None:
     """Raise an error if a path cannot take a figure.
 
     InvalidParameter is raised if the suffix is unknown, or if a picture needs the package kaleido
@@ -187,10 +187,10 @@ def write_figure(figure: go.Figure, path: Path, width: int = 900, height: int = 
     An .html file contains the script of plotly, so it can be shown without a network. A picture
     has width × height pixels.
 
-    Raises the errors of `check_figure_path`, and InvalidParameter if no browser can be started to
-    draw the picture.
+    Raises the errors of `check_can_write_figure`, and InvalidParameter if no browser can be started
+    to draw the picture.
     """
-    check_figure_path(path)
+    check_can_write_figure(path)
     if path.suffix == ".html":
         figure.write_html(path, include_plotlyjs=True)
         return

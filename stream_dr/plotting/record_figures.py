@@ -27,7 +27,7 @@ from stream_dr.plotting.figure import (
     figure_dict,
     line_trace,
     plotly_escaped_text,
-    projection_without_feature_map,
+    strip_feature_map_if_any,
     whole_number_axis,
 )
 from stream_dr.solve.principal_angles import principal_angles
@@ -458,7 +458,7 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
         return go.Figure(drift_figure_dict(load_records(source), model, title))
     if isinstance(source, str | Path | Directory) or any(isinstance(record, dict) for record in source):
         raise InvalidParameter("model=None; it must be the name of the model whose records are drawn.")
-    each = enumerate(starmap(principal_angles, pairwise(map(projection_without_feature_map, source))), 2)
+    each = enumerate(starmap(principal_angles, pairwise(map(strip_feature_map_if_any, source))), 2)
     angles_by_version = [(version, angles.tolist()) for version, angles in each if angles is not None]
     return go.Figure(_drift_figure(angles_by_version, title))
 

@@ -13,7 +13,7 @@ from stream_dr.plotting.figure import (
     empty_figure,
     figure_dict,
     line_trace,
-    projection_without_feature_map,
+    strip_feature_map_if_any,
     title_of_model,
     whole_number_axis,
 )
@@ -45,7 +45,7 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
 
     model: fitted estimator or projection.
     """
-    projection = projection_without_feature_map(model)
+    projection = strip_feature_map_if_any(model)
     choice = projection.choice if isinstance(projection, Linear) else None
     if choice is None:
         return empty_figure(title, "no parameter was chosen by cross-validation")

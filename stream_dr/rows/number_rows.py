@@ -12,7 +12,7 @@ from stream_dr.rows.block import Rows, check_finite
 from stream_dr.rows.frames import RowsAndNames, as_matrix, as_table, type_name
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raise_if_raw_rows, repeated_name_error
-from stream_dr.rows.sparse_rows import as_csr, raise_if_complex
+from stream_dr.rows.sparse_rows import raise_if_complex, sparse_as_csr
 
 
 def as_rows(X: Any, known_kind: Kind | None = None) -> RowsAndNames:
@@ -40,7 +40,7 @@ def as_rows(X: Any, known_kind: Kind | None = None) -> RowsAndNames:
     if known_kind is Kind.RAW:
         raise_if_raw_rows(X)
     if known_kind is Kind.SPARSE:
-        rows = as_csr(X)
+        rows = sparse_as_csr(X)
     elif known_kind is Kind.NUMBERS:
         rows, names = _as_float_matrix(X.to_numpy()), _column_names(X.columns)
     elif (table := as_table(X, known_kind)) is not None:

@@ -31,7 +31,7 @@ def is_sparse(X: object) -> bool:
     return loaded is not None and bool(loaded.issparse(X))
 
 
-def as_csr(X: Any) -> "sp.csr_matrix":
+def sparse_as_csr(X: Any) -> "sp.csr_matrix":
     """Return a scipy matrix as CSR of floats.
 
     The values are float32 or float64. The indices of each row of the result are sorted and

@@ -235,7 +235,7 @@ class Driver:
         self._new_rows += new_rows
         now = time.monotonic()
 
-        for model in self._live_among(models):
+        for model in self._models_near_log_end(models):
             if self._next_publication_time(model, self._all_at_log_end(models)) <= now:
                 self._submit_publish(model)
 
@@ -250,7 +250,7 @@ class Driver:
         Returns infinity if nothing becomes due before new events arrive or running work ends.
         """
         idle = self._all_at_log_end(models)
-        publications = [self._next_publication_time(m, idle) for m in self._live_among(models)]
+        publications = [self._next_publication_time(m, idle) for m in self._models_near_log_end(models)]
         return min([*publications, self._next_snapshot_time(models)])
 
     def submit_publish_and_snapshot(self, model: Model) -> "Future[None]":
@@ -315,7 +315,7 @@ class Driver:
             for model in alive:
                 model.version_numbers.release_unused()
 
-    def _live_among(self, models: Sequence[Model]) -> list[Model]:
+    def _models_near_log_end(self, models: Sequence[Model]) -> list[Model]:
         """Return the live models, which are near the log's end."""
         return [m for m in models if m.status == "live"]
 
@@ -388,7 +388,7 @@ class Driver:
 
         # The components of a projection are unique only up to their signs.
         # A snapshot of the first published projection preserves the signs after a kill.
-        if self._published_never_snapshotted(models):
+        if self._published_without_projection_in_snapshot(models):
             return 0.0
 
         settings = self._settings
@@ -396,7 +396,7 @@ class Driver:
         pause = 0.0 if by_rows else math.inf if settings.snapshot_seconds is None else settings.snapshot_seconds
         return self._round_started_at + max(pause, SNAPSHOT_PAUSE_FACTOR * self._round_seconds)
 
-    def _published_never_snapshotted(self, models: Sequence[Model]) -> list[Model]:
+    def _published_without_projection_in_snapshot(self, models: Sequence[Model]) -> list[Model]:
         """Return published models of which no snapshot has a projection.
 
         The list is empty if the last snapshots could not be written.
@@ -410,7 +410,7 @@ class Driver:
 
         If models have a first projection that no snapshot contains, only these are snapshotted.
         """
-        due = self._published_never_snapshotted(models)
+        due = self._published_without_projection_in_snapshot(models)
         if not due:
             due = [m for m in models if _changed_since_snapshot(m)]
             self._new_rows = 0

@@ -137,7 +137,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     # Compute the scores, then the predicted targets from the scores.
     missing = table_columns_missing_in_batch(block, schema)
     block, unseen = check_reorder_and_count_unseen(block, projection, schema)
-    scores = projection.score_projection().apply(block.X)
+    scores = projection.target_score_projection().apply(block.X)
     targets = readout.predict(scores)
     predicted = targets.tolist()
 

@@ -355,7 +355,7 @@ def _projected_batches(
     """
     done = 0
     for _, block in source.events():
-        batch = batch_of_projected_rows(block, published_or_raise(model).projection, directory.schema, field_types)
+        batch = project_to_arrow_batch(block, published_or_raise(model).projection, directory.schema, field_types)
         done += block.rows
         on_progress(done)
         if block.rows:
@@ -375,7 +375,7 @@ def published_or_raise(model: Model) -> Published:
     return model.published
 
 
-def batch_of_projected_rows(
+def project_to_arrow_batch(
     block: Block, projection: Projection, schema: Schema, field_types: dict[str, pa.DataType]
 ) -> pa.RecordBatch:
     """Return a block's projected rows as an Arrow batch.

@@ -168,7 +168,7 @@ class Replay:
         self.rows = self.events = self.caught_up = 0
         # The keys are an ordered set of names. The values are not used.
         self.columns_missing: dict[str, None] = {}
-        self.passes = self._passes_including_earlier_replays()
+        self.passes = self._target_passes_with_earlier_replays()
         # A killed replay of one pass is continued with the batches that are missing in the log.
         # For several passes, the directory must also store the number of passes.
         self.recorded = self.passes > 1 or settings.again
@@ -178,7 +178,7 @@ class Replay:
         run = settings.run._replace(publish=ON_DEMAND, test_then_train=settings.test)
         self.advance = new_thread_pool("advance")
         self.work = new_thread_pool("work", run.workers)
-        self.driver = Driver(directory, run, self.advance, self.work, self._on_event, solve_for_tests=True)
+        self.driver = Driver(directory, run, self.advance, self.work, self._wake_recorder, solve_for_tests=True)
         self.recorder: Recorder = Recorder(directory, self.driver.scores)
 
     def run(self, learn_all_passes: Callable[[], None]) -> ReplayReport:
@@ -271,7 +271,7 @@ class Replay:
         """Return True until one pass of rows was learned."""
         return self.rows + self.caught_up < self.dataset.rows
 
-    def _on_event(self, event: EngineEvent, **details: int | str) -> None:
+    def _wake_recorder(self, event: EngineEvent, **details: int | str) -> None:
         self.recorder.woken.set()
 
     def report_progress(self, phase: Phase) -> None:
@@ -312,7 +312,7 @@ class Replay:
         """
         return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
 
-    def _passes_including_earlier_replays(self) -> int:
+    def _target_passes_with_earlier_replays(self) -> int:
         """Return the number of passes after which replay is complete.
 
         This number includes the passes of earlier replays.

@@ -270,7 +270,7 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
     skipped: list[str] = []
     for shard in all_shards:
         try:
-            _check_usable(shard)
+            _check_exists_with_right_size(shard)
             usable.append(shard)
         except DamagedShard as e:
             if not skip_damaged:
@@ -370,7 +370,7 @@ def _open_shards_and_manifest(path: AnyPath) -> tuple[list[Shard], Manifest | No
     return [open_shard(path)], _read_folder_manifest_if_any(path)
 
 
-def _check_usable(shard: Shard) -> None:
+def _check_exists_with_right_size(shard: Shard) -> None:
     """Raise an error if a shard cannot be used.
 
     Raises SourceMissing if the file does not exist. Raises DamagedShard if the file does not have

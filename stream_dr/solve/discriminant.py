@@ -43,7 +43,7 @@ def scatter_sum_eigenpairs(
     between_weight: float,
     total_scatter: np.ndarray,
     total_scatter_weight: float,
-    rounding_floor: float = 0.0,
+    total_scatter_rounding_error: float = 0.0,
 ) -> LoadingsAndEigenvalues:
     """Return the eigenpairs of a weighted sum of scatter matrices.
 
@@ -58,10 +58,11 @@ def scatter_sum_eigenpairs(
     between_weight: weight of the scatter between classes.
     total_scatter: (features, features), total scatter of the rows, divided by the number of rows.
     total_scatter_weight: weight of the total scatter.
-    rounding_floor: absolute value up to which eigenvalues of `total_scatter` are rounding error.
+    total_scatter_rounding_error: absolute value up to which eigenvalues of `total_scatter` are
+        rounding error.
     """
     matrix = between_weight * (between_factor @ between_factor.T) + total_scatter_weight * total_scatter
-    values, vectors = nonzero_indefinite_eigenpairs(matrix, abs(total_scatter_weight) * rounding_floor)
+    values, vectors = nonzero_indefinite_eigenpairs(matrix, abs(total_scatter_weight) * total_scatter_rounding_error)
     return LoadingsAndEigenvalues(vectors, values)
 
 

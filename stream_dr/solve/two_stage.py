@@ -238,7 +238,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     if d == 0:
         return None
 
-    factor, reciprocal = _scaled_cholesky(scatter, gamma)
+    factor, reciprocal = _scaled_cholesky_and_condition(scatter, gamma)
     if factor is None:
         return None
 
@@ -247,7 +247,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
     if reciprocal < WELL_CONDITIONED + certain:
-        without_ridge = reciprocal if gamma == 0 else _scaled_cholesky(scatter, 0.0).reciprocal_condition
+        without_ridge = reciprocal if gamma == 0 else _scaled_cholesky_and_condition(scatter, 0.0).reciprocal_condition
         if without_ridge <= certain:
             return None
 
@@ -269,7 +269,7 @@ class _ScaledCholesky(NamedTuple):
     reciprocal_condition: float
 
 
-def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> _ScaledCholesky:
+def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> _ScaledCholesky:
     """Return the Cholesky factor and condition of a scaled scatter.
 
     The matrix `scatter` plus the ridge `gamma` on the diagonal is scaled to unit diagonal. Returns

@@ -127,7 +127,7 @@ def sort_distinct_codes_in_rows(codes: np.ndarray, indptr: np.ndarray) -> tuple[
     return codes.astype(np.int32), np.searchsorted(row, np.arange(rows + 1))
 
 
-def renumber_by_appearance(codes: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
+def old_and_new_codes_by_appearance(codes: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
     """Renumber codes in the order in which they first appear.
 
     Returns two arrays: the old codes in order of appearance, and the new code int32 of each row. A

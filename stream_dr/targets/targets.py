@@ -152,7 +152,7 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
 
     # The slow way encodes the labels of all rows together.
     present = np.fromiter((s is not None for s in label_sets), dtype=bool, count=len(label_sets))
-    sets = [_distinct_row_labels(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
+    sets = [_remove_repeated_row_labels(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
     table, codes, named = encode_single_labels([label for s in sets for label in s])
     indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets]))).astype(np.int64)
     if named is not None:
@@ -232,7 +232,7 @@ def drop_rows_without_target(block: Block) -> LabelledRows:
     return LabelledRows(block.take(keep), block.rows - len(keep))
 
 
-def _distinct_row_labels(labels: object, row_number: int) -> list[Any]:
+def _remove_repeated_row_labels(labels: object, row_number: int) -> list[Any]:
     """Return the distinct labels of one row.
 
     Raises TargetKindMismatch if `labels` is a single label instead of a collection.

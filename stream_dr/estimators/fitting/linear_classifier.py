@@ -143,7 +143,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
     def _class_scores(self, X: RowsLike) -> np.ndarray:
         self._readout_or_raise()
         projection = self.linear_projection()
-        return self.project(projection.score_projection(), X)
+        return self.project(projection.target_score_projection(), X)
 
 
 def loadings_used_to_predict(projection: Linear | Mapped) -> np.ndarray:

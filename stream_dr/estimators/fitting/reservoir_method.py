@@ -193,7 +193,7 @@ class TargetKindsIfLabelAware:
         return ("class",) if instance is not None and instance.label_aware is True else ()
 
 
-def check_max_neighbours(n_neighbors: int, max_sampled_rows: int) -> None:
+def refuse_too_many_weighted_neighbours(n_neighbors: int, max_sampled_rows: int) -> None:
     """Raise InvalidParameter if rows may have more than MAX_WEIGHTED_NEIGHBOURS neighbours.
 
     n_neighbors: parameter of the estimator.

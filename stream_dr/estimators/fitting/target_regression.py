@@ -65,7 +65,7 @@ class TargetRegression(Predictor):
         Raises NotFitted, WidthMismatch, NotFinite.
         """
         projection = self.linear_projection()
-        return self._readout_or_raise().predict(self.project(projection.score_projection(), X))
+        return self._readout_or_raise().predict(self.project(projection.target_score_projection(), X))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -191,7 +191,7 @@ class TargetRegression(Predictor):
         eigenvalues: (p,), eigenvalues of the components.
         """
         unscaled = loadings / moments.scale[:, None]
-        sizes = self.ridged_scatter_of_each_component(moments, unscaled, eigenvalues)
+        sizes = self.ridged_variance_of_each_component(moments, unscaled, eigenvalues)
         weights = (unscaled.T @ moments.cross) / sizes[:, None]
         order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
         columns = order if moments.labelled else list(range(weights.shape[1]))
@@ -199,7 +199,7 @@ class TargetRegression(Predictor):
         return Readout(weights[:, columns], moments.target_mean[columns], moments.kind or "continuous", labels, TARGETS)
 
     @abstractmethod
-    def ridged_scatter_of_each_component(
+    def ridged_variance_of_each_component(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
@@ -216,7 +216,7 @@ class TargetRegression(Predictor):
         return super()._parse_targets_if_used(accumulator, y, n_rows)
 
 
-def ridged_scatter_by_component(
+def ridged_variance_by_component(
     right_hand_sides: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray
 ) -> np.ndarray:
     """Return wᵀ A w for each component w.

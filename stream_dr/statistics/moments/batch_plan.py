@@ -145,7 +145,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
         k = accumulator.n_target_columns
     else:
         kind, target_width = y.kind, 0 if y.values is None else y.values.shape[1]
-        labels, column = extended_labels(label_codes, labels, y)
+        labels, column = with_new_labels_appended(label_codes, labels, y)
         encoded = encode(y, accumulator.encoding, column)
         k = len(labels) if encoded.values is None else encoded.values.shape[1]
 
@@ -170,7 +170,7 @@ class ExtendedLabels(NamedTuple):
     batch_indices: np.ndarray
 
 
-def extended_labels(
+def with_new_labels_appended(
     label_codes: dict[Label, int], earlier_labels: tuple[Label, ...], targets: Targets
 ) -> ExtendedLabels:
     """Append a batch's new labels to the earlier labels.

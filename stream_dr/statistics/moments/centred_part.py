@@ -85,7 +85,7 @@ class CentredPart(NamedTuple):
             raise field_error(self, "nonzero", "negative or infinite", "at least 0, or NaN")
 
     @property
-    def feature_scatter_diagonal(self) -> np.ndarray:
+    def sum_of_squares_per_feature(self) -> np.ndarray:
         """Sums of squared deviations of features from their means.
 
         The array is (features,) and read-only. For the values x of a feature, with weights w and

@@ -81,7 +81,7 @@ class CentredSums:
         self._scatter, self._nonzero = part.scatter.copy(order="C"), part.nonzero.copy()
 
     @property
-    def feature_scatter_diagonal(self) -> np.ndarray:
+    def sum_of_squares_per_feature(self) -> np.ndarray:
         """Sums of squared deviations of features from their means.
 
         The array is (features,) and read-only. For the values x of a feature, with weights w and
@@ -252,7 +252,7 @@ class TargetRows(NamedTuple):
     before: np.ndarray
     values: np.ndarray | None = None
 
-    def rows(self, weights: np.ndarray, total_weight: float, joining_factor: float) -> np.ndarray:
+    def rows(self, weights: np.ndarray, weight_of_these_rows: float, joining_factor: float) -> np.ndarray:
         """Return the centred targets, followed by a joining row.
 
         The result is (b + 1, k) for b rows and k target columns. With y the targets of a row, w
@@ -261,7 +261,7 @@ class TargetRows(NamedTuple):
         and the centred features also contains the term for the difference of the means.
 
         weights: (b,) weights w of the rows.
-        total_weight: sum of the weights.
+        weight_of_these_rows: sum of the weights.
         joining_factor: √(N n / (N + n)) for the earlier rows' weight N and the chunk's weight n.
         """
         if self.values is not None:
@@ -269,7 +269,7 @@ class TargetRows(NamedTuple):
         b = len(weights)
         out = np.empty((b + 1, self.n_target_columns))
         columns = dense_encoded_rows(self.encoded, b, self.n_target_columns)
-        own = weights @ columns / total_weight
+        own = weights @ columns / weight_of_these_rows
         np.subtract(columns, own, out=out[:-1])
         out[:-1] *= np.sqrt(weights)[:, None]
         out[-1] = joining_factor * (own - self.before)

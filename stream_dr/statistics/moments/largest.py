@@ -88,7 +88,7 @@ class Largest(NamedTuple):
             np.maximum(*_pad_to_same_length(self.targets, other.targets)),
         )
 
-    def relative_error(self, present_values: "Largest") -> float:
+    def rounding_error_from_unlearning(self, present_values: "Largest") -> float:
         """Return the largest relative error caused by unlearning.
 
         The sums are the total weight, the scatter of each feature, and the weight or scatter of

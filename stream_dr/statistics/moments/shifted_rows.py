@@ -68,7 +68,9 @@ def shift_mostly_nonzero_features(
         the number of rows of weight above 0 in which the feature is not 0.
     """
     shift, rest = np.zeros((2, len(nonzero_counts_to_update)))
-    columns = _write_feature_shifts(indptr, indices, values, weights, total_weight, shift, nonzero_counts_to_update)
+    columns = _write_shifts_and_return_shifted_features(
+        indptr, indices, values, weights, total_weight, shift, nonzero_counts_to_update
+    )
     room = len(values) + len(weights) * len(columns)
     out = (np.empty(len(weights) + 1, dtype=np.int64), np.empty(room, dtype=np.int32), np.empty(room))
     used = _write_shifted_rows(indptr, indices, values, weights, total_weight, columns, shift, rest, *out)
@@ -76,7 +78,7 @@ def shift_mostly_nonzero_features(
 
 
 @compiled()
-def _write_feature_shifts(
+def _write_shifts_and_return_shifted_features(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,

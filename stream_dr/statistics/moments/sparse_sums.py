@@ -9,7 +9,7 @@ weights of their rows, and c the first of the nonzeros. The sums store
   mean of continuous targets, and zero for labels.
 
 From these, the mean and variance of a feature over all rows follow without a difference of two
-large numbers (`SparsePart.feature_scatter_diagonal`, [mathematics §1]).
+large numbers (`SparsePart.sum_of_squares_per_feature`, [mathematics §1]).
 
 Centring the rows would cost O(d k) a batch, for d features and k target columns. So the cross sums
 are centred only at the end (`SparsePart.centred`). This loses a factor |mean|/std of precision.
@@ -119,10 +119,10 @@ class SparsePart(NamedTuple):
         cross = np.outer(self.sums, target_mean_minus_reference)
         np.subtract(self.cross, cross, out=cross)
         nonzero = np.where(n > 0.0, np.nan, 0.0)
-        diagonal = self.feature_scatter_diagonal(total_weight)
+        diagonal = self.sum_of_squares_per_feature(total_weight)
         return CentredPart(False, total_weight, mean, low, diagonal, np.zeros((0, 0)), cross, nonzero)
 
-    def feature_scatter_diagonal(self, total_weight: float) -> np.ndarray:
+    def sum_of_squares_per_feature(self, total_weight: float) -> np.ndarray:
         """Return the scatter (features,) of each feature.
 
         The scatter is the weighted sum of squared deviations from the feature's mean over all
@@ -296,7 +296,7 @@ class SparseSums:
         if sums_of_targets.labelled or values.weight == 0.0:
             return
         offset = values.mean - self.reference
-        if np.any(offset**2 * values.weight > FAR**2 * values.feature_scatter_diagonal) and np.any(offset != 0.0):
+        if np.any(offset**2 * values.weight > FAR**2 * values.sum_of_squares_per_feature) and np.any(offset != 0.0):
             end = HEAD + self.columns
             sums = self._records[:, WEIGHT] * self._records[:, POINT] + self._records[:, SUM]
             self._records[:, HEAD:end] -= np.outer(sums, offset)

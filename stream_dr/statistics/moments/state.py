@@ -214,7 +214,7 @@ class MomentState(NamedTuple):
         scatter of every target, and the weight of all rows. The error is at most 1e-6, because an
         unlearn that would cause a larger error raises PrecisionLost.
         """
-        return self.largest.relative_error(present_sum_values(self))
+        return self.largest.rounding_error_from_unlearning(current_value_of_each_sum(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
         """Return the state of all rows of `self` and `other`.
@@ -257,7 +257,7 @@ class MomentState(NamedTuple):
         s, part, targets = self.scale, centred_features(self), self.targets
         mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
 
-        diagonal = s * part.feature_scatter_diagonal if self.scatter != "none" else None
+        diagonal = s * part.sum_of_squares_per_feature if self.scatter != "none" else None
         scatter = s * part.scatter if part.exact and self.scatter == "exact" else None
         label_weights = s * targets.label_weights if targets.labelled else np.zeros(self.n_target_columns)
         return Centred(
@@ -324,7 +324,7 @@ def centred_features(state: MomentState) -> CentredPart:
     return empty_centred_part(0, state.n_target_columns, whole_scatter=False) if isinstance(part, Absent) else part
 
 
-def present_sum_values(state: MomentState) -> Largest:
+def current_value_of_each_sum(state: MomentState) -> Largest:
     """Return the present value of each sum of the state.
 
     The sums are the total weight, the scatter of each feature, and the weight or scatter of each
@@ -334,12 +334,12 @@ def present_sum_values(state: MomentState) -> Largest:
     scatter = np.zeros(0)
     if not isinstance(part, Absent):
         scatter = (
-            part.feature_scatter_diagonal(state.weight)
+            part.sum_of_squares_per_feature(state.weight)
             if isinstance(part, SparsePart)
-            else part.feature_scatter_diagonal
+            else part.sum_of_squares_per_feature
         )
     return Largest(
-        state.weight, scatter, targets.label_weights if targets.labelled else targets.values.feature_scatter_diagonal
+        state.weight, scatter, targets.label_weights if targets.labelled else targets.values.sum_of_squares_per_feature
     )
 
 

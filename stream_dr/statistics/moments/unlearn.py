@@ -36,8 +36,8 @@ from stream_dr.statistics.moments.state import (
     add_or_subtract_sums,
     align_states_together,
     centred_features,
+    current_value_of_each_sum,
     empty_state_with_same_parameters,
-    present_sum_values,
     scale_state,
 )
 
@@ -79,7 +79,7 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     # Check that no more weight is removed than was learned.
     # `largest` holds the largest value of each sum so far, which bounds the rounding errors.
     # If a feature is constant up to rounding errors, its scatter counts as 0.
-    now, bound = present_sum_values(a), _constant_scatter_bound(a)
+    now, bound = current_value_of_each_sum(a), _constant_scatter_bound(a)
     largest = a.largest.join(now._replace(features=np.where(now.features > bound, now.features, 0.0)))
     noise = ROUNDING * largest.weight
     _check_removable_weight(a.weight, b.weight, noise, "weight")
@@ -93,7 +93,7 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     _check_scatter_not_negative(sums, largest, bound)
     parts = _with_rounding_errors_set_to_zero(sums)._asdict()
     out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **parts)
-    out = out._replace(largest=_largest_without_empty_sums(largest, out))
+    out = out._replace(largest=_zero_largest_of_empty_sums(largest, out))
     if not out.unlearn_relative_error <= MOST_LOST:
         raise PrecisionLost(
             f"the {rows} rows that would remain are too small beside those taken out, or too alike, in weight, a column or "
@@ -115,7 +115,7 @@ def _constant_scatter_bound(state: MomentState) -> np.ndarray:
     return np.asarray((8 * EPS) ** 2 * state.weight * centred_features(state).mean ** 2)
 
 
-def _largest_without_empty_sums(largest: Largest, state: MomentState) -> Largest:
+def _zero_largest_of_empty_sums(largest: Largest, state: MomentState) -> Largest:
     """Set the largest value of empty sums to 0.
 
     `largest` holds the largest value that each sum has had. A sum of a feature or target is empty
@@ -162,13 +162,13 @@ def _check_scatter_not_negative(remaining_sums: JoinedSums, largest: Largest, ro
         feature.
     """
     features, values = remaining_sums.features, remaining_sums.targets.values
-    scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.feature_scatter_diagonal
+    scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.sum_of_squares_per_feature
     least = -TOLERANCE * largest.features - rounding_bound
     target_bound = (8 * EPS) ** 2 * values.weight * values.mean**2
     target_least = -TOLERANCE * largest.targets[: len(values.mean)] - target_bound
     for remaining, bound, what in (
         (scatter, least, "column"),
-        (values.feature_scatter_diagonal, target_least, "target"),
+        (values.sum_of_squares_per_feature, target_least, "target"),
     ):
         for j in np.flatnonzero(remaining < bound)[:1]:
             raise CannotUnlearn(

@@ -61,7 +61,7 @@ def learn_ccipca_row(
     remaining, noise = squared, RESOLVED * squared
     if centred:
         noise += RESOLVED * table[p, p]
-        remaining = update_mean_and_residual(products, squared, row, table, counts, live, p, residual)
+        remaining = update_mean_and_centre_products(products, squared, row, table, counts, live, p, residual)
     first, share, smallest, ended = remaining, 1.0, remaining, False
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
@@ -108,7 +108,7 @@ def learn_ccipca_row(
 
 
 @compiled(fastmath=FAST, inline="always")
-def update_running_variance(variance: np.ndarray, remaining: float, row: int, unit: float, amnesic: float) -> None:
+def update_mean_squared_length(variance: np.ndarray, remaining: float, row: int, unit: float, amnesic: float) -> None:
     """Add a row's squared length to a running mean.
 
     Row n enters the mean with the weight (1 + amnesic)/n, or 1/n for n ≤ amnesic + 1. A row
@@ -125,7 +125,7 @@ def update_running_variance(variance: np.ndarray, remaining: float, row: int, un
 
 
 @compiled(fastmath=FAST, inline="always")
-def update_mean_and_residual(
+def update_mean_and_centre_products(
     products: np.ndarray,
     squared: float,
     row: int,

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.ccipca_row import learn_ccipca_row, update_running_variance
+from stream_dr.statistics.recurrences.ccipca_row import learn_ccipca_row, update_mean_squared_length
 from stream_dr.statistics.recurrences.coefficients import (
     GOES_ON,
     HUGE,
@@ -108,7 +108,7 @@ def learn_sparse_rows(
             live, deflated, remaining = learn_ccipca_row(
                 products, squared, squared, row, table, counts, live, p, unit, a, working[0], weights
             )
-            update_running_variance(variance, remaining, row, unit, a)
+            update_mean_squared_length(variance, remaining, row, unit, a)
 
         # Add multiples of row t, given by `weights`, to the basis columns.
         add_sparse_row_to_basis(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
@@ -162,7 +162,7 @@ def learn_dense_rows(
                 live, deflated, remaining = learn_ccipca_row(
                     x, squared, raw[t], row, table, counts, live, p, unit, a, working[0], q
                 )
-                update_running_variance(variance, remaining, row, unit, a)
+                update_mean_squared_length(variance, remaining, row, unit, a)
             update_squared_lengths(lengths[0], x, q, squared)
             # Rounding errors are removed once the number of rows has grown by the factor `growth`.
             # CCIPCA has a smaller factor, because its rows are also centred on a newer mean then.

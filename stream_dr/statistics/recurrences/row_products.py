@@ -111,7 +111,7 @@ def write_shifted_block(
     row_scale: float,
     shift: np.ndarray,
     transposed_block: np.ndarray,
-    squared_norms: np.ndarray,
+    unshifted_squared_norms: np.ndarray,
 ) -> None:
     """Write shifted rows, transposed, and their squared lengths.
 
@@ -121,15 +121,15 @@ def write_shifted_block(
     shift: (features,) row that is subtracted.
     transposed_block: (features, rows of the block) float64, an output. Each column is
         row_scale · x − shift for a row x.
-    squared_norms: (rows of the block,), an output: squared lengths of row_scale · x, before the
-        shift is subtracted.
+    unshifted_squared_norms: (rows of the block,), an output: squared lengths of row_scale · x,
+        before the shift is subtracted.
     """
-    squared_norms[:] = 0.0
+    unshifted_squared_norms[:] = 0.0
     for j in range(X.shape[1]):
         s = shift[j]
         for t in range(transposed_block.shape[1]):
             v = row_scale * np.float64(X[first_row + t, j])
-            squared_norms[t] += v * v
+            unshifted_squared_norms[t] += v * v
             transposed_block[j, t] = v - s
 
 

@@ -202,13 +202,13 @@ def test_sparse_streams_grow(tmp_path: Path) -> None:
     assert widths[0] <= 10 < widths[1] == widths[2] <= 30
 
 
-@pytest.mark.parametrize("as_csr", [False, True])
-def test_the_deciding_batch_is_tried_on_its_first_rows_with_targets(as_csr: bool) -> None:
+@pytest.mark.parametrize("sparse_as_csr", [False, True])
+def test_the_deciding_batch_is_tried_on_its_first_rows_with_targets(sparse_as_csr: bool) -> None:
     X: Any = np.arange(400.0).reshape(200, 2)
     labels = class_targets([None] * 150 + ["a", "b"] * 25)
-    block = Block(sp.csr_matrix(X) if as_csr else X, labels, np.arange(200.0), [f"r{i}" for i in range(200)])
+    block = Block(sp.csr_matrix(X) if sparse_as_csr else X, labels, np.arange(200.0), [f"r{i}" for i in range(200)])
     few = admitting.trial_rows_with_target_if_any(block)
-    dense = few.X.toarray() if as_csr else few.X
+    dense = few.X.toarray() if sparse_as_csr else few.X
     np.testing.assert_array_equal(dense, X[150:152])
     assert few.y is not None
     assert few.y.targets_by_row() == ["a", "b"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr import SRP, errors
-from stream_dr.estimators.srp import centred_random_signs, random_signs
+from stream_dr.estimators.srp import centred_scaled_random_signs, scaled_random_signs
 from tests.naive import two_stage as naive
 from tests.stream_dr.estimators.closed_form_cases import learn, rows
 
@@ -14,7 +14,7 @@ def test_components_are_cxy_r() -> None:
     labels = np.array(["a", "b", "c"])[y]
     srp = learn(SRP(n_components=6, random_state=3, scaling="source"), X, labels)
     Y, names = naive.indicator(labels.tolist())
-    W = (X - X.mean(axis=0)).T @ Y @ centred_random_signs(names, 6, 3)
+    W = (X - X.mean(axis=0)).T @ Y @ centred_scaled_random_signs(names, 6, 3)
     signs = np.sign((W * srp.components_.T).sum(axis=0))
     np.testing.assert_allclose(srp.components_.T * signs, W, atol=1e-9)
     np.testing.assert_allclose(srp.transform(X), X @ srp.components_.T)
@@ -24,12 +24,12 @@ def test_components_are_cxy_r() -> None:
 def test_r_has_unit_expectation_and_depends_on_seed_and_label_only() -> None:
     total = np.zeros((4, 4))
     for seed in range(400):
-        R = random_signs(["a", "b", "c", "d"], 10, seed)
+        R = scaled_random_signs(["a", "b", "c", "d"], 10, seed)
         assert np.allclose(np.abs(R), 1 / np.sqrt(10))
         total += R @ R.T / 400
     np.testing.assert_allclose(total, np.eye(4), atol=0.06)
-    assert (random_signs(["d", "a"], 10, 7) == random_signs(["a", "b", "c", "d"], 10, 7)[[3, 0]]).all()
-    assert not np.array_equal(random_signs([1], 64, 0), random_signs(["1"], 64, 0))
+    assert (scaled_random_signs(["d", "a"], 10, 7) == scaled_random_signs(["a", "b", "c", "d"], 10, 7)[[3, 0]]).all()
+    assert not np.array_equal(scaled_random_signs([1], 64, 0), scaled_random_signs(["1"], 64, 0))
 
 
 def test_labels_in_another_order_give_the_same_projection() -> None:
@@ -54,7 +54,7 @@ def test_several_labels_a_row() -> None:
     labels = [["a"] if v == 0 else ["a", "b"] if v == 1 else [] for v in y]
     srp = SRP(n_components=4, scaling="source").fit(X, labels)
     Y, names = naive.indicator(labels)
-    W = (X - X.mean(axis=0)).T @ Y @ random_signs(names, 4, 0)
+    W = (X - X.mean(axis=0)).T @ Y @ scaled_random_signs(names, 4, 0)
     np.testing.assert_allclose(np.abs(srp.components_.T), np.abs(W), atol=1e-9)
 
 
@@ -64,7 +64,7 @@ def test_no_component_is_zero_and_the_kernel_guarantee_holds(classes: int) -> No
     H = np.eye(classes) - 1 / classes
     total = np.zeros((classes, classes))
     for seed in range(seeds):
-        R = centred_random_signs(labels, p, seed)
+        R = centred_scaled_random_signs(labels, p, seed)
         assert np.linalg.norm(R, axis=0).min() > 0.1
         total += R @ R.T / seeds
     np.testing.assert_allclose(total, H, atol=0.05)

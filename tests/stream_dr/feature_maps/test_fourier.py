@@ -9,7 +9,7 @@ from sklearn.decomposition import KernelPCA
 
 from stream_dr import LDA, PCA, SPCA, SRP, random_fourier
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.srp import centred_random_signs
+from stream_dr.estimators.srp import centred_scaled_random_signs
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.fourier import RandomFourier, frequencies
 from tests.naive import kernels
@@ -100,7 +100,7 @@ CASES = {
     "KSPCA": (lambda: SPCA(), lambda: kernels.kernel_spca(K, K_NEW, ONE_HOT, 2)[0]),
     "KSRP": (
         lambda: SRP(n_components=4, scaling="source"),
-        lambda: kernels.kernel_srp(K, K_NEW, ONE_HOT, centred_random_signs([0, 1, 2], 4, 0)),
+        lambda: kernels.kernel_srp(K, K_NEW, ONE_HOT, centred_scaled_random_signs([0, 1, 2], 4, 0)),
     ),
     "kernel LDA": (lambda: LDA(gamma=1.0, scaling="source"), lambda: kernels.kernel_lda(K, K_NEW, Y, 1.0)[0]),
 }

@@ -130,7 +130,9 @@ def test_saved_oriented_and_unlearned_it_predicts_the_same(tmp_path: Any) -> Non
     assert np.array_equal(stream_dr.load(tmp_path / "saved").predict_proba(X), model.predict_proba(X))
     projection = learned(LDA(), X, y).projection()
     turned = projection.orient_components(np.array([1, 0]), np.array([-1.0, 1.0]))
-    np.testing.assert_allclose(turned.score_projection().apply(X), projection.score_projection().apply(X), atol=1e-9)
+    np.testing.assert_allclose(
+        turned.target_score_projection().apply(X), projection.target_score_projection().apply(X), atol=1e-9
+    )
     two = model.unlearn(X[y == "class_1"], y[y == "class_1"])
     assert two.classes_.tolist() == ["class_0", "class_2"]
     assert two.predict_proba(X).shape == (178, 2)
