@@ -57,13 +57,13 @@ class AccessMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on. Raises ServiceError `unauthorized` or `forbidden`."""
         if scope["type"] == "http":
-            right = needed_right(scope["method"], scope["path"])
+            right = needed_read_or_write_right(scope["method"], scope["path"])
             if right is not None:
                 refuse_without_right(self.settings, Headers(scope=scope), right)
         await self.app(scope, receive, send)
 
 
-def needed_right(method: str, path: str) -> Right | None:
+def needed_read_or_write_right(method: str, path: str) -> Right | None:
     """Return the right that a request needs, "read" or "write".
 
     None if the path needs no token. Unknown paths and methods need "write".

@@ -112,11 +112,11 @@ class BodyMemory:
         self.bytes = 0
         self._limit = max_bytes
 
-    def reserve_bytes(self, n_bytes: int, counted_bytes: int = 0) -> None:
+    def reserve_bytes(self, n_bytes: int, already_counted_bytes: int = 0) -> None:
         """Count further bytes of a body.
 
         n_bytes: number of bytes to count.
-        counted_bytes: number of bytes of this body that are already counted.
+        already_counted_bytes: number of bytes of this body that are already counted.
 
         Raises
         ------
@@ -125,9 +125,9 @@ class BodyMemory:
         ServiceError `body_too_large`
             This body alone would exceed the limit.
         """
-        if counted_bytes + n_bytes > self._limit:
+        if already_counted_bytes + n_bytes > self._limit:
             limit = SizeLimit(self._limit, "max_queue_bytes", "Send fewer rows a batch.")
-            raise _too_large_error(limit, f"{counted_bytes + n_bytes:,}")
+            raise _too_large_error(limit, f"{already_counted_bytes + n_bytes:,}")
 
         if self.bytes + n_bytes > self._limit:
             raise ServiceError(

@@ -134,7 +134,7 @@ class TrainTestRows(NamedTuple):
     y_held_out: np.ndarray
 
 
-def documents() -> TrainTestRows:
+def generate_documents() -> TrainTestRows:
     """Return made-up training and test documents, as word weights.
 
     The held-out documents are generated with another seed.

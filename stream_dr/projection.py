@@ -420,7 +420,7 @@ class Mapped(NamedTuple):
             return None
         return mapped_column_names(feature_map(self.feature_map), self.table)[: self.inner.n_features]
 
-    def unseen(self, X: Rows) -> int:
+    def count_unseen_values(self, X: Rows) -> int:
         """Return how many values in X have a category or column never learned."""
         return 0 if self.table is None else count_values_not_encoded(feature_map(self.feature_map), self.table, X)
 
@@ -433,11 +433,11 @@ class Mapped(NamedTuple):
         names: names of X's columns, for the map `table`. Unknown names are allowed.
         """
         out = np.empty((X.shape[0], self.n_components))
-        for part, rows in self.mapped(X, names):
+        for part, rows in self.map_in_slices(X, names):
             out[part] = self.inner.apply(rows)
         return out
 
-    def mapped(self, X: Rows, names: tuple[str, ...] | None = None) -> Iterator[tuple[slice, Rows]]:
+    def map_in_slices(self, X: Rows, names: tuple[str, ...] | None = None) -> Iterator[tuple[slice, Rows]]:
         """Yield mapped rows, a few thousand rows at a time.
 
         Each item is a pair (slice of the rows, mapped rows). The mapped rows are an array (rows,
@@ -511,7 +511,7 @@ def checked_feature_map(state: "Mapped | MappedState", n_features: int) -> Featu
         stored = "there" if state.landmarks else "None"
         raise checks.field_error(state, "landmarks", stored, "there where the map has some")
     if isinstance(mapping, Nystroem) and state.landmarks is not None:
-        state.landmarks.check(n_features, mapping.most)
+        state.landmarks.check(n_features, mapping.max_landmarks)
     return mapping
 
 
@@ -524,7 +524,7 @@ def rows_for_loadings(projection: Projection, X: Rows) -> Iterator[Rows]:
     X: (rows, features).
     """
     if isinstance(projection, Mapped):
-        for _, rows in projection.mapped(X):
+        for _, rows in projection.map_in_slices(X):
             yield _drop_extra_columns(rows, projection.inner.n_features)
     else:
         yield _drop_extra_columns(X, projection.n_features)

@@ -69,12 +69,12 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     guarded = shared.settings.write_token is not None
     rights = {"may_write": may_write(shared.settings, request.headers), "guarded": guarded}
 
-    def draw_requested_figures_as_json() -> bytes:
+    def draw_model_figures_as_json() -> bytes:
         options = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)
         have = query.have.split(",") if query.have else []
         return shared.figures().draw_as_page_json(query.model, options, have, rights)
 
-    body = await asyncio.get_running_loop().run_in_executor(shared.queries, draw_requested_figures_as_json)
+    body = await asyncio.get_running_loop().run_in_executor(shared.queries, draw_model_figures_as_json)
     return Response(body, media_type=JSON, headers={"Cache-Control": "no-store"})
 
 
@@ -152,7 +152,7 @@ def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running)
     for name, model in directory.models.items():
         # The page requests this response every two seconds, so leave out long fields.
         state = schemas.ModelState(**model.describe(position)).model_dump(exclude={"eigenvalues"})
-        models[name] = state | _label_counts(state) | {"refines": running.can_refine(model)}
+        models[name] = state | _label_count_fields_of_page(state) | {"refines": running.can_refine(model)}
         models[name] |= {key: value for key, value in running.scores(model).items() if key != "curve"}
 
     stream = {"position": position, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
@@ -165,7 +165,7 @@ def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running)
     }
 
 
-def _label_counts(model_state: JsonDict) -> JsonDict:
+def _label_count_fields_of_page(model_state: JsonDict) -> JsonDict:
     """Return three fields in which the page shows label counts.
 
     - `class_rows`: pairs [label, number of rows] of the classes, most frequent first.

@@ -131,7 +131,7 @@ def export(shared: Service, name: Name) -> Response:
     return Response(content, headers=headers, media_type=OCTET_STREAM)
 
 
-class _SavedRoute(APIRoute):
+class _SavedModelMediaTypeRoute(APIRoute):
     """Route for bodies that hold a saved estimator's file."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -143,7 +143,7 @@ class _SavedRoute(APIRoute):
         return super().matches(scope) if media_type(header) in SAVED_MODEL_TYPES else (Match.NONE, {})
 
 
-saved_router = APIRouter(route_class=_SavedRoute)
+saved_router = APIRouter(route_class=_SavedModelMediaTypeRoute)
 
 
 @saved_router.put("/models/{name}", include_in_schema=False)

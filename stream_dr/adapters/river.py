@@ -143,12 +143,12 @@ class RiverTransformer(base.MiniBatchTransformer):
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn one row, a dict of numbers by feature name."""
-        self.learner.partial_fit(self._convert_dict(x, add_new_names=True))
+        self.learner.partial_fit(self._dict_to_row(x, add_new_names=True))
         self._store_column_names_in_learner()
 
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame, in order."""
-        self.learner.partial_fit(self._rows(X, add_new_names=True))
+        self.learner.partial_fit(self._data_frame_to_rows(X, add_new_names=True))
         self._store_column_names_in_learner()
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
@@ -157,7 +157,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         The dict has entries such as "lda0": 1.5. Names that were never learned contribute nothing.
         Returns {} before the first row is learned.
         """
-        projected = self._project_or_no_components(self._convert_dict(x, add_new_names=False))[0]
+        projected = self._project_or_no_components(self._dict_to_row(x, add_new_names=False))[0]
         return dict(zip(self._component_names(len(projected)), projected.tolist(), strict=True))
 
     def transform_many(self, X: Frame) -> Frame:
@@ -166,7 +166,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         The result is a data frame of the same library, with one column for each component. For
         LDA, the columns are called lda0, lda1 and so on. A pandas data frame keeps its index.
         """
-        projected = self._project_or_no_components(self._rows(X, add_new_names=False))
+        projected = self._project_or_no_components(self._data_frame_to_rows(X, add_new_names=False))
         columns = dict(zip(self._component_names(projected.shape[1]), projected.T, strict=True))
 
         # Return the projected columns as a data frame of X's class, with X's index if it has one.
@@ -211,7 +211,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         except NotFitted:
             return empty
 
-    def _convert_dict(self, features: Mapping[Hashable, Any], add_new_names: bool) -> Rows:
+    def _dict_to_row(self, features: Mapping[Hashable, Any], add_new_names: bool) -> Rows:
         """Return one row as CSR (1, columns so far).
 
         For an estimator that identifies columns by name, return a list with the dict.
@@ -226,7 +226,7 @@ class RiverTransformer(base.MiniBatchTransformer):
             raise InvalidRows(f"a feature's value is not a number ({e}); encode it before this step.") from e
         return self._layout_of_names(tuple(features), add_new_names).rows(values)
 
-    def _rows(self, data_frame: Any, add_new_names: bool) -> Rows:
+    def _data_frame_to_rows(self, data_frame: Any, add_new_names: bool) -> Rows:
         """Return a data frame as CSR (rows, columns so far).
 
         For an estimator that identifies columns by name, return a list of dicts.
@@ -284,7 +284,7 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
         The keys of the dict are names of features.
         """
         targets = one_row_targets_for_partial_fit(y, self.learner.target_kinds)
-        self.learner.partial_fit(self._convert_dict(x, add_new_names=True), targets)
+        self.learner.partial_fit(self._dict_to_row(x, add_new_names=True), targets)
         self._store_column_names_in_learner()
 
     def learn_many(self, X: Any, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
@@ -292,7 +292,9 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
 
         The targets are (rows,).
         """
-        self.learner.partial_fit(self._rows(X, add_new_names=True), [river_target_as_label_or_list(v) for v in y])
+        self.learner.partial_fit(
+            self._data_frame_to_rows(X, add_new_names=True), [river_target_as_label_or_list(v) for v in y]
+        )
         self._store_column_names_in_learner()
 
 

@@ -43,7 +43,7 @@ from stream_dr.arrow.json_targets import (
     JsonObject,
     ParsedJson,
     float64_array_refusing_overflow,
-    json_type_name,
+    json_type_in_words,
     targets_from_json,
 )
 from stream_dr.arrow.rows import MAX_WIDTH, FeatureRows, csr_refusing_repeats
@@ -206,7 +206,7 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
     if row_type not in (list, dict, str) or odd is not None:
         i = odd or 0
         raise InvalidRows(
-            f"row {i} is {json_type_name(parsed_rows[i])}; every row is a list, every row an object, or every row a "
+            f"row {i} is {json_type_in_words(parsed_rows[i])}; every row is a list, every row an object, or every row a "
             "text.",
             row=i,
         )
@@ -289,7 +289,7 @@ def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
     for i, row in enumerate(value_lists):
         if not set(map(type, row)) <= NUMBER_TYPES:
             j = next(j for j, v in enumerate(row) if type(v) not in NUMBER_TYPES)
-            raise InvalidRows(f"row {i}, column {j} is {json_type_name(row[j])}; send a number.", row=i, column=j)
+            raise InvalidRows(f"row {i}, column {j} is {json_type_in_words(row[j])}; send a number.", row=i, column=j)
 
 
 def _weights_if_number_list(parsed_weights: ParsedJson) -> list[float] | None:

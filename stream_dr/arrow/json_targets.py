@@ -40,7 +40,7 @@ def targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | None
     if key == "labels" and parsed_request.get("target") is not None:
         raise SchemaMismatch("both labels and target were given; send one of them.", column="target")
     if not isinstance(entries, list) or len(entries) != n_rows:
-        n = len(entries) if isinstance(entries, list) else json_type_name(entries)
+        n = len(entries) if isinstance(entries, list) else json_type_in_words(entries)
         raise InvalidTargets(f'{n_rows} rows but {n} under "{key}"; send one entry a row.')
 
     return _targets_from_labels(entries) if key == "labels" else _targets_from_numbers(entries)
@@ -123,7 +123,7 @@ def float64_array_refusing_overflow(numbers: list[ParsedJson]) -> np.ndarray:
         raise InvalidRows("a number is too large for a double; values are at most 1e100 in size.") from e
 
 
-def json_type_name(value: ParsedJson) -> str:
+def json_type_in_words(value: ParsedJson) -> str:
     """Return the JSON type of a value in words."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

@@ -394,10 +394,10 @@ class _MessageChecker:
             if header.number_or_zero(2, "<B"):
                 name = self._column_of_dictionary.get(dictionary_id, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
-            size = 0 if rows is None else self._count_unpacked_bytes(rows, message.body)
+            size = 0 if rows is None else self._add_unpacked_bytes_to_totals(rows, message.body)
             self._dictionaries[dictionary_id] = size
         else:
-            size = self._count_unpacked_bytes(header, message.body)
+            size = self._add_unpacked_bytes_to_totals(header, message.body)
             # pyarrow copies all dictionaries again for each record batch after the first.
             # Add the bytes of all dictionaries to the size of each record batch after the first.
             size += sum(self._dictionaries.values()) if self._batches else 0
@@ -486,7 +486,7 @@ class _MessageChecker:
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
 
-    def _count_unpacked_bytes(self, batch_metadata: FlatbufferTable, message_body: memoryview) -> int:
+    def _add_unpacked_bytes_to_totals(self, batch_metadata: FlatbufferTable, message_body: memoryview) -> int:
         """Return the unpacked size of a message's buffers, in bytes.
 
         Each value counts as at least four bytes, because nulls and booleans take less in the

@@ -37,7 +37,7 @@ def demo(
     from service.serve import serve_command
     from stream_dr import demo as steps
 
-    data = steps.documents()
+    data = steps.generate_documents()
     shards = steps.ensure_training_shards(dir / "shards", data)
     documents = f"{len(data.y):,} made-up documents of {data.X.shape[1]:,} words in {len(shards)} shards"
     say(f"{documents}; {len(data.y_held_out):,} others are asked for")

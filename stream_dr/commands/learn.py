@@ -95,7 +95,7 @@ def learn(
     _refuse_name_unless_single_file(name, sources, read_as)
     read_as.refuse_unsupported_options(sources)
     if not as_classes:
-        read_as = _fractional_label_as_target(read_as, sources)
+        read_as = _label_as_target_if_fractional(read_as, sources)
 
     files = read_as.open_all_but_shards(sources)
     feature_map = read_as.text_or_table_map_spec(files)
@@ -132,12 +132,12 @@ def _refuse_name_unless_single_file(name: str | None, sources: list[Path], read_
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
 
 
-def _fractional_label_as_target(read_as: ReadOptions, sources: list[Path]) -> ReadOptions:
+def _label_as_target_if_fractional(read_as: ReadOptions, sources: list[Path]) -> ReadOptions:
     """Return options that read fractional labels as numeric targets.
 
     If the label column has fractions, a message is printed. Otherwise `read_as` is returned.
     """
-    numbers = read_as.with_fractional_label_as_target(sources)
+    numbers = read_as.with_label_as_target_if_fractional(sources)
     if numbers is not read_as:
         y = read_as.options.label
         say(f"{y} has numbers with a fraction, to be predicted: --targets {y}. --as-classes takes them for labels.")

@@ -126,7 +126,7 @@ class ReadOptions(NamedTuple):
 
         return open_source(list(sources), self.format, self.options)
 
-    def with_fractional_label_as_target(self, sources: Sequence[Path]) -> Self:
+    def with_label_as_target_if_fractional(self, sources: Sequence[Path]) -> Self:
         """Return options that read fractional labels as numeric targets.
 
         If the labels in the first rows of the files have no fraction, `self` is returned.
@@ -179,7 +179,7 @@ class ReadOptions(NamedTuple):
             return self.open_shards_as_one(sources)
         return self.open_files_as_one(sources)
 
-    def refuse_other_than_shards(self, sources: Sequence[Path]) -> None:
+    def refuse_paths_other_than_shards(self, sources: Sequence[Path]) -> None:
         """Raise typer.BadParameter unless all sources are shards.
 
         Folders of shards are allowed, too.
@@ -197,7 +197,7 @@ class ReadOptions(NamedTuple):
         """
         from stream_dr.shards.dataset import open_dataset
 
-        self.refuse_other_than_shards(sources)
+        self.refuse_paths_other_than_shards(sources)
         dataset = open_dataset(list(sources), skip_damaged=skip_damaged)
         for text in dataset.skipped:
             say(f"skipped: {text}")

@@ -67,7 +67,7 @@ def replay(
 
     specs = parse_model_specs(model)
     if workers is not None or scheduler is not None:
-        read_as.refuse_other_than_shards(sources)
+        read_as.refuse_paths_other_than_shards(sources)
     read_as.refuse_unsupported_options(sources)
 
     dataset = open_dataset(sources, skip_damaged=skip_damaged) if all(map(read_as.reads_as_shards, sources)) else None

@@ -21,11 +21,11 @@ def restore(
         stream-dr restore copy D
     """
     from stream_dr.directory.backup import backup as copy
-    from stream_dr.directory.verify import verify_shards
+    from stream_dr.directory.verify import verify_shards_of_log
 
     with ProgressBar("copying", None, "bytes") as bar:
         copy(out, directory, bar.show)
-    for finding in verify_shards(directory):
+    for finding in verify_shards_of_log(directory):
         if finding.error is not None:
             say(f"{finding.what}: {finding.error.code}: {finding.error}")
     say(f"{directory} is a copy of {out}.")

@@ -40,7 +40,7 @@ def suggest(
     from stream_dr.evaluation.comparison import suggest as compare
 
     read_as.refuse_unsupported_options(sources)
-    read_as = read_as if as_classes else read_as.with_fractional_label_as_target(sources)
+    read_as = read_as if as_classes else read_as.with_label_as_target_if_fractional(sources)
     files = read_as.open_all_but_shards(sources)
 
     # If a column looks like ids, do not use it as a feature.

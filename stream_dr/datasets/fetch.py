@@ -96,17 +96,17 @@ def _download_dataset_parts(dataset_name: str) -> list[_DatasetPart]:
     raise InvalidParameter(f"there is no data set {dataset_name!r} to fetch{meant}; names are {NAMES}.")
 
 
-def _fetch_news20(dataset_name: str, subset: Literal["train", "test"]) -> _DatasetPart:
+def _fetch_news20(dataset_name_for_errors: str, subset: Literal["train", "test"]) -> _DatasetPart:
     """Fetch the training or test rows of 20 Newsgroups.
 
     The label of a row is the name of its newsgroup.
 
-    dataset_name: name of the data set, for the error message.
+    dataset_name_for_errors: name of the data set, for the error message.
     subset: "train" for the training rows, "test" for the test rows.
     """
     fetcher = "fetch_20newsgroups_vectorized"
     bunch = _call_sklearn_fetcher(
-        dataset_name, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False
+        dataset_name_for_errors, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False
     )
     labels = [bunch.target_names[code] for code in bunch.target]
     return _DatasetPart(subset, bunch.data.shape[1], _split_into_blocks(bunch.data, labels))

@@ -132,7 +132,7 @@ def _draw_thousand_rows(seed: int, thousand_index: int, targets: str) -> Block:
     words = language.build_word_and_topic_tables()
     random = np.random.Generator(np.random.SFC64((seed, thousand_index)))
     top, codes, indptr = _draw_row_topics(random, words)
-    X = _draw_rows_of_words(random, words, codes, indptr)
+    X = _draw_normalised_rows_of_words(random, words, codes, indptr)
 
     if targets == "top4":
         row_targets = Targets("class", tuple(language.TOP_SHARES), top.astype(np.int32))
@@ -191,7 +191,7 @@ def _draw_row_topics(random: np.random.Generator, word_tables: language.WordAndT
     return _DrawnTopics(top, codes.astype(np.int32), indptr)
 
 
-def _draw_rows_of_words(
+def _draw_normalised_rows_of_words(
     random: np.random.Generator,
     word_tables: language.WordAndTopicTables,
     topic_codes: np.ndarray,

@@ -114,7 +114,7 @@ def check_block_and_extend_schema(
         check_can_learn_stream(model.estimator, new_schema, limits)
         if decides:
             check_can_learn_first_rows(
-                model.estimator, reorder_columns(block, new_schema), model.state_to_continue_from
+                model.estimator, reorder_columns(block, new_schema), model.state_if_started_from_saved
             )
     return new_schema
 
@@ -494,7 +494,7 @@ class DraftGroup:
         return [
             outcome
             if isinstance(outcome, Receipt | errors.StreamDRError)
-            else write_error or self._receipt(outcome, positions)
+            else write_error or self._receipt_of_written_draft(outcome, positions)
             for outcome in self._outcomes
         ]
 
@@ -525,7 +525,7 @@ class DraftGroup:
         """Return the stream's table columns that the draft's rows lack."""
         return () if draft.block is None else table_columns_missing_in_batch(draft.block, self.schema)
 
-    def _receipt(self, placement: _Placement, log_positions: Sequence[int]) -> Receipt:
+    def _receipt_of_written_draft(self, placement: _Placement, log_positions: Sequence[int]) -> Receipt:
         """Return the receipt of a draft whose event was written.
 
         placement: index of the event among the group's events.

@@ -256,7 +256,7 @@ class Directory(AbstractContextManager["Directory"]):
         Returns the Receipt of each draft, or the error that refused the draft. Skipped drafts have
         no entry.
         """
-        with self._lock_for_append_and_reread_schema():
+        with self._hold_append_lock():
             try:
                 check_free_space(self.path, 0, self.limits.min_free_bytes)
             except InsufficientStorage as error:
@@ -284,7 +284,7 @@ class Directory(AbstractContextManager["Directory"]):
         A draft is an event that is not in the log yet. At least one draft must be new. If a draft
         is refused, nothing is written and its error is raised.
         """
-        with self._lock_for_append_and_reread_schema():
+        with self._hold_append_lock():
             check_free_space(self.path, 0, self.limits.min_free_bytes)
             group = self._new_draft_group()
             for draft in drafts:
@@ -496,7 +496,7 @@ class Directory(AbstractContextManager["Directory"]):
         )
 
     @contextmanager
-    def _lock_for_append_and_reread_schema(self) -> Iterator[None]:
+    def _hold_append_lock(self) -> Iterator[None]:
         """Hold the append lock in the with-block.
 
         If an earlier append raised an error, it is not known if its events were written. So the

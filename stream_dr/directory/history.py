@@ -329,7 +329,7 @@ class History:
         with self._lock:
             # Read the unlearn events past the last position that an earlier call has read.
             if before_position - 1 > self._removals_read_to:
-                for event in self._log.read_kind("unlearn", before_position, self._removals_read_to):
+                for event in self._log.read_events_of_kind("unlearn", before_position, self._removals_read_to):
                     check_payload_checksum(event)
                     for named, rows in parse_removal(event.body).items():
                         self._removals.setdefault(named, []).append((event.position, rows))

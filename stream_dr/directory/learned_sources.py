@@ -51,7 +51,7 @@ def write_shards_owned_by_directory(
     """
     name = re.sub(r"[^\w.-]+", "_", name or source.paths[0].name.replace("!", "_"))
     folder = directory_path / SOURCES / name
-    note = _source_note(source)
+    note = _source_json_content(source)
     if (folder / NOTE).exists() and json.loads((folder / NOTE).read_bytes()) == note:
         return folder
 
@@ -74,7 +74,7 @@ def write_shards_owned_by_directory(
     return folder
 
 
-def _source_note(source: FileSource) -> JsonDict:
+def _source_json_content(source: FileSource) -> JsonDict:
     """Return the content of a one-file source's source.json."""
     path = source.paths[0]
     status = Path(str(path).partition("!")[0]).stat()

@@ -103,7 +103,7 @@ class ModelTable:
             # Reserve the model's id.
             # The initial state is stored under the id before the model is added.
             # If the process is killed before the model is added, the next start deletes this state.
-            id = self._reserve_id(name)
+            id = self._reserve_id_for_next_model(name)
             write_initial_state(id)
             failpoint("models.begun")
 
@@ -114,7 +114,7 @@ class ModelTable:
         failpoint("models.after_commit")
         return Entry(int(cursor.lastrowid or 0), name, spec, start, policy, refine, None, 0)
 
-    def _reserve_id(self, name: str) -> int:
+    def _reserve_id_for_next_model(self, name: str) -> int:
         """Return an id that only the next model may get."""
         self._check_folder_not_replaced()
         with self._connection() as db, commit_or_rollback(db):
@@ -158,7 +158,7 @@ class ModelTable:
             rows = self._select_checked_rows(db, "replays", "WHERE dataset = ?", (dataset,))
         return int(rows[0][1]) if rows else 0
 
-    def replaying(self) -> bool:
+    def has_unfinished_replay(self) -> bool:
         """Return True if a replay of several passes is unfinished."""
         with self._connection() as db:
             return db.execute("SELECT 1 FROM replays LIMIT 1").fetchone() is not None

@@ -52,7 +52,7 @@ learning begins early.
 """
 
 
-def references(shard: Shard, pass_number: int) -> Iterator[Reference]:
+def references_to_batches(shard: Shard, pass_number: int) -> Iterator[Reference]:
     """Yield a Reference for each batch that is not empty.
 
     A Reference says where the rows of an event are: shard, batch and pass.
@@ -93,7 +93,7 @@ class MissingBatches:
         self.shards = 0
         self.skipped = list(dataset.skipped)
 
-    def groups(self) -> Generator[list[Draft], None, None]:
+    def draft_groups_by_commit(self) -> Generator[list[Draft], None, None]:
         """Yield missing batches' drafts, one list for each commit.
 
         A draft is an event that is not in the log yet. The batches are in the order of the data
@@ -120,7 +120,7 @@ class MissingBatches:
         if group:
             yield group
 
-    def missing(self) -> Iterator[tuple[Shard, Reference]]:
+    def missing_batches(self) -> Iterator[tuple[Shard, Reference]]:
         """Yield (shard, Reference) of each batch that the log lacks.
 
         A Reference names one batch of the shard. The batches are in the order of the data set.
@@ -168,7 +168,7 @@ class MissingBatches:
         The shard's bytes are checked if any batch is missing. Raises DamagedShard or
         SourceMissing.
         """
-        in_pass = references(shard, pass_number)
+        in_pass = references_to_batches(shard, pass_number)
         missing = [r for r in in_pass if self._nothing_logged or self._log.find_key(r.key) is None]
         if missing:
             shard.check()

@@ -68,7 +68,7 @@ class Retention:
         self.append_lock = append_lock
         self.lock = threading.Lock()
 
-        # Number of active `pin_rows` blocks. While there are any, no rows are erased.
+        # Number of active `prevent_row_erasure` blocks. While there are any, no rows are erased.
         self._pinned = 0
 
         # Position of the last unlearn event whose rows are all erased from the log.
@@ -96,7 +96,7 @@ class Retention:
         Returns the number of rewritten events. Raises InsufficientStorage.
         """
         rewritten = 0
-        for event in self._log.read_kind("unlearn", self.lowest_snapshot_position() + 1):
+        for event in self._log.read_events_of_kind("unlearn", self.lowest_snapshot_position() + 1):
             if event.position <= self._erased_to:
                 continue
 
@@ -111,7 +111,7 @@ class Retention:
         return rewritten
 
     @contextmanager
-    def pin_rows(self) -> Iterator[None]:
+    def prevent_row_erasure(self) -> Iterator[None]:
         """Prevent the erasure of rows during the with-block.
 
         A refinement of a model runs in such a block, because it reads the rows in several passes,
@@ -139,7 +139,7 @@ class Retention:
         Then it needs all events from its start.
         """
         last = self._log.last
-        removals = [e.position for e in self._log.read_kind("unlearn", last + 1)]
+        removals = [e.position for e in self._log.read_events_of_kind("unlearn", last + 1)]
         models = [(model, oldest_snapshot_position(self._path, model)) for model in self._active_models()]
         return min((m.start if max(removals, default=-1) > p else p + 1 for m, p in models), default=last + 1)
 

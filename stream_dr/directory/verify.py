@@ -48,7 +48,7 @@ def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
         with Log(path / "log", writable=False) as log:
             yield _run_check(f"log of {log.last + 1} events", log.verify)
         if include_shards:
-            yield from verify_shards(path)
+            yield from verify_shards_of_log(path)
     except DirectoryMissing:
         raise
     except StreamDRError as e:
@@ -63,22 +63,22 @@ def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
                 yield finding
 
 
-def verify_shards(path: Path) -> Iterator[Finding]:
+def verify_shards_of_log(directory_path: Path) -> Iterator[Finding]:
     """Check the shards to which a directory's log refers.
 
     Yields a Finding for each shard.
     """
     shards: dict[tuple[str, str], None] = {}
-    with Log(path / "log", writable=False) as log:
+    with Log(directory_path / "log", writable=False) as log:
         # No variable holds the list of events, so its memory is freed before shards are read.
-        for event in log.read_undamaged("reference"):
+        for event in log.read_undamaged_events("reference"):
             # Skip an event whose payload is damaged. `Log.verify` reports it.
             with suppress(ValueError, KeyError):
                 fields = json.loads(bytes(event.body))
                 shards[fields["uri"], fields["sha256"]] = None
 
     for uri, sha256 in shards:
-        yield _run_check(f"shard {uri}", partial(_read_whole_shard, path, uri, sha256))
+        yield _run_check(f"shard {uri}", partial(_read_whole_shard, directory_path, uri, sha256))
 
 
 def _run_check(checked_item: str, check: Callable[[], object]) -> Finding:

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from stream_dr import __version__
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn_task, merge
+from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn_task_or_return_refusal, merge
 from stream_dr.distributed.task_plan import Node, Task, TaskPlan
 from stream_dr.errors import ClusterError, SourceMissing, StreamDRError
 from stream_dr.models.entry import Spec
@@ -68,7 +68,7 @@ def dask_plan_runner(scheduler_address: str) -> PlanRunner:
     def run_on_cluster(plan: TaskPlan, on_batch: BatchCallback) -> Sequence[PartialResult]:
         with connect_to_scheduler(scheduler_address) as client:
             check_workers(client, STATES_IN_MEMORY * _bytes_of_one_state_per_model(plan))
-            return _ClusterRun(client, plan, on_batch).run_and_gather()
+            return _ClusterRun(client, plan, on_batch).run_and_gather_merged_results()
 
     return run_on_cluster
 
@@ -182,7 +182,7 @@ def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:
         ) from e
 
 
-def submit(client: "Client", function: Callable[..., Any], *arguments: Any, key: str | None = None) -> "Future":
+def submit_checked(client: "Client", function: Callable[..., Any], *arguments: Any, key: str | None = None) -> "Future":
     """Start a function call on a worker.
 
     Returns a Dask future of the function's result. The future raises ClusterError if the worker's
@@ -246,7 +246,7 @@ class _ClusterRun:
         # The last batch of each running task, by (address of the worker, key of the task).
         self._last_batch: dict[tuple[str, str], Reference] = {}
 
-    def run_and_gather(self) -> Sequence[PartialResult]:
+    def run_and_gather_merged_results(self) -> Sequence[PartialResult]:
         """Run all tasks of the plan and return their results.
 
         The results are, in this order:
@@ -284,14 +284,14 @@ class _ClusterRun:
         key = f"{self._context.topic}-{level}-{number}"
         if level == 0:
             task = plan.tasks[number]
-            return submit(self._client, _learn_and_report, task, plan.specs, self._context, [], True, key=key)
+            return submit_checked(self._client, _learn_and_report, task, plan.specs, self._context, [], True, key=key)
 
         first_child = Node(level - 1, 2 * number)
         older = self._submit_subtree(first_child)
         if plan.is_only_child(first_child):
             return older
         newer = self._submit_subtree(Node(level - 1, 2 * number + 1))
-        return submit(self._client, merge, older, newer, key=key)
+        return submit_checked(self._client, merge, older, newer, key=key)
 
     def _submit_unmergeable_model(self, recurrence_index: int) -> "Future":
         """Submit the task that learns all batches with one recurrence.
@@ -309,7 +309,7 @@ class _ClusterRun:
         # If no model has a mergeable state, the first model of `plan.recurrences` counts them.
         counts_as_progress = not plan.specs and recurrence_index == 0
         key = f"{self._context.topic}-recurrence-{recurrence_index}"
-        return submit(
+        return submit_checked(
             self._client, _learn_and_report, plan.whole, (spec,), self._context, states, counts_as_progress, key=key
         )
 
@@ -364,6 +364,8 @@ def _learn_and_report(
         worker.log_event(context.topic, (worker.address, key, counts_as_progress, fields))
 
     try:
-        return learn_task(task, specs, context.schema, context.limits, initial_states, report_batch_or_end)
+        return learn_task_or_return_refusal(
+            task, specs, context.schema, context.limits, initial_states, report_batch_or_end
+        )
     finally:
         report_batch_or_end(None)

@@ -22,7 +22,13 @@ import numpy as np
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import find_shard, shard_file_uri
-from stream_dr.distributed.cluster import STATES_IN_MEMORY, check_workers, connect_to_scheduler, gather_results, submit
+from stream_dr.distributed.cluster import (
+    STATES_IN_MEMORY,
+    check_workers,
+    connect_to_scheduler,
+    gather_results,
+    submit_checked,
+)
 from stream_dr.distributed.parts import read_batch
 from stream_dr.distributed.task_plan import Task, divide_into_tasks_of_minimum_size
 from stream_dr.errors import CannotMerge, CannotRefine
@@ -147,12 +153,13 @@ class _ClusterSums:
         client = self._client
         sent_columns = client.scatter(columns_to_multiply, broadcast=True)
         parts = [
-            submit(client, _sums_of_task, task, self._sent_context, sent_columns, is_first_pass) for task in self._tasks
+            submit_checked(client, _sums_of_task, task, self._sent_context, sent_columns, is_first_pass)
+            for task in self._tasks
         ]
 
         # Merge the sums of neighbouring tasks on the workers until one sum remains.
         while len(parts) > 1:
-            pairs = [submit(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+            pairs = [submit_checked(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + parts[2 * len(pairs) :]
 
         # Add up the rows that the log itself holds, while the workers add up the rows in shards.
@@ -248,4 +255,4 @@ def _sums_of_source(
     estimator = estimator_from_spec(context.spec)
     moments = estimator.moments(context.state)
     estimator, state, source, names = strip_feature_map(estimator, context.state, source, context.schema.names)
-    return RowReplay(estimator, state, moments, names).sums(source, columns_to_multiply, is_first_pass)
+    return RowReplay(estimator, state, moments, names).sum_over_pass(source, columns_to_multiply, is_first_pass)

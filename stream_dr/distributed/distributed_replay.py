@@ -68,7 +68,7 @@ class _ParallelReplay:
         Missing batches are batches that the log does not have yet. If a batch cannot be learned,
         an error names the batch and nothing changes.
         """
-        missing = list(self._replay.batches.missing())
+        missing = list(self._replay.batches.missing_batches())
         if not missing:
             return
 

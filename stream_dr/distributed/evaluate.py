@@ -7,7 +7,7 @@ the model learns the batch, so the evaluation of one model cannot be divided.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from stream_dr.distributed.cluster import check_workers, connect_to_scheduler, gather_results, submit
+from stream_dr.distributed.cluster import check_workers, connect_to_scheduler, gather_results, submit_checked
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score, ShuffledSource, evaluate
 from stream_dr.models.entry import Spec
@@ -59,7 +59,9 @@ def evaluate_on_cluster(
 
     with connect_to_scheduler(scheduler_address) as client:
         check_workers(client)
-        futures = [submit(client, _evaluate_on_worker, evaluation, *job) for job in (*without_baseline, *jobs[-1:])]
+        futures = [
+            submit_checked(client, _evaluate_on_worker, evaluation, *job) for job in (*without_baseline, *jobs[-1:])
+        ]
         results = gather_results(client, futures)
 
     for point in (point for _, points in results for point in points):

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn_task, merge
+from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn_task_or_return_refusal, merge
 from stream_dr.distributed.task_plan import Node, TaskPlan
 
 
@@ -51,7 +51,7 @@ class _PlanRun:
             return None
 
         task, on_batch = plan.tasks[task_index], self._report_batch_if_running
-        result = learn_task(task, plan.specs, plan.schema, plan.limits, before_batch=on_batch)
+        result = learn_task_or_return_refusal(task, plan.specs, plan.schema, plan.limits, before_batch=on_batch)
         if result.refusal is not None:
             self.refusals[task_index] = result
             return None
@@ -70,7 +70,7 @@ class _PlanRun:
         # If models have mergeable states (`plan.specs`), their tasks report all batches.
         # If no model has a mergeable state, the first model of `plan.recurrences` reports them.
         on_batch = self._raise_if_other_task_failed if plan.specs or recurrence_index else self._report_batch_if_running
-        return learn_task(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
+        return learn_task_or_return_refusal(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 
     def _merge_up_tree(self, result: PartialResult, node: Node) -> PartialResult | None:
         """Merge a result with its neighbours up the tree.

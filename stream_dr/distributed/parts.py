@@ -65,10 +65,10 @@ class _Learner(NamedTuple):
 
     estimator: Estimator
     # Only a stream's first batch needs it, which is checked with the models before tasks start.
-    state_to_continue_from: None = None
+    state_if_started_from_saved: None = None
 
 
-def learn_task(
+def learn_task_or_return_refusal(
     task: Task,
     specs: Sequence[Spec],
     schema: Schema,

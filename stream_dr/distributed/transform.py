@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from stream_dr.directory.directory import Directory
-from stream_dr.directory.references import references
-from stream_dr.distributed.cluster import check_workers, connect_to_scheduler, gather_results, submit
+from stream_dr.directory.references import references_to_batches
+from stream_dr.distributed.cluster import check_workers, connect_to_scheduler, gather_results, submit_checked
 from stream_dr.distributed.parts import read_batch
 from stream_dr.distributed.task_plan import Task, divide_into_tasks_of_minimum_size
 from stream_dr.errors import InvalidParameter, OutputExists
@@ -59,7 +59,9 @@ def project_rows_on_cluster(
     # Divide the data set into tasks of about equal size.
     projection = published_or_raise(model).projection
     schema = directory.schema
-    sized = [(r, shard.bytes / shard.rows * r.rows) for shard in dataset.shards for r in references(shard, 1)]
+    sized = [
+        (r, shard.bytes / shard.rows * r.rows) for shard in dataset.shards for r in references_to_batches(shard, 1)
+    ]
     tasks = divide_into_tasks_of_minimum_size(sized, total_state_bytes=0)
 
     # Let the workers write the files. UNFINISHED marks the folder until the manifest is written.
@@ -68,7 +70,7 @@ def project_rows_on_cluster(
         check_workers(client)
         context = _TaskContext(projection, schema, id_and_target_types(dataset), output_folder)
         sent = client.scatter(context, broadcast=True)
-        files = [submit(client, _write_projected_file, t, n, sent) for n, t in enumerate(tasks)]
+        files = [submit_checked(client, _write_projected_file, t, n, sent) for n, t in enumerate(tasks)]
         entries = gather_results(client, files)
 
     rows: int = sum(entry.rows for entry in entries)

@@ -20,7 +20,7 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
 from stream_dr.estimators.fitting.mapped_method import MappedMethod
-from stream_dr.estimators.fitting.mapping import StateType, check_feature_map, inner_state_of_all_folds
+from stream_dr.estimators.fitting.mapping import StateType, check_feature_map, mapped_state_of_all_folds
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear
 from stream_dr.statistics.recurrences.basis_state import unit_columns_and_lengths_without_short
@@ -130,7 +130,7 @@ class CCIPCA(MappedMethod[CCIPCAState], LinearGaussian):
         """Return a Gaussian model of the rows, with components as axes."""
         projection = self.linear_projection()
         mean, axes, variances = projection.mean, projection.loadings, projection.eigenvalues
-        state = cast(CCIPCAState, inner_state_of_all_folds(self.state_))
+        state = cast(CCIPCAState, mapped_state_of_all_folds(self.state_))
         d, n, total = len(mean), state.rows, float(state.variance[0])
         return GaussianLogLikelihood(mean, axes, variances, total, np.ones(d), n, min(d, n))
 

@@ -15,7 +15,7 @@ from stream_dr.estimators.spca import SPCA
 from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import Rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
-from stream_dr.statistics.moments.encoding import dense_encoded_rows, encode
+from stream_dr.statistics.moments.encoding import dense_encoded_rows, encode_as_columns
 from stream_dr.targets.targets import Targets, drop_rows_without_target
 
 BLOCK_VALUES = 1 << 22
@@ -112,7 +112,7 @@ def _targets_as_numbers(targets: Targets) -> np.ndarray:
     Numbers are unchanged. Labels become one column of 0 and 1 for each label.
     """
     k = len(targets.labels) if targets.values is None else targets.values.shape[1]
-    encoded = encode(targets, "indicator", np.arange(k, dtype=np.int32))
+    encoded = encode_as_columns(targets, "indicator", np.arange(k, dtype=np.int32))
     return dense_encoded_rows(encoded, targets.rows, k)
 
 

@@ -236,7 +236,7 @@ class LDA(LinearClassifier, TwoStage):
             super().scatter_trace_for_shrinkage(moments) - float((_between_scatter_factor(moments) ** 2).sum()), 0.0
         )
 
-    def scatter_of_components(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
+    def scatter_along_each_component(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the within-class scatter (p,) along each of p components.
 
         The scatter is a sum over rows. If the within-class scatter along a component is only
@@ -244,7 +244,10 @@ class LDA(LinearClassifier, TwoStage):
 
         loadings: (features, p), the components.
         """
-        total, xh = super().scatter_of_components(loadings, moments, solution_kind), _between_scatter_factor(moments)
+        total, xh = (
+            super().scatter_along_each_component(loadings, moments, solution_kind),
+            _between_scatter_factor(moments),
+        )
         if moments.scatter is None and solution_kind != "refined":
             within = np.maximum(moments.diagonal - (xh**2).sum(axis=1), 0.0) @ loadings**2
         else:

@@ -119,7 +119,7 @@ class SPCA(DependenceMethod):
         eigenvalues are the squared singular values. Singular values that are only rounding error
         are dropped. If `null_space` is true, random directions of eigenvalue 0 may follow.
         """
-        vectors, values = moments.significant_svd(moments.cross, moments.uncentred_target_norm)
+        vectors, values = moments.significant_left_singular_pairs(moments.cross, moments.uncentred_target_norm)
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
         vectors, values = vectors[:, :most], values[:most] ** 2
 

@@ -266,7 +266,7 @@ def _between_eigenpairs(moments: Moments, class_pair_matrix: np.ndarray) -> Eige
 
     class_pair_matrix: (classes, classes), symmetric.
     """
-    basis, _ = moments.significant_svd(moments.cross, moments.cross.shape[1] ** 0.5)
+    basis, _ = moments.significant_left_singular_pairs(moments.cross, moments.cross.shape[1] ** 0.5)
     inner = basis.T @ moments.cross
     roots, turn = np.linalg.eigh(inner @ class_pair_matrix @ inner.T)
     return Eigenpairs(roots, basis @ turn)

@@ -46,7 +46,7 @@ class ClassScores:
         self._confusion = pad_to_shape(self._confusion, (size, size))
         self._confusion += np.bincount(true_codes * size + predicted_codes, minlength=size * size).reshape(size, size)
 
-    def figures(self) -> dict[str, float]:
+    def scores_by_name(self) -> dict[str, float]:
         """Return the scores of all predictions so far.
 
         The keys are "accuracy", "micro_f1", "macro_f1" and "rows" (number of rows).
@@ -102,7 +102,7 @@ class LabelScores:
             counts = np.bincount(bins[mask], minlength=len(labels) * BINS)
             self._histograms[side] += counts.reshape(len(labels), BINS)
 
-    def figures(self) -> dict[str, float]:
+    def scores_by_name(self) -> dict[str, float]:
         """Return the scores of all predictions so far.
 
         The keys are "accuracy", "micro_f1", "macro_f1", "auc" and "rows" (number of rows).

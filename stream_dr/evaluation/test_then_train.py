@@ -378,8 +378,8 @@ class _Evaluation:
         The scores are NaN if no row was tested.
         """
         if self._kind == "multilabel":
-            return self._label_scores.get(model_and_probe, LabelScores()).figures()
-        return self._class_scores.get(model_and_probe, ClassScores()).figures()
+            return self._label_scores.get(model_and_probe, LabelScores()).scores_by_name()
+        return self._class_scores.get(model_and_probe, ClassScores()).scores_by_name()
 
     def _label_repeat_shares_actual_and_by_chance(self) -> dict[str, float]:
         """Return how often labels repeat from row to row.

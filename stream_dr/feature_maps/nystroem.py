@@ -193,7 +193,7 @@ class Nystroem(FeatureMap):
         return isinstance(self.landmarks, int | np.integer)
 
     @property
-    def most(self) -> int:
+    def max_landmarks(self) -> int:
         """Largest number of landmarks.
 
         A mapped row has as many coordinates.
@@ -207,21 +207,25 @@ class Nystroem(FeatureMap):
 
         n_input_columns: not used.
         """
-        return self.most
+        return self.max_landmarks
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
         if isinstance(self.landmarks, bool | str) or not isinstance(self.landmarks, int | np.integer | Sequence):
             raise InvalidParameter(f"landmarks={self.landmarks!r} of nystroem; it must be a number or a list of rows.")
-        if not 1 <= self.most <= MOST_LANDMARKS:
-            raise InvalidParameter(f"{self.most} landmarks of nystroem; there must be 1 to {MOST_LANDMARKS:,}.")
+        if not 1 <= self.max_landmarks <= MOST_LANDMARKS:
+            raise InvalidParameter(
+                f"{self.max_landmarks} landmarks of nystroem; there must be 1 to {MOST_LANDMARKS:,}."
+            )
         check_kernel_parameters("nystroem", self.gamma, self.degree, self.coef0)
         check_nu("nystroem", self.nu)
         if self.kernel not in KERNELS:
             raise InvalidParameter(f"kernel={self.kernel!r} of nystroem; it must be one of {', '.join(KERNELS)}.")
         first = self.first
-        if first is not None and (not isinstance(first, int) or isinstance(first, bool) or first < self.most):
-            raise InvalidParameter(f"first={first!r} of nystroem; it must be an integer ≥ {self.most}, the landmarks.")
+        if first is not None and (not isinstance(first, int) or isinstance(first, bool) or first < self.max_landmarks):
+            raise InvalidParameter(
+                f"first={first!r} of nystroem; it must be an integer ≥ {self.max_landmarks}, the landmarks."
+            )
         if first is not None and not self.draws_landmarks:
             raise InvalidParameter(f"first={first!r} of nystroem; landmarks that are given are not drawn.")
         check_seed_or_none(self.seed)
@@ -238,7 +242,7 @@ class Nystroem(FeatureMap):
         n_input_columns: number of features of the rows before mapping.
         """
         row_bytes = 8 * n_input_columns if n_input_columns <= _WIDEST_DENSE else 12 * _WIDEST_DENSE
-        return self.most * (row_bytes + 8 * self.most)
+        return self.max_landmarks * (row_bytes + 8 * self.max_landmarks)
 
     def initial_landmarks(self) -> Landmarks:
         """Return the landmarks before the first row of the stream.
@@ -288,7 +292,7 @@ class Nystroem(FeatureMap):
         """
         from scipy.linalg import solve_triangular
 
-        out = np.zeros((X.shape[0], self.most))
+        out = np.zeros((X.shape[0], self.max_landmarks))
         n = len(landmarks.factor)
         if n and X.shape[0]:
             values = self.kernel_values(X, landmarks.rows)
@@ -332,22 +336,22 @@ class Nystroem(FeatureMap):
         """Draw rows of a batch that are to become landmarks.
 
         Rows are drawn from the first `self.first` rows of the stream with equal probability
-        (Knuth's algorithm S). If fewer than `self.most` of the drawn rows become landmarks, each
-        later row is drawn, too, until there are `self.most` landmarks.
+        (Knuth's algorithm S). If fewer than `self.max_landmarks` of the drawn rows become
+        landmarks, each later row is drawn, too, until there are `self.max_landmarks` landmarks.
 
         landmarks: landmarks so far.
         block: the batch.
         """
         picked = landmarks.picked
-        first = self.first or self.most
-        if len(landmarks.factor) == self.most:
+        first = self.first or self.max_landmarks
+        if len(landmarks.factor) == self.max_landmarks:
             return _DrawnRows(np.zeros(0, dtype=np.int64), picked)
 
         draws = draw_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
         chosen = []
         for i in range(block.rows):
             remaining = first - landmarks.seen - i
-            if remaining <= 0 or draws[i] * remaining < self.most - picked:
+            if remaining <= 0 or draws[i] * remaining < self.max_landmarks - picked:
                 picked += remaining > 0
                 # A row of weight 0 counts as drawn, but does not become a landmark.
                 if block.weights is None or block.weights[i] > 0:
@@ -420,7 +424,7 @@ def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, can
     """
     # The remainder is the kernel matrix of the parts of the rows outside the landmarks' span.
     n = len(landmarks.factor)
-    room = nystroem_map.most - n
+    room = nystroem_map.max_landmarks - n
     known = nystroem_map.coordinates(landmarks, candidate_rows)[:, :n]
     K = nystroem_map.kernel_values(candidate_rows, candidate_rows)
     remainder = K - known @ known.T

@@ -55,7 +55,7 @@ class BodyFile(NamedTuple):
         offset: offset of the first body, which is the end of the file.
         """
         starts = [offset]
-        with self.opened(os.O_RDWR) as file:
+        with self.open_checked(os.O_RDWR) as file:
             try:
                 failpoint("log.bodies_write")
                 for body in bodies:
@@ -84,26 +84,26 @@ class BodyFile(NamedTuple):
         least_end: offset of the end of the last body in the index.
         cut_past_end: remove the bytes past `least_end`.
         """
-        with self.opened(os.O_RDWR if cut_past_end else os.O_RDONLY) as file:
+        with self.open_checked(os.O_RDWR if cut_past_end else os.O_RDONLY) as file:
             size = os.fstat(file).st_size
             if size < least_end:
                 raise self.too_short_error(size, least_end)
             if cut_past_end and size > least_end:
                 os.ftruncate(file, least_end)
 
-    def erase(self, start: int, size: int) -> None:
+    def overwrite_with_zeros(self, start: int, size: int) -> None:
         """Overwrite a range of bytes with zeros, durable on return.
 
         start: offset of the range.
         size: number of bytes.
         """
-        with self.opened(os.O_RDWR) as file:
+        with self.open_checked(os.O_RDWR) as file:
             for at in range(start, start + size, _ZEROS):
                 _write_whole_body_and_return_end(file, bytes(min(_ZEROS, start + size - at)), at)
             os.fdatasync(file)
 
     @contextmanager
-    def opened(self, flags: int) -> Iterator[int]:
+    def open_checked(self, flags: int) -> Iterator[int]:
         """Open the file, check its identity, and yield its descriptor."""
         with translate_errors(self.path):
             try:
@@ -168,7 +168,7 @@ class BodyReader:
         """
         if file_number not in self._files:
             new_file = self._file_of(file_number)
-            self._files[file_number] = (new_file, self._open.enter_context(new_file.opened(os.O_RDONLY)))
+            self._files[file_number] = (new_file, self._open.enter_context(new_file.open_checked(os.O_RDONLY)))
 
         body_file, descriptor = self._files[file_number]
         try:

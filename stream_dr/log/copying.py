@@ -94,7 +94,7 @@ class LogCopy:
             if path.name not in named:
                 path.unlink()
         for listed in files:
-            self._zero_bytes_between_bodies(listed, index.places(listed.first))
+            self._zero_bytes_between_bodies(listed, index.body_offsets_and_sizes(listed.first))
 
         # Write the file `head` of the copy, which has the last position and identifies the index.
         head = HeadFile(self._target, writable=True)
@@ -110,9 +110,14 @@ class LogCopy:
 
         copied_index: the consistent snapshot that was copied.
         """
-        copied = {listed.first: set(copied_index.places(listed.first)) for listed in copied_index.files()}
+        copied = {
+            listed.first: set(copied_index.body_offsets_and_sizes(listed.first)) for listed in copied_index.files()
+        }
         with self.open_source_index_snapshot() as now:
-            return any(copied.get(listed.first, set()) - set(now.places(listed.first)) for listed in now.files())
+            return any(
+                copied.get(listed.first, set()) - set(now.body_offsets_and_sizes(listed.first))
+                for listed in now.files()
+            )
 
     def _copy_body_files(self, files: Sequence[BodyFileEntry], skip_dropped_files: bool = False) -> None:
         """Copy files of event payloads.
@@ -142,7 +147,7 @@ class LogCopy:
         path = self._target / listed.file.path.name
         with translate_errors(path), open(path, "ab") as copy:
             if copy.tell() < listed.end:
-                with listed.file.opened(os.O_RDONLY) as file:
+                with listed.file.open_checked(os.O_RDONLY) as file:
                     while (at := copy.tell()) < listed.end:
                         piece = os.pread(file, min(PIECE, listed.end - at), at)
                         if not piece:
@@ -163,5 +168,5 @@ class LogCopy:
         at = BEGIN
         for start, size in [*places, (listed.end, 0)]:
             if start > at:
-                copied.erase(at, start - at)
+                copied.overwrite_with_zeros(at, start - at)
             at = start + size

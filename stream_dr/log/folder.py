@@ -12,7 +12,7 @@ from pathlib import Path
 from stream_dr.disk import fsync_directory
 from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
-from stream_dr.log.head import HeadFile, truncated_error
+from stream_dr.log.head import HeadFile, truncated_log_error
 from stream_dr.log.index import INDEX_NAME, BodyFileEntry, CreateTables, Index
 from stream_dr.log.sqlite_file import damaged_file_error
 
@@ -37,7 +37,7 @@ def create_or_check_log(folder: Path, writable: bool, least_position: int, creat
     known = max(least_position, HeadFile(folder, writable=False).read_acknowledged_position())
     if not path.exists():
         if known >= 0:
-            raise truncated_error(path, -1, known)
+            raise truncated_log_error(path, -1, known)
         if any(folder.glob("*.bodies")):
             raise damaged_file_error(path, "it is missing")
         if not writable:
@@ -56,7 +56,7 @@ def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
         last = Index(folder, connection).bounds_and_total_rows().last
     database.close()
     if last < acknowledged_position:
-        raise truncated_error(folder / INDEX_NAME, last, acknowledged_position)
+        raise truncated_log_error(folder / INDEX_NAME, last, acknowledged_position)
 
 
 def remove_unlisted_body_files(folder: Path, listed_files: Sequence[BodyFileEntry]) -> None:

@@ -49,12 +49,12 @@ class HeadFile:
         −1 if the file is missing or damaged.
         """
         with suppress(struct.error, OSError):
-            position, check = _FORM.unpack_from(self._bytes())
+            position, check = _FORM.unpack_from(self._content_if_regular_file())
             if row_digest(position) == check:
                 return int(position)
         return -1
 
-    def _bytes(self) -> bytes:
+    def _content_if_regular_file(self) -> bytes:
         """Return the content of the file.
 
         The content is empty if the file is not a regular file. Reading a FIFO would block.
@@ -76,7 +76,7 @@ class HeadFile:
         numbers.
         """
         with suppress(struct.error, OSError):
-            *noted, check = _FILE.unpack_from(self._bytes(), _FORM.size)
+            *noted, check = _FILE.unpack_from(self._content_if_regular_file(), _FORM.size)
             return tuple(noted) == device_and_inode(index) and row_digest(*noted) == check
         return False
 
@@ -102,7 +102,7 @@ def device_and_inode(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def moved_error(log_folder: Path) -> DirectoryInUse:
+def moved_log_error(log_folder: Path) -> DirectoryInUse:
     """Return the error for a moved or replaced log folder.
 
     This process may no longer write to the log.
@@ -126,7 +126,7 @@ def history_gone_error(after: int, first: int) -> HistoryGone:
     return HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)
 
 
-def truncated_error(path: Path, last_position: int, acknowledged_position: int) -> DamagedFile:
+def truncated_log_error(path: Path, last_position: int, acknowledged_position: int) -> DamagedFile:
     """Return the error for a log without its last events.
 
     path: path of the log's index or folder.

@@ -66,7 +66,7 @@ def insert_id_hashes(
     # Extend the newest table row, if it is not full.
     hashes = np.concatenate([*id_hashes_by_position.values()])
     positions = np.repeat(np.array(list(id_hashes_by_position)), [len(of) for of in id_hashes_by_position.values()])
-    for newest in select_entries(connection, index_path, "ORDER BY last DESC LIMIT 1"):
+    for newest in select_id_entries(connection, index_path, "ORDER BY last DESC LIMIT 1"):
         if len(newest.hashes) < FULL:
             connection.execute("DELETE FROM ids WHERE last=?", (newest.last,))
             hashes = np.concatenate([newest.hashes, hashes])
@@ -76,7 +76,7 @@ def insert_id_hashes(
     # Store positions run-length encoded: each position, and the number of successive rows with it.
     runs = np.array([positions[ends - 1], np.diff(ends, prepend=0)])
     row = (max(id_hashes_by_position), hashes.tobytes(), runs.tobytes())
-    connection.execute("INSERT INTO ids VALUES (?,?,?,?)", (*row, _digest(*row)))
+    connection.execute("INSERT INTO ids VALUES (?,?,?,?)", (*row, _id_entry_digest(*row)))
 
 
 def positions_that_may_have_ids(connection: sqlite3.Connection, index_path: Path, hashes: np.ndarray) -> set[int]:
@@ -85,25 +85,25 @@ def positions_that_may_have_ids(connection: sqlite3.Connection, index_path: Path
     Dropped events may be among them.
     """
     positions = set[int]()
-    for entry in select_entries(connection, index_path):
+    for entry in select_id_entries(connection, index_path):
         positions.update(entry.positions[np.isin(entry.hashes, hashes)].tolist())
     return positions
 
 
-def select_entries(connection: sqlite3.Connection, index_path: Path, order_and_limit: str = "") -> Iterator[IdEntry]:
+def select_id_entries(connection: sqlite3.Connection, index_path: Path, order_and_limit: str = "") -> Iterator[IdEntry]:
     """Yield entries of the index at `index_path`. Raises DamagedFile.
 
     order_and_limit: SQL that is appended to the query, such as "ORDER BY last DESC LIMIT 1".
     """
     for last, hashes, positions, digest in connection.execute(f"SELECT * FROM ids {order_and_limit}").fetchall():
         are_blobs = isinstance(hashes, bytes) and isinstance(positions, bytes)
-        if not are_blobs or _digest(last, hashes, positions) != digest:
+        if not are_blobs or _id_entry_digest(last, hashes, positions) != digest:
             raise damaged_file_error(index_path, f"the ids of events up to {last} are not what was written")
         runs = np.frombuffer(positions, np.int64).reshape(2, -1)
         yield IdEntry(last, np.frombuffer(hashes, np.uint32), np.repeat(*runs))
 
 
-def _digest(last: int, hashes: bytes, positions: bytes) -> int:
+def _id_entry_digest(last: int, hashes: bytes, positions: bytes) -> int:
     """Return the digest of an entry of row ids.
 
     The long fields are digested by `xxh64_digest` first. This takes less time than to pass them to

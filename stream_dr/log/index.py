@@ -279,7 +279,7 @@ def replace_event_and_list_erasure(
     new_place: place where the new body is stored.
     written_file: file of bodies (event payloads) that was written, or None.
     """
-    *_, total, file, start, size = Index(folder, connection).header(event.position)
+    *_, total, file, start, size = Index(folder, connection).event_row_without_body(event.position)
     if file is not None:
         id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
         connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file, start, size))
@@ -346,16 +346,16 @@ class Index:
         """Return the log's first position, last position and number of rows."""
         query = "SELECT (SELECT MIN(position) FROM events), (SELECT MAX(position) FROM events)"
         first, last = self._connection.execute(query).fetchone()
-        return LogBounds(0, -1, 0) if last is None else LogBounds(first, last, self.total_rows(last))
+        return LogBounds(0, -1, 0) if last is None else LogBounds(first, last, self.rows_appended_up_to(last))
 
-    def total_rows(self, position: int) -> int:
+    def rows_appended_up_to(self, position: int) -> int:
         """Return the number of rows appended up to a position.
 
         Rows that were later unlearned or dropped are counted.
         """
-        return int(self.header(position)[7])
+        return int(self.event_row_without_body(position)[7])
 
-    def header(self, position: int) -> Row:
+    def event_row_without_body(self, position: int) -> Row:
         """Return an event's table row without its body."""
         for row in self._rows(f"{_EVENT} FROM events WHERE position=?", (position,)):
             return row
@@ -363,7 +363,7 @@ class Index:
 
     def damaged_body_error(self, position: int) -> DamagedFile:
         """Return the error for an event with a damaged body (payload)."""
-        file = self.header(position)[8]
+        file = self.event_row_without_body(position)[8]
         path = self._path if file is None else body_file_path(self._folder, file)
         return damaged_file_error(path, f"the body of event {position} is not what was written")
 
@@ -426,7 +426,7 @@ class Index:
         """Return (id, file number, offset, size) of bytes to overwrite."""
         return self._rows("SELECT * FROM erasures")
 
-    def places(self, file_number: int) -> list[tuple[int, int]]:
+    def body_offsets_and_sizes(self, file_number: int) -> list[tuple[int, int]]:
         """Return (offset, size) of a payload file's bodies, in order.
 
         file_number: number of the file.
@@ -481,7 +481,7 @@ class Index:
             raise damaged_file_error(self._path, f"the change of the schema by event {position} is missing")
         self.schema_changes()
         self.pending_erasures()
-        for _ in ids.select_entries(self._connection, self._path):
+        for _ in ids.select_id_entries(self._connection, self._path):
             pass
 
     def _file(self, first: int, identity: bytes, end: int) -> BodyFileEntry:

@@ -33,7 +33,7 @@ from stream_dr.log import index as tables
 from stream_dr.log.bodies import BodyReader
 from stream_dr.log.event import Event, EventDraft, EventKind, event_of_draft, xxh64_digest
 from stream_dr.log.folder import create_or_check_log, remove_unlisted_body_files
-from stream_dr.log.head import HeadFile, device_and_inode, history_gone_error, moved_error, truncated_error
+from stream_dr.log.head import HeadFile, device_and_inode, history_gone_error, moved_log_error, truncated_log_error
 from stream_dr.log.index import BodyFileEntry, Index, KnownEvent, LogBounds, event_table_row
 from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file_error, read_transaction
 
@@ -125,7 +125,7 @@ class LogReader:
             raise
         return events
 
-    def read_kind(self, kind: EventKind, before: int, after: int = -1) -> list[Event]:
+    def read_events_of_kind(self, kind: EventKind, before: int, after: int = -1) -> list[Event]:
         """Return events of a kind, with after < position < before.
 
         Use this method for kinds with few events. For unlearn events the query is fast, because
@@ -140,17 +140,17 @@ class LogReader:
         except DamagedFile:
             # The events may have been dropped while they were read.
             if first < self.first:
-                return self.read_kind(kind, before, after)
+                return self.read_events_of_kind(kind, before, after)
             raise
 
-    def read_undamaged(self, kind: EventKind) -> list[Event]:
+    def read_undamaged_events(self, kind: EventKind) -> list[Event]:
         """Return a kind's stored events that are not damaged.
 
         `verify` names the damaged events.
         """
         ends = self._bounds()
         with suppress(StreamDRError):
-            return self.read_kind(kind, ends.last + 1)
+            return self.read_events_of_kind(kind, ends.last + 1)
 
         events = list[Event]()
         for position in range(ends.first, ends.last + 1):
@@ -166,7 +166,9 @@ class LogReader:
         """
         with self._index_view() as index:
             ends = self._bounds()
-            return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - n_rows, key=index.total_rows)
+            return ends.first + bisect_right(
+                range(ends.first, ends.last + 1), ends.rows - n_rows, key=index.rows_appended_up_to
+            )
 
     def positions_that_may_have_ids(self, id_hashes: np.ndarray) -> list[int]:
         """Return positions of stored events that may have these ids.
@@ -230,7 +232,7 @@ class LogReader:
             after = events[-1].position
 
         if ends.last < known:
-            raise truncated_error(self._database.path, ends.last, known)
+            raise truncated_log_error(self._database.path, ends.last, known)
         return Verified(count, ends.rows, size)
 
     @contextmanager
@@ -464,7 +466,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         lock of the folder that now has the same path.
         """
         if self.displaced is None and device_and_inode(self._database.path) != self._index_numbers:
-            self.displaced = moved_error(self.path)
+            self.displaced = moved_log_error(self.path)
         if self.displaced is not None:
             raise remove_stack_frames(self.displaced)
 
@@ -539,7 +541,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
             return
 
         for _, file, start, size in erasures:
-            files[file].erase(start, size)
+            files[file].overwrite_with_zeros(start, size)
         failpoint("log.erased")
 
         with self._write_transaction() as connection:

@@ -124,7 +124,7 @@ class Learner(Protocol):
         """Estimator whose method and parameters are used to learn."""
 
     @property
-    def state_to_continue_from(self) -> State | None:
+    def state_if_started_from_saved(self) -> State | None:
         """State from which learning continues, or None to start empty."""
 
 
@@ -350,14 +350,14 @@ class Model:
         published: the projection. None if no projection was published.
         least_next_version: smallest version number that the next new projection may get.
         """
-        self.version_numbers.skip_to(least_next_version)
+        self.version_numbers.make_next_at_least(least_next_version)
         if published is not None:
-            self.version_numbers.skip_to(published.version + 1)
+            self.version_numbers.make_next_at_least(published.version + 1)
             self.versions.add(published)
             self.published = published
 
     @property
-    def state_to_continue_from(self) -> State | None:
+    def state_if_started_from_saved(self) -> State | None:
         """Current state if the model started from a saved estimator.
 
         None if the model started empty.
@@ -503,7 +503,7 @@ class Model:
         """
         with self._learning:
             if self.failure is not None:
-                raise self.failure_error(self.failure)
+                raise self.failed_request_error(self.failure)
             horizon = max(self.position, self.unlearn_horizon)
             return FrozenState(self.accumulator.freeze(), self.position, self.rows, horizon)
 
@@ -644,7 +644,7 @@ class Model:
         """
         self.last_snapshot = SnapshotContents(position, projection_version)
 
-    def failure_error(self, failure: ModelFailure) -> errors.ModelFailed:
+    def failed_request_error(self, failure: ModelFailure) -> errors.ModelFailed:
         """Return the error for a request to a failed model."""
         return errors.ModelFailed(f"model {self.name!r} failed {failure.described}.")
 
@@ -656,7 +656,7 @@ class Model:
         * In all other cases NotFitted, or the subclass of NotFitted that the solver raised.
         """
         if self.failure is not None:
-            return self.failure_error(self.failure)
+            return self.failed_request_error(self.failure)
         kind, why = self._unpublished_class_and_text()
         return kind(f"model {self.name!r} {why}")
 

@@ -139,7 +139,7 @@ class VersionNumbers:
         self.next = number + 1
         return number
 
-    def skip_to(self, least_number: int) -> None:
+    def make_next_at_least(self, least_number: int) -> None:
         """Make the next version number at least `least_number`."""
         self.next = max(self.next, least_number)
 

@@ -108,7 +108,7 @@ class RawColumn(NamedTuple):
             return value != 0.0
         if self.kind in ("number", "integer"):
             return value if self.kind == "number" else int(value)
-        return format_value(self.kind, value)
+        return number_or_date_as_text(self.kind, value)
 
 
 class RawRows:
@@ -262,7 +262,7 @@ def _has_only_iso_texts(column: RawColumn) -> bool:
         return False
     # The pattern also accepts dates that do not exist, such as the 31st of February.
     try:
-        _ = [_parse_days(text) for text in column.labels]
+        _ = [_parse_iso_date_as_days(text) for text in column.labels]
     except ValueError:
         return False
     return True
@@ -370,7 +370,7 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
 
     # Parse each distinct text once.
     # The last number stays NaN: the code −1 of missing texts is its index.
-    parse = _parse_days if family == "date" else _parse_number_or_boolean
+    parse = _parse_iso_date_as_days if family == "date" else _parse_number_or_boolean
     numbers = np.full(len(column.labels) + 1, np.nan)
     for i, text in enumerate(column.labels):
         try:
@@ -395,10 +395,12 @@ def _column_as_text(column: RawColumn) -> RawColumn:
     """
     distinct, codes = np.unique(column.values, return_inverse=True)
     codes = np.where(column.missing, -1, codes).astype(np.int32)
-    return RawColumn("text", codes, tuple(format_value(column.kind, v) for v in distinct[~np.isnan(distinct)].tolist()))
+    return RawColumn(
+        "text", codes, tuple(number_or_date_as_text(column.kind, v) for v in distinct[~np.isnan(distinct)].tolist())
+    )
 
 
-def format_value(kind: str, value: float) -> str:
+def number_or_date_as_text(kind: str, value: float) -> str:
     """Return a number or date as text.
 
     kind: kind of the value's column. It is not "text".
@@ -424,7 +426,7 @@ def _parse_number_or_boolean(text: str) -> float:
     return value
 
 
-def _parse_days(text: str) -> float:
+def _parse_iso_date_as_days(text: str) -> float:
     """Return an ISO date or time as days since 1970-01-01.
 
     Days are counted in UTC. A time without a zone is read as UTC. Raises ValueError if the text
@@ -446,7 +448,7 @@ def _wrong_family_error(name: str, column: RawColumn, row: int, family: str) -> 
     family: family that the column must have, "number", "date" or "text".
     """
     value = column.values[row]
-    shown = column.labels[value] if column.kind == "text" else format_value(column.kind, float(value))
+    shown = column.labels[value] if column.kind == "text" else number_or_date_as_text(column.kind, float(value))
     return SchemaMismatch(
         f"row {row}, column {name} is {shown[:40]!r} ({column.kind}), not a {family} as that column is. Send one, or null, "
         f"or start a new stream with as_={{{name!r}: 'category'}} in its map.",

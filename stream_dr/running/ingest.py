@@ -133,7 +133,7 @@ class Appender:
             return
 
         # Report the new events before their callers get an answer.
-        self._count_answers(answers)
+        self._count_receipts_and_refusals(answers)
         new = [a for a in answers if isinstance(a, Receipt) and not a.duplicate]
         if new:
             self.figures["commits"] += 1
@@ -145,7 +145,7 @@ class Appender:
             else:
                 future.set_exception(answer)
 
-    def _count_answers(self, answers: Sequence[Receipt | StreamDRError]) -> None:
+    def _count_receipts_and_refusals(self, answers: Sequence[Receipt | StreamDRError]) -> None:
         figures = self.figures
         for answer in answers:
             if not isinstance(answer, Receipt):

@@ -161,7 +161,7 @@ def check_reorder_and_count_unseen(block: Block, projection: Projection, schema:
     # Rows of a table need a feature map that has learned the table.
     if block.table:
         if isinstance(projection, Mapped) and projection.table is not None:
-            return block, projection.unseen(block.X)
+            return block, projection.count_unseen_values(block.X)
         raise_if_raw_rows(block.X)
     n_ignored = int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
     return block, n_ignored
@@ -397,7 +397,9 @@ def _block_id_and_target_types(block: Block) -> dict[str, pa.DataType]:
     """
     schema = arrow_from_block(block).schema
     return {
-        name: _output_type(schema.field(name).type) for name in ("id", *TARGET_COLUMN.values()) if name in schema.names
+        name: _type_when_written(schema.field(name).type)
+        for name in ("id", *TARGET_COLUMN.values())
+        if name in schema.names
     }
 
 
@@ -410,7 +412,7 @@ def id_and_target_types(dataset: Dataset) -> dict[str, pa.DataType]:
     """
     names = ("id", *TARGET_COLUMN.values())
     schemas = [
-        pa.schema([(n, _output_type(shard.schema.field(n).type)) for n in names if n in shard.schema.names])
+        pa.schema([(n, _type_when_written(shard.schema.field(n).type)) for n in names if n in shard.schema.names])
         for shard in dataset.shards
     ]
     try:
@@ -420,16 +422,16 @@ def id_and_target_types(dataset: Dataset) -> dict[str, pa.DataType]:
     return {name: unified.field(name).type for name in names if name in unified.names}
 
 
-def _output_type(column_type: pa.DataType) -> pa.DataType:
+def _type_when_written(column_type: pa.DataType) -> pa.DataType:
     """Return the Arrow type for writing ids or targets.
 
     column_type: Arrow type in which the column was read.
     """
     is_list_of_one = pa.types.is_fixed_size_list(column_type) and column_type.list_size == 1
     if is_list_of_one or pa.types.is_dictionary(column_type):
-        return _output_type(column_type.value_type)
+        return _type_when_written(column_type.value_type)
     if pa.types.is_nested(column_type):
-        return pa.list_(_output_type(column_type.value_type))
+        return pa.list_(_type_when_written(column_type.value_type))
     if pa.types.is_floating(column_type):
         return pa.float64()
     if pa.types.is_integer(column_type):

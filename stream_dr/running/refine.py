@@ -117,7 +117,7 @@ def refine_frozen_and_publish(
 
     source = _FrozenSource(directory, model, frozen, should_cancel)
     try:
-        with directory.retention.pin_rows():
+        with directory.retention.prevent_row_erasure():
             return _run_passes(directory, model, frozen, source, tol, max_passes, report, n_threads, compute_sums)
     except _Cancelled:
         return None
@@ -223,7 +223,7 @@ def held_out_scores_before_and_after(directory: Directory, model: Model, tol: fl
     """
     check_can_refine(directory, model)
     source = _FrozenSource(directory, model, model.freeze(), None)
-    with directory.retention.pin_rows(), threadpool_limits(1):
+    with directory.retention.prevent_row_erasure(), threadpool_limits(1):
         return learn_refine_and_score_held_out(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
 
 
@@ -284,10 +284,10 @@ def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> No
     """
     arrays, description = pack(refining)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, arrays, _checkpoint_identity(frozen) | {"refining": description})
+    write_file(path, arrays, _checkpoint_metadata(frozen) | {"refining": description})
 
 
-def _checkpoint_identity(frozen: FrozenState) -> JsonDict:
+def _checkpoint_metadata(frozen: FrozenState) -> JsonDict:
     """Return metadata that a checkpoint of a frozen state has."""
     return {"kind": "refine", "position": frozen.position, "removed_to": frozen.unlearn_horizon}
 
@@ -308,7 +308,7 @@ def _load_usable_checkpoint(path: Path, frozen: FrozenState, max_passes: int) ->
     try:
         arrays, header = read_file(path)
         with errors_as_damaged_file(path):
-            if not _checkpoint_identity(frozen).items() <= header.items():
+            if not _checkpoint_metadata(frozen).items() <= header.items():
                 return None
             refining: Refining = unpack(Refining, arrays, header["refining"])
     except StreamDRError:

@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt
 from stream_dr.directory.records import Recorder
-from stream_dr.directory.references import GROUP_BYTES, MissingBatches, references, store_current_shard_uris
+from stream_dr.directory.references import GROUP_BYTES, MissingBatches, references_to_batches, store_current_shard_uris
 from stream_dr.errors import InsufficientStorage, StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Model
@@ -211,7 +211,7 @@ class Replay:
             self.directory.table.remove_unfinished_replay(self.data_set_digest)
         for model in self.models:
             if model.failure is not None:
-                raise model.failure_error(model.failure)
+                raise model.failed_request_error(model.failure)
 
         return ReplayReport(
             self.rows, self.events, self.caught_up, time.monotonic() - started_at, self.passes,
@@ -224,11 +224,11 @@ class Replay:
         if self.recorded:
             self.directory.table.store_unfinished_replay(self.data_set_digest, self.passes)
 
-        def after_turn(page: Sequence[ParsedEvent]) -> None:
+        def count_and_report_after_turn(page: Sequence[ParsedEvent]) -> None:
             self.caught_up += count_rows_to_learn(page)
             self.report_progress("catching up")
 
-        self.driver.catch_up(self.models, self.directory.position, after_page=after_turn)
+        self.driver.catch_up(self.models, self.directory.position, after_page=count_and_report_after_turn)
         for model in self.models:
             model.mark_live()
 
@@ -288,7 +288,7 @@ class Replay:
         A result is yielded after each commit. No batch is appended after the first batch that is
         refused.
         """
-        with closing(compute_ahead(self.batches.groups())) as groups:
+        with closing(compute_ahead(self.batches.draft_groups_by_commit())) as groups:
             for drafts in groups:
                 answers = self.directory.append(drafts, stop_at_refusal=True)
                 for receipt in answers:
@@ -318,7 +318,9 @@ class Replay:
         This number includes the passes of earlier replays.
         """
         table = self.directory.table
-        unfinished = table.target_passes_of_unfinished_replay(self.data_set_digest) if table.replaying() else 0
+        unfinished = (
+            table.target_passes_of_unfinished_replay(self.data_set_digest) if table.has_unfinished_replay() else 0
+        )
         if not self.settings.again:
             return max(self.settings.loops, unfinished)
         return unfinished or self._count_complete_passes() + 1
@@ -338,7 +340,7 @@ class Replay:
         while self.dataset.rows and enough(
             self.directory.log.find_key(r.key) is not None
             for s in self.dataset.shards
-            for r in references(s, passes + 1)
+            for r in references_to_batches(s, passes + 1)
         ):
             passes += 1
         return passes

@@ -265,7 +265,7 @@ class Running:
         """
         model = self.directory.model(name)
         if model.failure is not None:
-            raise model.failure_error(model.failure)
+            raise model.failed_request_error(model.failure)
 
         # Publish and snapshot the model in the thread pool, and wait for the result.
         if model.needs_publishing or not model.snapshot_has_published:
@@ -429,7 +429,7 @@ class Running:
         # Record the models' figures, and complete the futures of callers that wait for the models.
         if event in (EngineEvent.MODELS_MOVED, EngineEvent.SOLVING_ENDED):
             self._recorder.woken.set()
-            self._waits.complete_reached()
+            self._waits.complete_known_futures()
 
         # Call the listeners.
         if event in (EngineEvent.APPENDED, EngineEvent.PUBLISHED, EngineEvent.SNAPSHOT, EngineEvent.FAILED):
@@ -541,7 +541,7 @@ class Waits:
         future.add_done_callback(self._discard)
         with self._lock:
             self._waiting[future] = position
-        self.cancel_all() if self._ended else self.complete_reached()
+        self.cancel_all() if self._ended else self.complete_known_futures()
         return future
 
     def furthest_awaited(self) -> int:
@@ -549,7 +549,7 @@ class Waits:
         with self._lock:
             return max(self._waiting.values(), default=-1)
 
-    def complete_reached(self) -> None:
+    def complete_known_futures(self) -> None:
         """Complete the futures whose result is known.
 
         The result is known if the position is reached or will never be reached.
@@ -574,7 +574,7 @@ class Waits:
         cancelled or completed in the same way.
         """
         self._ended = True
-        self.complete_reached()
+        self.complete_known_futures()
         with self._lock:
             unresolved = list(self._waiting)
         for future in unresolved:

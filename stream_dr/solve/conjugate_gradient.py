@@ -52,7 +52,7 @@ import numpy as np
 from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, shape_of_checked_matrix
 from stream_dr.solve.singular import singular_values, thin_svd
 from stream_dr.solve.spectral import LoadingsAndEigenvalues
-from stream_dr.solve.subspace import orthonormal
+from stream_dr.solve.subspace import orthonormal_outside_basis
 from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -166,7 +166,7 @@ def start_block_solve(
     guessing = rank > 0 and bool(np.any(guess))
     return BlockSolve(
         solution=np.zeros_like(basis),
-        directions=orthonormal(guess, np.zeros((len(basis), 0))) if guessing else basis,
+        directions=orthonormal_outside_basis(guess, np.zeros((len(basis), 0))) if guessing else basis,
         basis=basis,
         coefficients=np.diag(values[:rank]),
         expand=np.ascontiguousarray(expand[:rank]),

@@ -90,7 +90,7 @@ def best_order_and_signs(
     """
     p = loadings.shape[1]
     cosines = (
-        _cosines_or_correlations_of_pairs(previous, loadings, multiply_by_scatter)
+        _all_pair_cosines_or_correlations(previous, loadings, multiply_by_scatter)
         if previous is not None
         else np.zeros((0, p))
     )
@@ -198,13 +198,13 @@ def _columns_to_compare(projection: Projection, previous: Projection | None) -> 
         moved = move_rows(before.loadings, new_indices_of_previous_features(previous, projection))
         return _ComparedColumns(now.loadings, moved[: len(now.loadings)])
 
-    embedding, last = _landmark_embedding(projection), _landmark_embedding(previous)
+    embedding, last = _landmark_embedding_or_none(projection), _landmark_embedding_or_none(previous)
     if embedding is None or last is None:
         return _ComparedColumns(embedding and embedding.places, None)
     return _ComparedColumns(embedding.places, last.apply(embedding.landmarks.rows))
 
 
-def _landmark_embedding(projection: Projection | None) -> Eigenmap | BarycentricProjection | None:
+def _landmark_embedding_or_none(projection: Projection | None) -> Eigenmap | BarycentricProjection | None:
     """Return a projection's embedding of landmarks, or None.
 
     Landmarks are sampled rows of the stream. The result is None for a projection of another kind.
@@ -281,7 +281,7 @@ def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.nd
     return order
 
 
-def _cosines_or_correlations_of_pairs(
+def _all_pair_cosines_or_correlations(
     old: np.ndarray, new: np.ndarray, multiply_by_scatter: MultiplyByScatter | None = None
 ) -> np.ndarray:
     """Return the cosines between columns of `old` and of `new`.

@@ -81,7 +81,7 @@ def start_subspace(columns: np.ndarray) -> Subspace:
     columns: (features, k), k columns that the basis will span.
     """
     d = len(columns)
-    return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal(columns, np.zeros((d, 0))))
+    return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal_outside_basis(columns, np.zeros((d, 0))))
 
 
 def extend_subspace(state: Subspace, scatter_times_directions: np.ndarray) -> Subspace:
@@ -97,7 +97,7 @@ def extend_subspace(state: Subspace, scatter_times_directions: np.ndarray) -> Su
     """
     basis = np.hstack([state.basis, state.directions])
     images = np.hstack([state.images, scatter_times_directions])
-    return Subspace(basis, images, orthonormal(scatter_times_directions, basis))
+    return Subspace(basis, images, orthonormal_outside_basis(scatter_times_directions, basis))
 
 
 def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) -> Subspace:
@@ -113,7 +113,7 @@ def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) ->
     rotation = np.linalg.qr(solution_coefficients)[0]
     basis = state.basis @ rotation
     images = state.images @ rotation
-    return Subspace(basis, images, orthonormal(images, basis))
+    return Subspace(basis, images, orthonormal_outside_basis(images, basis))
 
 
 def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarray) -> float:
@@ -136,7 +136,7 @@ def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarra
     return float(np.linalg.norm(image - state.basis @ (state.basis.T @ image)) / size) if size else 0.0
 
 
-def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
+def orthonormal_outside_basis(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Return orthonormal vectors that together with `basis` span `columns`.
 
     The vectors (features, r) are also orthogonal to `basis`. Vectors that are only rounding error

@@ -171,7 +171,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     gamma: ridge.
     rounding: rounding errors of `scatter`. They decide which features do not vary.
     """
-    varying_columns, part, rounding = varying_part(scatter, rounding)
+    varying_columns, part, rounding = scatter_of_varying_features(scatter, rounding)
     root = _inverse_root_by_cholesky(part, gamma, rounding) or _inverse_root_by_eigenpairs(part, gamma, rounding)
     if part is scatter:
         return root
@@ -187,7 +187,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     return InverseRoot(multiply_root_with_zero_rows, lambda b: root.multiply_transposed(b[varying_columns]))
 
 
-def varying_part(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
+def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
     """Return the scatter of the features that vary.
 
     A feature does not vary if its scatter is only rounding error. If all features vary, the result

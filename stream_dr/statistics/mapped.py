@@ -407,7 +407,7 @@ class LandmarkAccumulator(MappedAccumulator):
         same way again.
         """
         check_numeric_finite_rows(block)
-        if self._map.draws_landmarks and (self._map.first or 0) > self._map.most:
+        if self._map.draws_landmarks and (self._map.first or 0) > self._map.max_landmarks:
             raise CannotUnlearn("rows were learned by the landmarks there were then. Learn anew without them.")
         if self._map.draws_landmarks and self.landmarks.any_is_row_of(block.X):
             raise CannotUnlearn(

@@ -5,10 +5,12 @@ every batch, on every machine, and again when it is unlearned. A dense and a spa
 same values have the same hash.
 
 The hash is a sum of mixed 64-bit numbers, one for each value that is not 0 [mathematics §13].
-`mix` is the last step of the random number generator splitmix64, and ⊕ is the bitwise exclusive
-or. A column is its index, or the xxh64 hash of its name if the feature map finds columns by name:
+`mix_bits` is the last step of the random number generator splitmix64, and ⊕ is the bitwise
+exclusive or. A column is its index, or the xxh64 hash of its name if the feature map finds columns
+by name:
 
-    hash = Σ mix(bits of float32(value) ⊕ mix(column)) + hash of the target    (modulo 2⁶⁴)
+    hash = Σ mix_bits(bits of float32(value) ⊕ mix_bits(column)) + hash of the target    (modulo
+    2⁶⁴)
 
 A text enters as its xxh64 hash. The sum does not depend on the order of columns, and a new column
 in which a row has the value 0 does not change the row's hash.
@@ -31,7 +33,7 @@ _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """Constants of the last step of the random number generator splitmix64.
 
-`mix` uses them to mix the bits of numbers.
+`mix_bits` uses them to mix the bits of numbers.
 """
 
 _TARGET = np.uint64(0x9E3779B97F4A7C15)
@@ -41,7 +43,7 @@ So a value has different hashes as a feature and as a target.
 """
 
 
-def mix(numbers: np.ndarray) -> np.ndarray:
+def mix_bits(numbers: np.ndarray) -> np.ndarray:
     """Return numbers with mixed bits.
 
     The method is the last step of the random number generator splitmix64.
@@ -54,7 +56,7 @@ def mix(numbers: np.ndarray) -> np.ndarray:
     return mixed
 
 
-_mix = compiled(inline="always")(mix)
+_mix = compiled(inline="always")(mix_bits)
 
 
 @compiled()
@@ -105,13 +107,13 @@ def row_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
     """
     out = np.zeros(block.rows, dtype=np.uint64)
     named = hash_column_names and block.names is not None
-    keys = mix(text_hashes(block.names or ())) if named else np.zeros(0, dtype=np.uint64)
+    keys = mix_bits(text_hashes(block.names or ())) if named else np.zeros(0, dtype=np.uint64)
     if block.sparse:
         X = block.X
         _add_sparse_row_hashes(_float32_bits(X.data), readonly_view(X.indices), readonly_view(X.indptr), keys, out)
     else:
         _add_dense_row_hashes(_float32_bits(block.X), keys if named else _column_index_keys(block.features), out)
-    return mix(out + target_hashes(block.y, block.rows))
+    return mix_bits(out + target_hashes(block.y, block.rows))
 
 
 def table_row_hashes(columns: Iterable[tuple[str, RawColumn]], targets: Targets | None, n_rows: int) -> np.ndarray:
@@ -125,12 +127,12 @@ def table_row_hashes(columns: Iterable[tuple[str, RawColumn]], targets: Targets 
     """
     out = np.zeros(n_rows, dtype=np.uint64)
     for name, column in columns:
-        key = mix(text_hashes([name]))
+        key = mix_bits(text_hashes([name]))
         if column.kind != "text":
             _add_dense_row_hashes(_float32_bits(np.nan_to_num(column.values)[:, None]), key, out)
         elif column.labels:
-            out += np.where(column.missing, np.uint64(0), mix(text_hashes(column.labels) ^ key)[column.values])
-    return mix(out + target_hashes(targets, n_rows))
+            out += np.where(column.missing, np.uint64(0), mix_bits(text_hashes(column.labels) ^ key)[column.values])
+    return mix_bits(out + target_hashes(targets, n_rows))
 
 
 def group_hashes(groups: Iterable[object]) -> np.ndarray:
@@ -149,7 +151,7 @@ def group_hashes(groups: Iterable[object]) -> np.ndarray:
                 f"the group of row {row} is {group!r}; give each row a group, such as its own number."
             )
     whole = (int(group) if isinstance(group, float) and group.is_integer() else group for group in names)
-    return mix(text_hashes(map(str, whole)))
+    return mix_bits(text_hashes(map(str, whole)))
 
 
 def target_hashes(targets: Targets | None, n_rows: int) -> np.ndarray:
@@ -173,7 +175,7 @@ def target_hashes(targets: Targets | None, n_rows: int) -> np.ndarray:
         # The sum of a row's hashes is a difference of two running sums, modulo 2⁶⁴.
         running = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(codes, dtype=np.uint64)))
         sums = codes if targets.indptr is None else running[targets.indptr[1:]] - running[targets.indptr[:-1]]
-    hashes = mix(sums ^ _TARGET)
+    hashes = mix_bits(sums ^ _TARGET)
     return hashes if targets.present is None else np.where(targets.present, hashes, np.uint64(0))
 
 
@@ -195,4 +197,4 @@ def _float32_bits(values: np.ndarray) -> np.ndarray:
 
 
 def _column_index_keys(n_columns: int) -> np.ndarray:
-    return mix(np.arange(n_columns, dtype=np.uint64))
+    return mix_bits(np.arange(n_columns, dtype=np.uint64))

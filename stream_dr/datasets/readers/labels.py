@@ -47,14 +47,14 @@ class LabelParser:
             numbers = [self._parse_number(field, i, raise_for_row) for i, field in enumerate(label_fields)]
             return continuous_targets(numbers)
         is_multilabel = self._kind == "multilabel"
-        parse = self._parse_comma_separated_labels if is_multilabel else self._parse_label
+        parse = self._parse_comma_separated_labels if is_multilabel else self._parse_label_like_first
         labels = [parse(field, i, raise_for_row) for i, field in enumerate(label_fields)]
         return multilabel_targets(labels) if is_multilabel else class_targets(labels)
 
     def _parse_comma_separated_labels(self, field: str, row: int, raise_for_row: RaiseForRow) -> list[str | int]:
-        return [self._parse_label(part, row, raise_for_row) for part in field.split(",") if part]
+        return [self._parse_label_like_first(part, row, raise_for_row) for part in field.split(",") if part]
 
-    def _parse_label(self, field: str, row: int, raise_for_row: RaiseForRow) -> str | int:
+    def _parse_label_like_first(self, field: str, row: int, raise_for_row: RaiseForRow) -> str | int:
         """Return the label in a field.
 
         The label is an int if the file's labels are whole numbers. The first label of the file

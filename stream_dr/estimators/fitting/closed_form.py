@@ -287,7 +287,7 @@ class ClosedForm(AdditiveEstimator):
         """
         # With a feature map, `inner` is the state of the mapped rows.
         # With folds, `inner` is the sum of all folds.
-        inner = cast(MomentState, mapping.inner_state_of_all_folds(state))
+        inner = cast(MomentState, mapping.mapped_state_of_all_folds(state))
 
         # Put the sum back, so that `moments` does not add up the folds again.
         state = mapping.replace_inner_state(state, inner)

@@ -455,7 +455,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
         weights = as_weights(rows.weights, n_rows)
         reads_targets = raise_if_no_targets or rows.y is not None
-        targets = self._parse_targets_if_used(accumulator, rows.y, n_rows) if reads_targets else None
+        targets = self._parse_used_targets_or_raise(accumulator, rows.y, n_rows) if reads_targets else None
         # Call `group_or_id_hashes` only if it returns hashes, to save a call when single rows come.
         hashes = self.group_or_id_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
         block = Block(X, targets, weights, None, names, rows.width_stated, checked=True, hashes=hashes)
@@ -469,7 +469,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """
         return self.identifies_columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
 
-    def _parse_targets_if_used(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
+    def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if not self.target_kinds:
             return None
         if y is None and self.unlabelled == "use":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.estimators.fitting.mapping import inner_linear_projection, inner_state_of_all_folds, replace_inner_state
+from stream_dr.estimators.fitting.mapping import inner_linear_projection, mapped_state_of_all_folds, replace_inner_state
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.ridge_path import merge_all_folds_but_one
 from stream_dr.projection import Linear, Projection
@@ -117,7 +117,7 @@ def jackknife_components(
 
 
 def _inner_moment_state(state: State) -> MomentState:
-    return cast(MomentState, inner_state_of_all_folds(state))
+    return cast(MomentState, mapped_state_of_all_folds(state))
 
 
 def _compare_with_whole(

@@ -118,10 +118,10 @@ class LinearClassifier(ClassifierMixin, Predictor):
         """
         return _difference_if_two_classes(self._coefs_and_intercepts().intercepts)
 
-    def _parse_targets_if_used(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
+    def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
             y = flatten_column_with_warning(y, stacklevel=6)
-        return super()._parse_targets_if_used(accumulator, y, n_rows)
+        return super()._parse_used_targets_or_raise(accumulator, y, n_rows)
 
     def _coefs_and_intercepts(self) -> LinearScores:
         """Return the coefficients and intercepts of all classes."""

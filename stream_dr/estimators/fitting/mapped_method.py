@@ -28,7 +28,7 @@ class MappedMethod(Estimator, Generic[InnerState]):
 
     def solve(self, state: State) -> Projection:
         """Return the projection computed from `state`, without changing anything."""
-        inner = cast(InnerState, mapping.inner_state_of_all_folds(state))
+        inner = cast(InnerState, mapping.mapped_state_of_all_folds(state))
         return mapping.prepend_feature_map(state, self.solve_inner(inner))
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:

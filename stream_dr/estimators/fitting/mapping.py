@@ -68,7 +68,7 @@ class StateType:
         return MappedState if instance.feature_map is not None else FoldedState if instance.fold_count else self.plain
 
 
-def map_of(estimator: "Estimator") -> FeatureMap | None:
+def feature_map_or_none(estimator: "Estimator") -> FeatureMap | None:
     """Return an estimator's feature map, or None."""
     return None if estimator.feature_map is None else feature_map(estimator.feature_map)
 
@@ -125,7 +125,7 @@ def inner_linear_projection(projection: Projection) -> Linear:
     return cast(Linear, inner_projection(projection))
 
 
-def inner_state_of_all_folds(state: State) -> State:
+def mapped_state_of_all_folds(state: State) -> State:
     """Return the state of the mapped rows.
 
     If there is no feature map, the result is the state of the rows themselves. If the rows are
@@ -238,7 +238,7 @@ def state_bytes(
         one of two forms. The first is a dict from column name to kind of column ("" if it is not
         known). The second is the statistics that the feature map has learned of the columns.
     """
-    mapping = map_of(estimator)
+    mapping = feature_map_or_none(estimator)
     if known_columns is None or not isinstance(mapping, Table):
         return int(estimator.state_bytes(n_features, n_targets))
     if isinstance(known_columns, TableState):
@@ -304,7 +304,7 @@ def can_merge_parts(estimator: "Estimator") -> bool:
     Examples are landmarks (sampled rows with which other rows are compared) and the width of a
     kernel.
     """
-    mapping = map_of(estimator)
+    mapping = feature_map_or_none(estimator)
     return bool(estimator.merges) and (
         mapping is None
         or (mapping.has_final_parameters and not (isinstance(mapping, Nystroem) and mapping.draws_landmarks))
@@ -322,7 +322,7 @@ def can_unlearn_exactly(accumulator: Accumulator) -> bool:
 
 def map_reads_tables(estimator: "Estimator") -> bool:
     """True if the estimator's feature map reads tables of mixed columns."""
-    mapping = map_of(estimator)
+    mapping = feature_map_or_none(estimator)
     return mapping is not None and bool(mapping.learns)
 
 
@@ -332,7 +332,7 @@ def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
     Raises SchemaMismatch or InvalidRows if it cannot. A table cannot be learned if a column has an
     unsuitable type or rows have unsuitable values.
     """
-    check_map_can_learn(map_of(estimator), rows)
+    check_map_can_learn(feature_map_or_none(estimator), rows)
 
 
 def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str]) -> None:
@@ -343,6 +343,6 @@ def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str
 
     kinds_by_column: kind of each column by column name, "" if it is not known.
     """
-    mapping = map_of(estimator)
+    mapping = feature_map_or_none(estimator)
     if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
         widths.check_max_encoded_columns(mapping.encoding(), mapping.column_overrides(), kinds_by_column)

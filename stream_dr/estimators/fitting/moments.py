@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_dr.estimators.fitting.mapping import inner_state_of_all_folds
+from stream_dr.estimators.fitting.mapping import mapped_state_of_all_folds
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, LeftSingularPairs, left_singular_pairs
@@ -134,7 +134,9 @@ class Moments(NamedTuple):
         the r eigenvalues, where r is less than the number of classes. In the scatter, each class
         is weighted by its share of the rows.
         """
-        vectors, values = self.significant_svd(self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5)
+        vectors, values = self.significant_left_singular_pairs(
+            self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5
+        )
         return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
 
     @property
@@ -171,7 +173,7 @@ class Moments(NamedTuple):
             return cross_sums
         return self.rounding.significant_cross_sum_combinations(cross_sums, target_norm, self.diagonal)
 
-    def significant_svd(self, cross_sums: np.ndarray, target_norm: float) -> LeftSingularPairs:
+    def significant_left_singular_pairs(self, cross_sums: np.ndarray, target_norm: float) -> LeftSingularPairs:
         """Return singular vectors and singular values of cross sums.
 
         Returns r left singular vectors (features, r) and their singular values (r,). Singular
@@ -218,7 +220,7 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     min_class_rows: number of rows that a label needs to be a class. The moments are changed such
         that the means of labels with fewer rows have no influence.
     """
-    state = cast(MomentState, inner_state_of_all_folds(state))
+    state = cast(MomentState, mapped_state_of_all_folds(state))
     c = state.centred()
     d = len(c.mean)
 
@@ -255,7 +257,9 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     return standardise_moments(m) if standardize else m
 
 
-def _without_means_of_labels_with_few_rows(moments: Moments, has_few_rows: np.ndarray, scatter_error: float) -> Moments:
+def _without_means_of_labels_with_few_rows(
+    moments: Moments, has_few_rows: np.ndarray, scatter_rounding_error: float
+) -> Moments:
     """Remove means of labels with too few rows from moments.
 
     The deviations of these labels' rows from the mean of their label stay in the moments. If each
@@ -264,7 +268,8 @@ def _without_means_of_labels_with_few_rows(moments: Moments, has_few_rows: np.nd
 
     moments: moments of all rows, with m labels.
     has_few_rows: (m,) bool, True for labels with too few rows.
-    scatter_error: absolute size of the error that unlearning may have caused in the scatter.
+    scatter_rounding_error: absolute size of the error that unlearning may have caused in the
+        scatter.
     """
     ready = ~has_few_rows
     present = moments.present.copy()
@@ -294,7 +299,7 @@ def _without_means_of_labels_with_few_rows(moments: Moments, has_few_rows: np.nd
     # Rounding errors are larger relative to the remaining sums, which are smaller.
     mean = moments.mean - taken / total
     before = float(moments.diagonal.sum())
-    lost = max(scatter_error, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
+    lost = max(scatter_rounding_error, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
     # `largest` is the largest weight that the rows ever had, before rows were unlearned.
     largest = moments.rounding.cancelled**2 * moments.weight
     return moments._replace(

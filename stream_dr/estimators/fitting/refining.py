@@ -198,7 +198,7 @@ def refine_steps(
         began = time.monotonic()
         pass_progress = None if progress is None else partial(progress, number)
         directions = now.solve.directions
-        product, rows = replayed.checked(summed(directions, number == first, pass_progress), directions)
+        product, rows = replayed.checked_product(summed(directions, number == first, pass_progress), directions)
 
         # Update the solver, and compare the new projection with the projection of the last pass.
         solve = method.advance(now.solve, product)
@@ -258,7 +258,7 @@ def _prepare_problem(
     solver, mapped_state, mapped_source, names = strip_feature_map(closed_form, state, as_source(source), feature_names)
     replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
     method = SOLVERS[solver.refined_by or ""](solver, moments, mapped_state, replayed.scale > 0)
-    return _MappedProblem(solver, moments, partial(replayed.sums, mapped_source), replayed, method)
+    return _MappedProblem(solver, moments, partial(replayed.sum_over_pass, mapped_source), replayed, method)
 
 
 def run_passes_and_warn_if_unconverged(

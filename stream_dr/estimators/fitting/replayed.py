@@ -20,7 +20,7 @@ from sklearn.base import clone
 
 from stream_dr.errors import CannotRefine
 from stream_dr.estimators.fitting.fitted_state import FittedState
-from stream_dr.estimators.fitting.mapping import inner_state_of_all_folds
+from stream_dr.estimators.fitting.mapping import mapped_state_of_all_folds
 from stream_dr.estimators.fitting.moments import Moments, compute_moments
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import clear_counts_keep_columns, map_table_rows, update_statistics
@@ -142,7 +142,7 @@ class RowReplay:
         self._clock = int(state.clock)
         self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
 
-    def sums(
+    def sum_over_pass(
         self, source: Source, columns: np.ndarray, relearn_rows: bool, progress: Callable[[int], None] | None = None
     ) -> Sums:
         """Return the sums of a pass over a source.
@@ -174,7 +174,7 @@ class RowReplay:
                     progress(rows)
         return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if relearn_rows else None)
 
-    def checked(self, pass_sums: Sums, columns: np.ndarray) -> CheckedProduct:
+    def checked_product(self, pass_sums: Sums, columns: np.ndarray) -> CheckedProduct:
         """Check the rows of a pass, and return its product.
 
         Raises CannotRefine if the rows are not the rows that the state has learned.
@@ -328,10 +328,10 @@ def strip_feature_map(
     feature_names: names of the features, if the rows have named columns.
     """
     if not isinstance(state, MappedState):
-        return MappedInputs(estimator, cast(MomentState, inner_state_of_all_folds(state)), source, feature_names)
+        return MappedInputs(estimator, cast(MomentState, mapped_state_of_all_folds(state)), source, feature_names)
     plain = clone(estimator).set_params(feature_map=None)
     mapped_source = MappedSource(estimator, state, source, feature_names)
-    return MappedInputs(plain, cast(MomentState, inner_state_of_all_folds(state)), mapped_source, None)
+    return MappedInputs(plain, cast(MomentState, mapped_state_of_all_folds(state)), mapped_source, None)
 
 
 def name_differing_sum(learned_state: MomentState, relearned_state: MomentState) -> str | None:

@@ -21,7 +21,7 @@ from stream_dr.estimators.fitting.mapping import (
     StateType,
     check_feature_map,
     inner_projection,
-    inner_state_of_all_folds,
+    mapped_state_of_all_folds,
 )
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed_or_none
@@ -107,7 +107,7 @@ class ReservoirMethod(MappedMethod[Reservoir]):
 
         columns: (features, m), like the product.
         """
-        rows = cast(Reservoir, inner_state_of_all_folds(state)).kept[:, : len(columns)]
+        rows = cast(Reservoir, mapped_state_of_all_folds(state)).kept[:, : len(columns)]
         projected = rows @ columns
         return np.asarray(rows.T @ (projected - projected.mean(axis=0)))
 

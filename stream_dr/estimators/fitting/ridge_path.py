@@ -31,7 +31,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, scale_moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.solve.spectral import nonzero_semidefinite_eigenpairs
-from stream_dr.solve.two_stage import varying_part
+from stream_dr.solve.two_stage import scatter_of_varying_features
 from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state_with_same_parameters
 from stream_dr.uncertainty import MIN_FOLDS, CrossValidation
 
@@ -156,7 +156,7 @@ def _merge_outside_and_others(states_by_fold: Sequence[MomentState], outside: Mo
     yield from _merge_outside_and_others(second, reduce(MomentState.merge, first, outside))
 
 
-def ridge_path(estimator: "TwoStage", states_by_fold: Sequence[MomentState]) -> CrossValidation:
+def cross_validate_ridges(estimator: "TwoStage", states_by_fold: Sequence[MomentState]) -> CrossValidation:
     """Return the cross-validated error for each ridge.
 
     The ridge of least error is chosen. With `one_standard_error`, it is the largest ridge whose
@@ -376,7 +376,7 @@ def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarra
     method is solved [mathematics §3, rule 1].
     """
     assert moments.scatter is not None
-    varying_columns, scatter, rounding = varying_part(moments.scatter, moments.rounding)
+    varying_columns, scatter, rounding = scatter_of_varying_features(moments.scatter, moments.rounding)
     values, inner = nonzero_semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
     vectors = np.zeros((len(moments.diagonal), len(values)))
     vectors[varying_columns] = inner

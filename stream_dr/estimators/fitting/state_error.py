@@ -324,7 +324,7 @@ def _check_features_and_encoding(this_model: ClosedForm, other_model: ClosedForm
     if names is not None and theirs is not None and names != theirs:
         raise InvalidParameter(f"other has the features {theirs}; it must have {names}, in this order.")
 
-    a, b = (cast(MomentState, mapping.inner_state_of_all_folds(state)) for state in states)
+    a, b = (cast(MomentState, mapping.mapped_state_of_all_folds(state)) for state in states)
     if a.n_features != b.n_features and b.rows and (a.dense or b.dense):
         raise InvalidParameter(f"other has {b.n_features} features; it must have {a.n_features}, as this model.")
     if a.encoding != b.encoding:

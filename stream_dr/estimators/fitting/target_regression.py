@@ -104,7 +104,7 @@ class TargetRegression(Predictor):
         # Leave out rows without a target and rows of weight 0.
         block = move_named_column_to_targets(as_block(X, y, sample_weight))
         predicted = self.predict(block.X)
-        targets = self._parse_targets_if_used(self.fitted().accumulator, block.y, len(predicted))
+        targets = self._parse_used_targets_or_raise(self.fitted().accumulator, block.y, len(predicted))
         weights = weights_or_ones(as_weights(block.weights, len(predicted)), len(predicted))
         there = weights > 0 if targets is None or targets.present is None else (weights > 0) & targets.present
         if targets is None or not there.any():
@@ -211,9 +211,9 @@ class TargetRegression(Predictor):
         eigenvalues: (p,), eigenvalues of the components.
         """
 
-    def _parse_targets_if_used(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
+    def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         y = flatten_column_with_warning(y, stacklevel=6) if self.target == "class" else y
-        return super()._parse_targets_if_used(accumulator, y, n_rows)
+        return super()._parse_used_targets_or_raise(accumulator, y, n_rows)
 
 
 def ridged_variance_by_component(

@@ -27,7 +27,7 @@ from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
-from stream_dr.estimators.fitting.ridge_path import check_gamma_cv_compatible, ridge_path
+from stream_dr.estimators.fitting.ridge_path import check_gamma_cv_compatible, cross_validate_ridges
 from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.solve.conjugate_gradient import second_stage_components
 from stream_dr.solve.rounding import zero_rounding
@@ -196,7 +196,7 @@ class TwoStage(PredictsHeldOut):
         states_by_fold: the learned state of each fold. A fold is a part of the rows that is left
             out once.
         """
-        return ridge_path(self, states_by_fold)
+        return cross_validate_ridges(self, states_by_fold)
 
     @property
     def gamma_(self) -> float:
@@ -215,10 +215,10 @@ class TwoStage(PredictsHeldOut):
         """
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
-        sums = self.scatter_of_components(loadings, moments, solution_kind)
+        sums = self.scatter_along_each_component(loadings, moments, solution_kind)
         return np.asarray(loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0)))
 
-    def scatter_of_components(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
+    def scatter_along_each_component(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
 
         The scatter along a component is the sum of squares of the centred projected rows. Costs

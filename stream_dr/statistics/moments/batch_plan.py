@@ -13,7 +13,7 @@ from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_finite_rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
-from stream_dr.statistics.moments.encoding import EncodedTargets, Encoding, encode, take_encoded_rows
+from stream_dr.statistics.moments.encoding import EncodedTargets, Encoding, encode_as_columns, take_encoded_rows
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, targets_without_labels
 
@@ -146,7 +146,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     else:
         kind, target_width = y.kind, 0 if y.values is None else y.values.shape[1]
         labels, column = with_new_labels_appended(label_codes, labels, y)
-        encoded = encode(y, accumulator.encoding, column)
+        encoded = encode_as_columns(y, accumulator.encoding, column)
         k = len(labels) if encoded.values is None else encoded.values.shape[1]
 
     dense = accumulator.dense or not sparse

@@ -53,7 +53,7 @@ class Fourier(NamedTuple):
     bandwidth: float = 1.0
     seed: int = 0
 
-    def draw(self, width: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw_frequencies_and_phases(self, width: int) -> tuple[np.ndarray, np.ndarray]:
         """Return random frequencies (width, size) and phases (size,).
 
         Column j of the frequencies and phase j depend only on the seed and j.
@@ -72,7 +72,7 @@ class Fourier(NamedTuple):
 
         values: (rows, entries of a target) continuous targets.
         """
-        omega, phase = self.draw(values.shape[1])
+        omega, phase = self.draw_frequencies_and_phases(values.shape[1])
         fourier_features: np.ndarray = np.sqrt(2.0 / self.size) * np.cos(values @ omega + phase)
         return fourier_features
 
@@ -135,7 +135,7 @@ def check_encoding(encoding: Encoding) -> None:
         raise InvalidParameter(f"encoding={encoding!r}; it must be one of {', '.join(ENCODINGS)} or a Fourier.")
 
 
-def encode(targets: Targets, encoding: Encoding, label_columns: np.ndarray) -> EncodedTargets:
+def encode_as_columns(targets: Targets, encoding: Encoding, label_columns: np.ndarray) -> EncodedTargets:
     """Encode targets as numeric columns.
 
     Every row must have a target, unless the encoding is "partial".

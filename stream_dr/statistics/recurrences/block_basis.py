@@ -103,7 +103,7 @@ class BlockBasis:
         self.columns: np.ndarray
         self.table: np.ndarray
         self.lengths: np.ndarray
-        self._allocate(0)
+        self._allocate_zero_arrays(0)
         if state is not None:
             self._load_state(state)
 
@@ -301,14 +301,14 @@ class BlockBasis:
                 f"{self.n_means}."
             )
         self.counts = np.array(state.counts)
-        self._allocate(len(state.columns))
+        self._allocate_zero_arrays(len(state.columns))
         self.features = len(state.columns)
         self.columns[:, : state.columns.shape[1]] = state.columns
         self._set_coefficient_arrays(state.gram, state.mixing, state.lengths)
         self.shift = None if state.shift is None else np.array(state.shift)
         self.live, self.turned, self.unit = int(state.live), int(state.turned), float(state.unit)
 
-    def _allocate(self, n_features: int) -> None:
+    def _allocate_zero_arrays(self, n_features: int) -> None:
         size = _round_up_to_eight(self.components + self.n_means)
         self.columns = aligned_zeros(n_features, size)
         self.table = np.zeros((size, 2 * size))
@@ -330,7 +330,7 @@ class BlockBasis:
         self.counts = np.concatenate([self.counts, np.zeros(n_means - self.n_means)])
         if self.components + n_means <= old:
             return
-        self._allocate(len(columns))
+        self._allocate_zero_arrays(len(columns))
         self.columns[: self.features, :k] = columns[: self.features, :k]
         self._set_coefficient_arrays(table[:k, :k], table[: self.components, old : old + k], lengths)
 

@@ -54,7 +54,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
             put(directory, dense(seed))
             up(directory, "old")
             kept(directory, "old")
-        listed = directory.log.read_kind
+        listed = directory.log.read_events_of_kind
 
         def made_in_between(kind: str, before: int) -> Any:
             found = listed(kind, before)
@@ -63,7 +63,7 @@ def test_a_model_made_while_rows_are_forgotten_does_not_keep_them(tmp_path: Path
                 up(directory, "late", until=9)
             return found
 
-        monkeypatch.setattr(directory.log, "read_kind", made_in_between)
+        monkeypatch.setattr(directory.log, "read_events_of_kind", made_in_between)
         assert directory.retention.erase_unlearned_rows_outside_snapshots() == 0
         up(directory, "late")
         assert rows_of(directory, "late") == rows_of(directory, "old") == 160
@@ -126,8 +126,8 @@ def test_unlearn_events_are_read_while_others_are_dropped(tmp_path: Path) -> Non
         with Directory(tmp_path, writable=False) as reader, ThreadPoolExecutor(1) as pool:
             dropping = pool.submit(directory.log.drop_events_before_and_count, 190)
             while not dropping.done():
-                assert [event.position for event in reader.log.read_kind("unlearn", last + 1)] == [last]
-                assert [event.position for event in directory.log.read_kind("unlearn", last + 1)] == [last]
+                assert [event.position for event in reader.log.read_events_of_kind("unlearn", last + 1)] == [last]
+                assert [event.position for event in directory.log.read_events_of_kind("unlearn", last + 1)] == [last]
             assert dropping.result() == 190
 
 

@@ -19,7 +19,7 @@ from tests.support.batches import SMALL, opened, shards
 
 def groups(directory: Directory, folder: Path, passes: int = 1) -> list[int]:
     """Events of each group."""
-    found = MissingBatches(directory.log, open_dataset(folder), passes, None, False).groups()
+    found = MissingBatches(directory.log, open_dataset(folder), passes, None, False).draft_groups_by_commit()
     return [len(group) for group in found]
 
 
@@ -43,7 +43,7 @@ def test_what_was_read_before_a_batch_that_is_refused_is_a_group(
 
     monkeypatch.setattr(Shard, "read", refused)
     with opened(tmp_path / "d") as directory:
-        found = MissingBatches(directory.log, open_dataset(folder), 1, None, False).groups()
+        found = MissingBatches(directory.log, open_dataset(folder), 1, None, False).draft_groups_by_commit()
         assert [len(next(found)), len(next(found))] == [4, 2]
         with pytest.raises(NotFinite):
             next(found)
@@ -66,9 +66,13 @@ def test_groups_end_at_their_bytes(tmp_path: Path) -> None:
 def test_what_the_log_has_is_left_out(tmp_path: Path) -> None:
     dataset = open_dataset(shards(tmp_path / "s"))
     with Directory(tmp_path / "d", limits=SMALL) as directory:
-        first = next(MissingBatches(directory.log, dataset, 1, None, False).groups())
+        first = next(MissingBatches(directory.log, dataset, 1, None, False).draft_groups_by_commit())
         directory.append(first)
-        rest = [d.key for group in MissingBatches(directory.log, dataset, 1, None, False).groups() for d in group]
+        rest = [
+            d.key
+            for group in MissingBatches(directory.log, dataset, 1, None, False).draft_groups_by_commit()
+            for d in group
+        ]
     assert len(rest) == 8
     assert not set(rest) & {d.key for d in first}
 
@@ -92,9 +96,9 @@ def test_the_next_shards_digest_is_taken_ahead_and_damage_is_told_in_its_place(
     with opened(tmp_path / "d") as directory:
         drafts = MissingBatches(directory.log, open_dataset(folder), 1, None, False)
         with pytest.raises(DamagedShard, match=victim.name):
-            list(drafts.groups())
+            list(drafts.draft_groups_by_commit())
         assert victim.name in checked
         skipping = MissingBatches(directory.log, open_dataset(folder), 1, None, True)
-        assert sum(len(group) for group in skipping.groups()) == 10
+        assert sum(len(group) for group in skipping.draft_groups_by_commit()) == 10
         assert len(skipping.skipped) == 1
         assert skipping.shards == 6

@@ -15,7 +15,7 @@ import pytest
 from stream_dr import errors
 from stream_dr.directory.inspect import inspect
 from stream_dr.directory.model_table import ModelTable
-from stream_dr.directory.verify import verify, verify_shards
+from stream_dr.directory.verify import verify, verify_shards_of_log
 from stream_dr.log.event import Event, EventKind
 from stream_dr.log.log import Log
 from stream_dr.models.entry import ModelFailure
@@ -59,15 +59,15 @@ def test_events_are_not_held_while_shards_are_read(filled: Path, monkeypatch: py
         """A list that a weak reference may name."""
 
     held: list[weakref.ref[Events]] = []
-    read = Log.read_undamaged
+    read = Log.read_undamaged_events
 
-    def read_undamaged(log: Log, kind: EventKind) -> Events:
+    def read_undamaged_events(log: Log, kind: EventKind) -> Events:
         events = Events(read(log, kind))
         held.append(weakref.ref(events))
         return events
 
-    monkeypatch.setattr(Log, "read_undamaged", read_undamaged)
-    for _ in verify_shards(filled / "d"):
+    monkeypatch.setattr(Log, "read_undamaged_events", read_undamaged_events)
+    for _ in verify_shards_of_log(filled / "d"):
         assert [events() for events in held] == [None]
 
 

@@ -9,13 +9,13 @@ import scipy.sparse as sp
 
 from stream_dr import CCA, HSL, LDA, OPLS, PLSDA, errors, polynomial
 from stream_dr.estimators import make
-from stream_dr.estimators.fitting.mapping import inner_state_of_all_folds
+from stream_dr.estimators.fitting.mapping import mapped_state_of_all_folds
 from stream_dr.estimators.fitting.ridge_path import (
     RELATIVE_RIDGES,
     check_gamma_cv_compatible,
     cross_validate_components,
+    cross_validate_ridges,
     merge_all_folds_but_one,
-    ridge_path,
 )
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.uncertainty import CrossValidation
@@ -82,7 +82,7 @@ def compare(key: str, params: dict[str, Any], rows: Any, y: Any, fold: Any, weig
         path: Any = cross_validate_components(estimator, parts)
         expected = naive.cross_validate(task, path.values.tolist())
     else:
-        path = ridge_path(estimator, parts)
+        path = cross_validate_ridges(estimator, parts)
         expected = naive.cross_validate(task, path.tau.tolist())
         unit = naive.unit(naive.train(task, np.ones(len(rows), dtype=bool)).A)
         np.testing.assert_allclose(path.values, path.tau * unit, rtol=1e-9)
@@ -144,7 +144,7 @@ def test_targets_that_do_not_vary_have_one_component_or_any_ridge() -> None:
     path = cross_validate_components(PLSDA(), fold_states(PLSDA(), X, ones, FOLD))
     assert path.values.tolist() == [1]
     assert path.mean == pytest.approx(0.0, abs=1e-12)
-    assert ridge_path(CCA(), fold_states(CCA(), X, ones, FOLD)).mean == pytest.approx(0.0, abs=1e-12)
+    assert cross_validate_ridges(CCA(), fold_states(CCA(), X, ones, FOLD)).mean == pytest.approx(0.0, abs=1e-12)
 
 
 def test_folds_of_sparse_rows_of_different_widths() -> None:
@@ -154,14 +154,14 @@ def test_folds_of_sparse_rows_of_different_widths() -> None:
         mask = f == FOLD
         rows = sp.csr_matrix(wide[mask][:, : D + (f == 2)])
         parts.append(LDA(scatter="exact").fit(rows, CLASSES[mask]).state_)
-    expected = ridge_path(LDA(), fold_states(LDA(), wide, CLASSES, FOLD))
-    np.testing.assert_allclose(ridge_path(LDA(), parts).mean, expected.mean, rtol=1e-9)
+    expected = cross_validate_ridges(LDA(), fold_states(LDA(), wide, CLASSES, FOLD))
+    np.testing.assert_allclose(cross_validate_ridges(LDA(), parts).mean, expected.mean, rtol=1e-9)
 
 
 def test_mapped_rows_are_cross_validated_by_their_inner_states() -> None:
     estimator = LDA(feature_map=polynomial(2))
-    parts = [inner_state_of_all_folds(state) for state in fold_states(estimator, X, CLASSES, FOLD)]
-    path = ridge_path(estimator, parts)
+    parts = [mapped_state_of_all_folds(state) for state in fold_states(estimator, X, CLASSES, FOLD)]
+    path = cross_validate_ridges(estimator, parts)
     products = np.array([[a * b for i, a in enumerate(row) for b in row[i:]] for row in X])
     assert parts[0].n_features in (D + products.shape[1], 1 + D + products.shape[1])
     assert path.mean.min() > 0
@@ -186,7 +186,7 @@ def test_others_of_each_fold(folds: int) -> None:
 
 def test_one_standard_error_takes_the_largest_ridge_that_is_about_as_good() -> None:
     parts = fold_states(OPLS(), X, NUMBERS, FOLD)
-    best, simple = ridge_path(OPLS(), parts), ridge_path(OPLS(one_standard_error=True), parts)
+    best, simple = cross_validate_ridges(OPLS(), parts), cross_validate_ridges(OPLS(one_standard_error=True), parts)
     np.testing.assert_array_equal(simple.mean, best.mean)
     limit = best.mean.min() + best.std_error[best.chosen]
     assert simple.chosen > best.chosen
@@ -198,20 +198,20 @@ def test_a_choice_at_the_end_of_the_grid_is_told() -> None:
     clean = X[:, :1] + X[:, 1:2]
     low = fold_states(OPLS(), X, clean, FOLD)
     with pytest.warns(UserWarning, match="an end of the compared values.*standardize=True"):
-        assert ridge_path(OPLS(), low).chosen in (0, 1)
+        assert cross_validate_ridges(OPLS(), low).chosen in (0, 1)
     # Each fold contradicts most of the other folds, so that every prediction is harmful.
     high = fold_states(OPLS(), X, X[:, :1] * np.where(FOLD % 2, 1.0, -1.0)[:, None], FOLD)
     with pytest.warns(UserWarning, match="an end of the compared values") as told:
-        assert ridge_path(OPLS(standardize=True), high).chosen == len(RELATIVE_RIDGES) - 1
+        assert cross_validate_ridges(OPLS(standardize=True), high).chosen == len(RELATIVE_RIDGES) - 1
     assert "standardize" not in str(told[0].message)
     assert told[0].filename == __file__
     noisy = fold_states(OPLS(), X[:, :5], X[:, 5:] + 6 * rng.normal(size=(N, 1)), FOLD)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert 1 < ridge_path(OPLS(), noisy).chosen < len(RELATIVE_RIDGES) - 1
+        assert 1 < cross_validate_ridges(OPLS(), noisy).chosen < len(RELATIVE_RIDGES) - 1
 
 
-@pytest.mark.parametrize(("choose", "key"), [(ridge_path, "opls"), (cross_validate_components, "plsda")])
+@pytest.mark.parametrize(("choose", "key"), [(cross_validate_ridges, "opls"), (cross_validate_components, "plsda")])
 def test_what_cannot_be_cross_validated_is_refused(choose: Any, key: str) -> None:
     estimator = make(key, {})
     name = "gamma" if key == "opls" else "n_components"
@@ -239,7 +239,7 @@ def test_parameters_that_exclude_cross_validation() -> None:
 
 
 def test_paths_are_stored_and_checked() -> None:
-    path = ridge_path(LDA(), fold_states(LDA(), X, CLASSES, FOLD))
+    path = cross_validate_ridges(LDA(), fold_states(LDA(), X, CLASSES, FOLD))
     again = unpack(CrossValidation, *pack(path))
     assert again.chosen == path.chosen
     np.testing.assert_array_equal(again.mean, path.mean)

@@ -20,7 +20,7 @@ def test_class_scores_are_rivers():
     for at, labels in ((0, 6), (100, 6), (350, 9)):
         stop = {0: 100, 100: 350, 350: 500}[at]
         scores.add(truth[at:stop], predicted[at:stop], labels)
-    found = scores.figures()
+    found = scores.scores_by_name()
     assert found["rows"] == 500
     for name, peer in peers.items():
         assert found[name] == pytest.approx(peer.get(), abs=1e-12)
@@ -39,7 +39,7 @@ def test_label_scores_are_rivers_and_auc_is_scikit_learns():
     counted = LabelScores()
     for part in np.array_split(np.arange(400), 7):
         counted.add(truth[part], predicted[part], scores[part])
-    found = counted.figures()
+    found = counted.scores_by_name()
     assert found["accuracy"] == pytest.approx(exact.get())
     assert found["micro_f1"] == pytest.approx(micro.get())
     assert found["macro_f1"] == pytest.approx(macro.get())
@@ -54,9 +54,9 @@ def test_labels_that_come_late_were_absent_before():
     whole.add(truth, scores > 0, scores)
     late.add(truth[:30, :2], scores[:30, :2] > 0, scores[:30, :2])
     late.add(truth[30:], scores[30:] > 0, scores[30:])
-    assert whole.figures() == late.figures()
+    assert whole.scores_by_name() == late.scores_by_name()
 
 
 def test_nothing_counted_is_not_a_number():
-    assert all(np.isnan(v) for name, v in ClassScores().figures().items() if name != "rows")
-    assert all(np.isnan(v) for name, v in LabelScores().figures().items() if name != "rows")
+    assert all(np.isnan(v) for name, v in ClassScores().scores_by_name().items() if name != "rows")
+    assert all(np.isnan(v) for name, v in LabelScores().scores_by_name().items() if name != "rows")

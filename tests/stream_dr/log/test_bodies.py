@@ -54,8 +54,8 @@ def test_what_is_past_the_end_is_cut_and_what_is_short_is_said(file):
 @pytest.mark.parametrize("size", [10, 3_000_000])
 def test_erased_ranges_are_zeros_and_nothing_else_is(file, size):
     (at,) = file.write_and_return_offsets([b"x" * size], BEGIN)
-    file.erase(at + 1, size - 3)
-    file.erase(at + size - 1, 0)
+    file.overwrite_with_zeros(at + 1, size - 3)
+    file.overwrite_with_zeros(at + size - 1, 0)
     assert file.path.read_bytes()[at:] == b"x" + bytes(size - 3) + b"xx"
 
 

@@ -160,9 +160,9 @@ def test_what_is_readable_of_a_kind_is_read(folder):
     connection.close()
     with Log(folder) as log:
         with pytest.raises(errors.DamagedFile, match="entry of 3"):
-            log.read_kind("reference", 5)
-        assert [e.body for e in log.read_undamaged("reference")] == [b"0", b"1", b"2", b"4"]
-        assert log.read_undamaged("unlearn") == []
+            log.read_events_of_kind("reference", 5)
+        assert [e.body for e in log.read_undamaged_events("reference")] == [b"0", b"1", b"2", b"4"]
+        assert log.read_undamaged_events("unlearn") == []
 
 
 @pytest.mark.every_run

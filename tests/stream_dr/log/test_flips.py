@@ -46,7 +46,13 @@ def everything(path):
     with Log(path, writable=False) as log:
         found = (log.last, log.first, log.rows_appended, log.read(-1, limit=1000), log.schema_changes())
         keys = [(log.find_key(key), log.positions_that_may_have_ids(id_hashes([key]))) for key in KEPT]
-        return (*found, keys, log.read_kind("unlearn", 99), log.first_position_of_newest_rows(10), log.verify())
+        return (
+            *found,
+            keys,
+            log.read_events_of_kind("unlearn", 99),
+            log.first_position_of_newest_rows(10),
+            log.verify(),
+        )
 
 
 def outcome(path):

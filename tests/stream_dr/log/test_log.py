@@ -129,7 +129,7 @@ def test_what_begins_later_is_read_no_more_although_it_is_still_there(folder):
     with filled(folder) as log:
         assert log.hide_events_before_and_return_first(30) == 30
         assert (log.first, log.read(29, limit=1)[0].position) == (30, 30)
-        assert [e.position for e in log.read_kind("rows", 40)] == list(range(30, 40))
+        assert [e.position for e in log.read_events_of_kind("rows", 40)] == list(range(30, 40))
         with pytest.raises(errors.HistoryGone):
             log.read(28)
         assert log.hide_events_before_and_return_first(10) == 30
@@ -143,8 +143,8 @@ def test_unlearn_events_are_found_and_count_no_rows(folder):
     with filled(folder) as log:
         log.append([draft("unlearn", b'{"positions": [3]}', 99)])
         log.append(drafts(51, 1))
-        assert [e.position for e in log.read_kind("unlearn", 51)] == [50]
-        assert log.read_kind("unlearn", 50) == []
+        assert [e.position for e in log.read_events_of_kind("unlearn", 51)] == [50]
+        assert log.read_events_of_kind("unlearn", 50) == []
         assert log.rows_appended == 153
     with Log(folder) as log:
         assert log.rows_appended == 153

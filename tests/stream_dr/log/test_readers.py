@@ -128,7 +128,7 @@ def test_however_long_the_log_is_few_files_stay_open(folder, writable):
         assert descriptors() - before < 12
     with Log(folder, writable=writable) as log:
         assert log.first_position_of_newest_rows(100) > 0
-        assert log.read_kind("unlearn", 200) == log.read_undamaged("unlearn") == []
+        assert log.read_events_of_kind("unlearn", 200) == log.read_undamaged_events("unlearn") == []
         assert [len(log.read(at, limit=5)) for at in range(-1, 195, 5)] == [5] * 40
         log.verify()
         assert descriptors() - before < 12
