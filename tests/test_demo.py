@@ -70,7 +70,7 @@ def test_two_runs_on_one_directory(tmp_path: Path) -> None:
 def test_a_directory_of_another_demo_is_told(tmp_path: Path) -> None:
     demo.ensure_training_shards(tmp_path / "shards", demo.digits())
     with pytest.raises(OutputExists, match="1438 rows, of an earlier demo: take another --dir"):
-        demo.ensure_training_shards(tmp_path / "shards", demo.documents())
+        demo.ensure_training_shards(tmp_path / "shards", demo.generate_documents())
 
 
 @pytest.mark.test_all

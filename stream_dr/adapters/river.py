@@ -158,7 +158,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         Returns {} before the first row is learned.
         """
         projected = self._project_or_no_components(self._dict_to_row(x, add_new_names=False))[0]
-        return dict(zip(self._component_names(len(projected)), projected.tolist(), strict=True))
+        return dict(zip(self._numbered_or_selected_names(len(projected)), projected.tolist(), strict=True))
 
     def transform_many(self, X: Frame) -> Frame:
         """Project the rows of a data frame.
@@ -167,14 +167,14 @@ class RiverTransformer(base.MiniBatchTransformer):
         LDA, the columns are called lda0, lda1 and so on. A pandas data frame keeps its index.
         """
         projected = self._project_or_no_components(self._data_frame_to_rows(X, add_new_names=False))
-        columns = dict(zip(self._component_names(projected.shape[1]), projected.T, strict=True))
+        columns = dict(zip(self._numbered_or_selected_names(projected.shape[1]), projected.T, strict=True))
 
         # Return the projected columns as a data frame of X's class, with X's index if it has one.
         frame: Any = X
         frame_type: Any = type(X)
         return cast(Frame, frame_type(columns, index=frame.index) if _is_pandas_frame(X) else frame_type(columns))
 
-    def _component_names(self, n_components: int) -> list[Hashable]:
+    def _numbered_or_selected_names(self, n_components: int) -> list[Hashable]:
         """Return the names of the components.
 
         A name is the prefix and the number of the component, such as "lda0". For an estimator that

@@ -100,7 +100,7 @@ def learn(
     files = read_as.open_all_but_shards(sources)
     feature_map = read_as.text_or_table_map_spec(files)
     print_column_kinds(files, feature_map)
-    _print_id_column_hint(read_as, files)
+    _print_hint_to_use_id_option(read_as, files)
     if not as_classes:
         refuse_ids_or_numbers_as_labels(files, ctx.obj)
 
@@ -144,7 +144,7 @@ def _label_as_target_if_fractional(read_as: ReadOptions, sources: list[Path]) ->
     return numbers
 
 
-def _print_id_column_hint(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
+def _print_hint_to_use_id_option(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
     if (column := read_as.likely_id_column(files)) is not None:
         say(
             f"note: {column} looks like an id. With --id {shlex.quote(column)} its rows can be unlearned by it; else "

@@ -96,7 +96,7 @@ class Retention:
         Returns the number of rewritten events. Raises InsufficientStorage.
         """
         rewritten = 0
-        for event in self._log.read_events_of_kind("unlearn", self.lowest_snapshot_position() + 1):
+        for event in self._log.read_events_of_kind("unlearn", self.oldest_snapshot_position() + 1):
             if event.position <= self._erased_to:
                 continue
 
@@ -104,7 +104,7 @@ class Retention:
                 with self.lock:
                     # Stop if the rows are pinned.
                     # Stop too if a model was added meanwhile that must learn and unlearn the rows.
-                    if self._pinned or self.lowest_snapshot_position() < event.position:
+                    if self._pinned or self.oldest_snapshot_position() < event.position:
                         return rewritten
                     rewritten += self._erase_rows_of_event(position, rows)
             self._erased_to = event.position
@@ -125,7 +125,7 @@ class Retention:
             with self.lock:
                 self._pinned -= 1
 
-    def lowest_snapshot_position(self) -> int:
+    def oldest_snapshot_position(self) -> int:
         """Return the lowest position of active models' stored snapshots.
 
         Without models, this is the position of the log's last event.

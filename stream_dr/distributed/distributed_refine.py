@@ -75,10 +75,10 @@ def refine_on_cluster(
     with connect_to_scheduler(scheduler_address) as client:
         check_workers(client)
 
-        def new_cluster_sums(frozen: FrozenState) -> _ClusterSums:
+        def new_dask_pass_sums(frozen: FrozenState) -> _ClusterSums:
             return _ClusterSums(client, directory, model, frozen)
 
-        return refine_model(directory, model, tol, max_passes, on_progress, make_compute_sums=new_cluster_sums)
+        return refine_model(directory, model, tol, max_passes, on_progress, make_compute_sums=new_dask_pass_sums)
 
 
 def check_can_split_refine(estimator: Estimator) -> None:

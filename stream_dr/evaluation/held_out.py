@@ -100,13 +100,13 @@ def learn_refine_and_score_held_out(estimator: Estimator, source: Source, tol: f
         warnings.simplefilter("ignore")
         for _, block in learned.events():
             estimator.partial_fit(block)
-        before = _score_on_source(estimator, held_out)
+        before = _accuracy_or_r2_on_source(estimator, held_out)
 
         estimator.refine(learned, tol=tol, max_passes=max_passes)
-        return RefineScores(before, _score_on_source(estimator, held_out))
+        return RefineScores(before, _accuracy_or_r2_on_source(estimator, held_out))
 
 
-def _score_on_source(estimator: Estimator, source: Source) -> float:
+def _accuracy_or_r2_on_source(estimator: Estimator, source: Source) -> float:
     """Return an estimator's score on the rows of a source.
 
     The score is the accuracy if targets are labels, R² if targets are numbers, and NaN if there

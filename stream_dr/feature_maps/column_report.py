@@ -157,7 +157,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     spec: spec of the map `table` or `text`. None: the map `table` with its defaults.
     """
     batches = [rows] if isinstance(rows, RawRows) else list(rows)
-    table_map = _table_map_from_spec(spec or {})
+    table_map = _table_map_from_table_or_text_spec(spec or {})
     table_map.check()
 
     # Report parameters of the map that name a column which does not exist.
@@ -185,7 +185,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     return TableReport(sum(batch.rows for batch in batches), columns, tuple(problems), note)
 
 
-def _table_map_from_spec(spec: dict[str, Any]) -> Table:
+def _table_map_from_table_or_text_spec(spec: dict[str, Any]) -> Table:
     """Return a Table map with the parameters of a spec.
 
     spec: spec of the map `table` or `text`. From a spec of `text`, only the number of hashed words
@@ -258,7 +258,7 @@ def _report_column(
         except StreamDRError as e:
             problem = str(e)
 
-    description, options = _describe_encoding(column, table_map), _arguments_changing_encoding(column)
+    description, options = _describe_encoding(column, table_map), _argument_texts_changing_encoding(column)
     report = ColumnReport(name, inferred.kind, inferred.why, description, width, len(values), missing, options)
     return _ReportedColumn(report, column, problem)
 
@@ -281,7 +281,7 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
     return cycles.get(column.kind, "number") + gaps if column.is_encoded else ""
 
 
-def _arguments_changing_encoding(column: TableColumn) -> tuple[str, ...]:
+def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
     """Return arguments that would change a column's encoding.
 
     They are arguments of the feature map `table`, which the report on the column shows. Some

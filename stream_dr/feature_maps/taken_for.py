@@ -101,7 +101,7 @@ def declared_or_inferred_kind(name: str, first_values: RawColumn, overrides: Col
         kind = {"date": "date", "time": "time"}.get(first_values.kind, "number")
         values = {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}
         return InferredKind(kind, values.get(first_values.kind, "numbers"))
-    words = _mean_words_per_text(first_values)
+    words = _mean_words_per_distinct_text(first_values)
     if words >= WORDS and distinct > len(present) / 2:
         return InferredKind("text", f"{words:.0f} words on average, mostly different")
     return InferredKind("category", f"{distinct} distinct")
@@ -159,10 +159,10 @@ def _is_id_given_all_distinct(name: str, column: RawColumn, n_distinct: int) -> 
     """
     named = _has_id_name(name)
     if column.kind == "text":
-        return n_distinct >= ENOUGH and (named or _mean_words_per_text(column) < 2.0)
+        return n_distinct >= ENOUGH and (named or _mean_words_per_distinct_text(column) < 2.0)
     return column.kind == "integer" and named and n_distinct > 1
 
 
-def _mean_words_per_text(column: RawColumn) -> float:
+def _mean_words_per_distinct_text(column: RawColumn) -> float:
     """Return the mean word count of a column's distinct texts."""
     return sum(len(text.split()) for text in column.labels) / len(column.labels)

@@ -77,12 +77,12 @@ class HeadFile:
         """
         with suppress(struct.error, OSError):
             *noted, check = _FILE.unpack_from(self._content_if_regular_file(), _FORM.size)
-            return tuple(noted) == device_and_inode(index) and row_digest(*noted) == check
+            return tuple(noted) == device_and_inode_or_zeros(index) and row_digest(*noted) == check
         return False
 
     def try_to_store_inode_of(self, index: Path) -> None:
         """Store the device and inode numbers of the log's index file."""
-        numbers = device_and_inode(index)
+        numbers = device_and_inode_or_zeros(index)
         with suppress(OSError):
             os.pwrite(self._file, _FILE.pack(*numbers, row_digest(*numbers)), _FORM.size)
 
@@ -93,7 +93,7 @@ class HeadFile:
         self._file = -1
 
 
-def device_and_inode(path: Path) -> tuple[int, int]:
+def device_and_inode_or_zeros(path: Path) -> tuple[int, int]:
     """Return a file's device and inode numbers. Zeros without a file."""
     try:
         status = path.stat()

@@ -175,7 +175,7 @@ def has_body_in_file(event: Event) -> bool:
     return event.kind == "rows" and len(event.body) > 0
 
 
-def append_bodies_to_file(
+def write_row_bodies_and_place_events(
     folder: Path, events: Sequence[Event], current_file: BodyFileEntry | None, max_file_bytes: int, next_position: int
 ) -> tuple[list[Place], BodyFileEntry | None]:
     """Write event bodies to a file. Return each event's place.

@@ -33,7 +33,13 @@ from stream_dr.log import index as tables
 from stream_dr.log.bodies import BodyReader
 from stream_dr.log.event import Event, EventDraft, EventKind, event_of_draft, xxh64_digest
 from stream_dr.log.folder import create_or_check_log, remove_unlisted_body_files
-from stream_dr.log.head import HeadFile, device_and_inode, history_gone_error, moved_log_error, truncated_log_error
+from stream_dr.log.head import (
+    HeadFile,
+    device_and_inode_or_zeros,
+    history_gone_error,
+    moved_log_error,
+    truncated_log_error,
+)
 from stream_dr.log.index import BodyFileEntry, Index, KnownEvent, LogBounds, event_table_row
 from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file_error, read_transaction
 
@@ -336,7 +342,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         self._file_bytes = max_file_bytes
         self._lock = threading.RLock()
 
-        self._index_numbers = device_and_inode(self._database.path)
+        self._index_numbers = device_and_inode_or_zeros(self._database.path)
         self._current: BodyFileEntry | None = None
 
         # True if the last write may or may not be committed, because it raised an error.
@@ -382,7 +388,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
             # Write the bodies to a file first, and then commit their places and all other fields.
             with self._write_transaction() as connection:
-                places, current = tables.append_bodies_to_file(
+                places, current = tables.write_row_bodies_and_place_events(
                     self.path, events, self._current, self._file_bytes, self._ends.last + 1
                 )
                 ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
@@ -415,7 +421,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
             (event,) = self._select_events("position = ?", (position,))
             event = event._replace(body=body, rows=n_remaining_rows, checksum=xxh64_digest(body))
             with self._write_transaction() as connection:
-                (place,), current = tables.append_bodies_to_file(
+                (place,), current = tables.write_row_bodies_and_place_events(
                     self.path, [event], self._current, self._file_bytes, self._ends.last + 1
                 )
                 tables.replace_event_and_list_erasure(connection, self.path, event, place, current)
@@ -465,7 +471,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         The directory's lock belongs to the folder that was opened. Another process may hold the
         lock of the folder that now has the same path.
         """
-        if self.displaced is None and device_and_inode(self._database.path) != self._index_numbers:
+        if self.displaced is None and device_and_inode_or_zeros(self._database.path) != self._index_numbers:
             self.displaced = moved_log_error(self.path)
         if self.displaced is not None:
             raise remove_stack_frames(self.displaced)

@@ -130,7 +130,7 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
         scores = tested.get(directory.models[best.models[0]].id, {})
         names = " and ".join(f"<b>{escape(name)}</b>" for name in best.models)
         verb = "is best" if len(best.models) == 1 else "are best, within two standard errors"
-        score = f"{_score_text(scores)} on {scores.get('tested', 0):,} rows before they were learned"
+        score = f"{_accuracy_or_r2_text(scores)} on {scores.get('tested', 0):,} rows before they were learned"
         yield f"<p>{names} {verb}, since {_utc_text(best.since)}: {score}. "
         yield f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
 
@@ -145,12 +145,12 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
         when = (f"{scores['tested']:,}", _utc_text(scores["tested_at"])) if scores else ("–", "–")
         rows = f"{described['rows']:,}"
         solution = (described["components"], described["solution"] or "–", described["state"].replace("_", " "))
-        cells = (model.name, _score_text(scores), *baselines, *when, described["estimator"], rows, *solution)
+        cells = (model.name, _accuracy_or_r2_text(scores), *baselines, *when, described["estimator"], rows, *solution)
         yield "<tr>" + "".join(f"<td>{escape(str(cell))}" for cell in cells)
     yield "</table>"
 
 
-def _score_text(scores: JsonDict) -> str:
+def _accuracy_or_r2_text(scores: JsonDict) -> str:
     """Return the text of a model's score.
 
     The text has the accuracy and its standard error. For continuous targets it has R².

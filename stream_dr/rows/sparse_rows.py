@@ -46,7 +46,7 @@ def sparse_as_csr(X: Any) -> "sp.csr_matrix":
     if X.ndim != 2:
         raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
 
-    matrix = X if X.format == "csr" else _checked_csr(X)
+    matrix = X if X.format == "csr" else _csr_from_other_sparse_format(X)
     canonical = check_indices_and_test_if_canonical(matrix)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
@@ -130,7 +130,7 @@ def check_indices_and_test_if_canonical(X: "sp.csr_matrix") -> bool:
     return _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), X.shape, "row")
 
 
-def _checked_csr(X: Any) -> "sp.csr_matrix":
+def _csr_from_other_sparse_format(X: Any) -> "sp.csr_matrix":
     """Return a matrix of another sparse format as CSR.
 
     The indices are checked before the conversion. Raises InvalidIndex if the index arrays are not

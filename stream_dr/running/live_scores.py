@@ -287,7 +287,7 @@ class TestThenTrain:
         self._previous = self._first_label_codes_or_values(block.y.take(numbers[-1:]))
 
     def _let_new_copies_learn_half(
-        self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray
+        self, models: Sequence[Model], position: int, block: Block, row_numbers_to_learn: np.ndarray
     ) -> None:
         """Let copies of models learn half of an event's rows.
 
@@ -298,18 +298,18 @@ class TestThenTrain:
         targets. It predicts from the projected rows of earlier tests. The first test has no
         earlier rows, so the rows learned here are stored in their place.
 
-        numbers: numbers of the rows to learn.
+        row_numbers_to_learn: numbers of the rows to learn.
         """
-        half = block.take(numbers)
+        half = block.take(row_numbers_to_learn)
         for model in models:
             if self._has_time_to_solve(model, 0.0):
                 accumulator = model.estimator.accumulator()
                 accumulator.add(drop_unneeded_targets_and_add_hashes(model.estimator, half))
                 self._solve_and_store(model, accumulator.freeze(), half.rows)
-        numbers = _evenly_spaced_sample(numbers)
-        rows = block.take(numbers)
+        row_numbers_to_learn = _evenly_spaced_sample(row_numbers_to_learn)
+        rows = block.take(row_numbers_to_learn)
         targets = self._first_label_codes_or_values(rows.y)
-        self._append_tested_rows_and_drop_oldest(_TestedRows(position, numbers, rows, targets, {}, {}))
+        self._append_tested_rows_and_drop_oldest(_TestedRows(position, row_numbers_to_learn, rows, targets, {}, {}))
 
     def _test_rows(
         self,

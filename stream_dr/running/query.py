@@ -387,7 +387,7 @@ def project_to_arrow_batch(
     conformed, _ = check_reorder_and_count_unseen(block, projection, schema)
     z = projection.apply(conformed.X)
     components = {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
-    return pa.record_batch(_id_and_target_columns(block, field_types) | components)
+    return pa.record_batch(_id_and_target_columns_or_nulls(block, field_types) | components)
 
 
 def _block_id_and_target_types(block: Block) -> dict[str, pa.DataType]:
@@ -439,7 +439,7 @@ def _type_when_written(column_type: pa.DataType) -> pa.DataType:
     return column_type if pa.types.is_boolean(column_type) or pa.types.is_null(column_type) else pa.string()
 
 
-def _id_and_target_columns(block: Block, field_types: dict[str, pa.DataType]) -> dict[str, pa.Array]:
+def _id_and_target_columns_or_nulls(block: Block, field_types: dict[str, pa.DataType]) -> dict[str, pa.Array]:
     """Return a block's ids and targets as named Arrow columns.
 
     field_types: names and Arrow types of the columns to return. A column that the block does not

@@ -94,7 +94,7 @@ def best_order_and_signs(
         if previous is not None
         else np.zeros((0, p))
     )
-    order = _best_component_order(cosines, eigenvalues)
+    order = _best_order_among_near_eigenvalues(cosines, eigenvalues)
 
     # Choose signs such that each component has a positive cosine with the previous component.
     # If there is none or the cosine is 0, make the component's entry of largest size positive.
@@ -125,7 +125,7 @@ def orient_components(
         features) of the rows from which `projection` was solved. If not None, components of linear
         projections are compared by their correlation over these rows.
     """
-    now, before = _columns_to_compare(projection, previous)
+    now, before = _loadings_or_coordinates_to_compare(projection, previous)
     if now is None:
         return projection
     orientable = cast(Orientable, projection)
@@ -141,7 +141,7 @@ def new_indices_of_previous_features(previous: Projection, projection: Projectio
     columns, features are matched by name. If not, features are matched by index. A feature that
     `projection` does not have gets an index after the last feature of `projection`.
     """
-    old, new = _feature_names(previous), _feature_names(projection)
+    old, new = _mapped_column_names(previous), _mapped_column_names(projection)
     if old is None or new is None:
         linear = linear_part_or_none(previous)
         return np.arange(0 if linear is None else len(linear.loadings))
@@ -177,7 +177,7 @@ class _ComparedColumns(NamedTuple):
     previous: np.ndarray | None
 
 
-def _columns_to_compare(projection: Projection, previous: Projection | None) -> _ComparedColumns:
+def _loadings_or_coordinates_to_compare(projection: Projection, previous: Projection | None) -> _ComparedColumns:
     """Return two arrays by which two projections are compared.
 
     Each array has one column for each component. The first array is for `projection`, and the
@@ -213,7 +213,7 @@ def _landmark_embedding_or_none(projection: Projection | None) -> Eigenmap | Bar
     return inner if isinstance(inner, Eigenmap | BarycentricProjection) else None
 
 
-def _feature_names(projection: Projection) -> tuple[str, ...] | None:
+def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
     """Return the column names of the projection's feature map.
 
     The result is None if the projection has no feature map, or if the map has no names.
@@ -253,7 +253,7 @@ def column_norms(array: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(np.einsum("ij,ij->j", array, array)))
 
 
-def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+def _best_order_among_near_eigenvalues(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return the order of components that best matches previous components.
 
     The order is (p,) for p components. Entry i of the order is the index of the component that

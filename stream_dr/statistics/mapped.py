@@ -44,7 +44,7 @@ from stream_dr.rows.block import Block, Rows, check_numeric_finite_rows
 from stream_dr.rows.raw_rows import raw_from_array
 from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
 from stream_dr.statistics.renumbered import renumber_features
-from stream_dr.statistics.row_hashes import row_hashes, table_row_hashes
+from stream_dr.statistics.row_hashes import row_and_target_hashes, table_row_hashes
 from stream_dr.targets.label_codes import Label
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
@@ -334,7 +334,9 @@ class MappedAccumulator:
     def _map_block(self, block: Block, n_input_features: int) -> Block:
         # With folds, compute the hash of each row from the row before the map.
         # The hash of a row decides its fold.
-        hashes = row_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
+        hashes = (
+            row_and_target_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
+        )
         X = self._map_rows(block, n_input_features)
         return block._replace(X=X, names=None, width_stated=True, checked=False, hashes=hashes)
 

@@ -97,7 +97,7 @@ def _add_sparse_row_hashes(
         hashes[i] = total
 
 
-def row_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
+def row_and_target_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
     """Return a hash of each numeric row with its target.
 
     The result is (rows,) uint64. Rows with equal values and targets have equal hashes.

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from stream_dr.targets.normalise import Form
+from stream_dr.targets.normalise import CollectionsOrArray
 from stream_dr.targets.targets import Targets, TargetsKind, class_targets, continuous_targets, multilabel_targets
 
 
-def build_targets(y: Form, kind: TargetsKind) -> Targets:
+def build_targets(y: CollectionsOrArray, kind: TargetsKind) -> Targets:
     """Convert y to a Targets object.
 
     Raises InvalidTargets for an invalid label or number.

@@ -18,7 +18,7 @@ from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.targets.label_codes import check_float_labels_exact
-from stream_dr.targets.normalise import Form, has_strings
+from stream_dr.targets.normalise import CollectionsOrArray, has_strings
 from stream_dr.targets.targets import KINDS, Targets, TargetsKind, raise_unsupported_target_kind
 
 
@@ -39,7 +39,7 @@ def reconcile_target_kind(requested_kind: str, earlier_kind: str | None) -> str 
     return earlier_kind or (None if requested_kind == "auto" else requested_kind)
 
 
-def infer_targets_kind(y: Form, estimator_kinds: Sequence[str], settled_kind: str | None) -> TargetsKind:
+def infer_targets_kind(y: CollectionsOrArray, estimator_kinds: Sequence[str], settled_kind: str | None) -> TargetsKind:
     """Return "class", "multilabel" or "continuous", the kind of targets y.
 
     Raises InvalidTargets if y has a form that no kind has. Raises TargetKindMismatch if y cannot

@@ -27,7 +27,7 @@ from stream_dr.rows.interfaces import (
     TypedColumns,
 )
 
-Form = list[Any] | np.ndarray
+CollectionsOrArray = list[Any] | np.ndarray
 """Targets as a list or an array.
 
 A list has a collection of labels, or None, for each row. An array is (rows, k) or (rows,).
@@ -37,7 +37,7 @@ _PLAIN = {str, int, bool, type(None)}
 """Types of labels that are not converted."""
 
 
-def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool) -> Form:
+def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool) -> CollectionsOrArray:
     """Convert targets to a list of collections or an array.
 
     A list has a collection of labels for each row. An array is (rows, k) for numbers, and (rows,)
@@ -69,7 +69,7 @@ def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool
         return _object_array(items)
     if not _any_type_is_collection(types):
         return _array_from_scalars(items, types)
-    if not lists_are_numbers and not _is_numeric_table(items):
+    if not lists_are_numbers and not _is_float_table(items):
         return [None if _is_missing(v) else v for v in items]
 
     # Convert sequences of numbers to an array (rows, columns).
@@ -122,7 +122,7 @@ def _has_missing_of_pandas(y: object) -> bool:
     return own_type and bool(np.asarray(y.isna()).any())
 
 
-def _from_array(y: np.ndarray, column_is_one_label: bool) -> Form:
+def _from_array(y: np.ndarray, column_is_one_label: bool) -> CollectionsOrArray:
     """Normalise targets that the caller passed as an array.
 
     Label collections are returned as a list, and other targets as an array. A single column (rows,
@@ -138,7 +138,7 @@ def _from_array(y: np.ndarray, column_is_one_label: bool) -> Form:
     return _from_objects(y.tolist()) if y.ndim == 1 and y.dtype == object else y
 
 
-def _array_from_scalars(items: list[Any], types: set[type]) -> Form:
+def _array_from_scalars(items: list[Any], types: set[type]) -> CollectionsOrArray:
     """Return labels or numbers as an array (rows,).
 
     No label or number is changed. If no other numpy type represents all items exactly, the array
@@ -158,7 +158,7 @@ def _array_from_scalars(items: list[Any], types: set[type]) -> Form:
     return _from_objects(items)
 
 
-def _from_objects(row_targets: list[Any]) -> Form:
+def _from_objects(row_targets: list[Any]) -> CollectionsOrArray:
     """Return the targets of rows in one of three forms.
 
     - If some rows have a collection of labels, the result is a list with one item for each row.
@@ -198,7 +198,7 @@ def _any_type_is_collection(types: set[type]) -> bool:
     return any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types)
 
 
-def _is_numeric_table(rows: list[Any]) -> bool:
+def _is_float_table(rows: list[Any]) -> bool:
     """True if all targets are float vectors of equal length.
 
     Returns False if a target is no vector, if lengths differ, or if the vectors are empty.

@@ -120,7 +120,7 @@ class MomentAccumulator(AccumulatorBase):
         weights = clock.decayed_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
-        batch = part.number_label_sets(batch._replace(weights=weights))
+        batch = part.with_label_set_numbers(batch._replace(weights=weights))
         if batch.rows:
             part.make_room_for_batch(batch)
             part.learn(batch, 0, batch.rows)
@@ -172,7 +172,7 @@ class MomentAccumulator(AccumulatorBase):
         return self._targets.label_rows
 
     @property
-    def one_label_per_row(self) -> bool:
+    def requires_one_label_per_row(self) -> bool:
         """True if every row must have exactly one label."""
         return self._classes is not None
 
@@ -199,9 +199,9 @@ class MomentAccumulator(AccumulatorBase):
         Nothing is changed. Raises the errors of `add`.
         """
         batch = plan_batch(self, self._codes, block)
-        return batch if self._sets is None else self.number_label_sets(batch)
+        return batch if self._sets is None else self.with_label_set_numbers(batch)
 
-    def number_label_sets(self, batch: PlannedBatch) -> PlannedBatch:
+    def with_label_set_numbers(self, batch: PlannedBatch) -> PlannedBatch:
         """Return the batch with each row's label set index.
 
         A label set is a distinct combination of labels. If the accumulator stores no sums for
@@ -210,7 +210,7 @@ class MomentAccumulator(AccumulatorBase):
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return batch
-        sets = self._sets.find_set_numbers_without_storing(batch.encoded, batch.rows)
+        sets = self._sets.find_set_numbers_and_new_sets(batch.encoded, batch.rows)
         return batch._replace(encoded=batch.encoded._replace(sets=sets))
 
     def make_room_for_batch(self, batch: PlannedBatch) -> None:
@@ -300,7 +300,7 @@ class MomentAccumulator(AccumulatorBase):
 
         # Add the features of the rows, and the products of features and targets.
         if isinstance(self._features, SparseSums):
-            self._weight = self._features.add(part_rows, row_weights, encoded, self._weight)
+            self._weight = self._features.add_and_return_total_weight(part_rows, row_weights, encoded, self._weight)
             # A fixed point is subtracted from continuous targets. Keep it near their mean.
             self._features.move_target_reference_if_far(self._targets)
         elif self._features is not None:

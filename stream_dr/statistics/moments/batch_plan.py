@@ -35,7 +35,7 @@ class PlannedAccumulator(Protocol):
         ...
 
     @property
-    def one_label_per_row(self) -> bool:
+    def requires_one_label_per_row(self) -> bool:
         """True if every row must have exactly one label."""
         ...
 
@@ -124,9 +124,9 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
         y = None
     elif accumulator.encoding == "partial":
         y = block.y or targets_without_labels(rows)
-        _check_targets(accumulator, y, rows)
+        _check_targets_if_given(accumulator, y, rows)
     else:
-        _check_targets(accumulator, block.y, rows)
+        _check_targets_if_given(accumulator, block.y, rows)
         block, skipped = drop_rows_without_target(block if weights is None else block._replace(weights=weights))
         weights, y = block.weights, block.y
         rows -= skipped
@@ -201,7 +201,7 @@ def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, 
 
     if accumulator.scatter == "exact" and n_features > MAX_EXACT_WIDTH:
         diagonal = 'Start a model with scatter="diagonal"'
-        advice = "Use MMC, which has a diagonal form" if accumulator.one_label_per_row else diagonal
+        advice = "Use MMC, which has a diagonal form" if accumulator.requires_one_label_per_row else diagonal
         raise TooManyFeatures(
             f"batch has {n_features} features; exact scatter is stored for up to {MAX_EXACT_WIDTH}. {advice}."
         )
@@ -209,7 +209,7 @@ def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, 
         raise EmptyInput("batch has 0 features; dense rows need at least one.")
 
 
-def _check_targets(accumulator: PlannedAccumulator, targets: Targets | None, n_rows: int) -> None:
+def _check_targets_if_given(accumulator: PlannedAccumulator, targets: Targets | None, n_rows: int) -> None:
     if targets is None:
         return
     if targets.rows != n_rows:
@@ -222,7 +222,7 @@ def _check_targets(accumulator: PlannedAccumulator, targets: Targets | None, n_r
 
     if accumulator.encoding == "zhou" and targets.kind == "continuous":
         raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
-    if accumulator.one_label_per_row and targets.kind != "class":
+    if accumulator.requires_one_label_per_row and targets.kind != "class":
         raise TargetKindMismatch(
             f"{targets.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."
         )

@@ -101,17 +101,17 @@ class CentredPart(NamedTuple):
         sums = (self.diagonal * factor, self.scatter * factor, self.cross * factor)
         return CentredPart(self.exact, self.weight * factor, self.mean, self.low, *sums, self.nonzero)
 
-    def aligned(self, n_features: int, new_column_indices: np.ndarray, n_target_columns: int) -> "CentredPart":
+    def aligned(self, n_features: int, new_target_column_indices: np.ndarray, n_target_columns: int) -> "CentredPart":
         """Return a copy with more features and renumbered target columns.
 
         The sums of new features and new target columns are zero.
 
         n_features: number of features of the result.
-        new_column_indices: (target columns,) new index of each target column.
+        new_target_column_indices: (target columns,) new index of each target column.
         n_target_columns: number of target columns of the result.
         """
         cross = np.zeros((n_features, n_target_columns))
-        cross[: len(self.cross), new_column_indices] = self.cross
+        cross[: len(self.cross), new_target_column_indices] = self.cross
         mean, low, nonzero = (pad_to_shape(a, (n_features,)) for a in (self.mean, self.low, self.nonzero))
         diagonal = self.diagonal if self.exact else pad_to_shape(self.diagonal, (n_features,))
         scatter = pad_to_shape(self.scatter, (n_features, n_features)) if self.exact else self.scatter

@@ -27,7 +27,7 @@ from stream_dr.statistics.moments.label_sets import LabelSets
 from stream_dr.statistics.moments.state import MomentState, align_states_together, scale_state
 from stream_dr.statistics.moments.unlearn import subtract_row_count, subtract_state
 from stream_dr.statistics.protocol import AccumulatorBase, register_nested_state
-from stream_dr.statistics.row_hashes import row_hashes
+from stream_dr.statistics.row_hashes import row_and_target_hashes
 from stream_dr.targets.label_codes import Label
 
 
@@ -265,7 +265,7 @@ class FoldedAccumulator(AccumulatorBase):
         # The new accumulator numbers label sets (distinct combinations of labels) from 0 on.
         batch = self._plan_with_hashes(block)
         removed = FoldedAccumulator(self.folds, self._build)
-        batch = removed._parts[0].number_label_sets(batch)
+        batch = removed._parts[0].with_label_set_numbers(batch)
         for fold in removed._parts:
             fold.make_room_for_batch(batch)
         weights = clock.decayed_weights(batch.weights, self.decay, age) / self._scale
@@ -299,7 +299,7 @@ class FoldedAccumulator(AccumulatorBase):
         The first fold checks the batch, because all folds have the same features and labels.
         """
         if block.hashes is None and not block.table:
-            block = block._replace(hashes=row_hashes(block))
+            block = block._replace(hashes=row_and_target_hashes(block))
         return self._parts[0].check_and_plan_batch(block)
 
     def _learn_weighted_rows(self, batch: PlannedBatch) -> None:

@@ -258,7 +258,7 @@ class LabelSetSums:
         """Return the sums so far as a LabelSets."""
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
-    def find_set_numbers_without_storing(self, encoded: EncodedTargets, n_rows: int) -> RowSets:
+    def find_set_numbers_and_new_sets(self, encoded: EncodedTargets, n_rows: int) -> RowSets:
         """Find the index of each row's label set.
 
         A label set is a distinct combination of labels. Returns the index for each row, and the

@@ -248,7 +248,9 @@ class SparseSums:
         self.reference = pad_to_shape(self.reference, (n_target_columns,))
         self.width, self.columns = n_features, n_target_columns
 
-    def add(self, X: Rows, weights: np.ndarray, encoded: EncodedTargets | None, total_weight_before: float) -> float:
+    def add_and_return_total_weight(
+        self, X: Rows, weights: np.ndarray, encoded: EncodedTargets | None, total_weight_before: float
+    ) -> float:
         """Add rows and their targets.
 
         Returns the total weight of all rows so far.

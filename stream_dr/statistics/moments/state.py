@@ -243,7 +243,7 @@ class MomentState(NamedTuple):
             scale=other.scale,
             weight=a.weight + b.weight,
             largest=a.largest.join(b.largest),
-            **add_or_subtract_sums(a, b, 1.0)._asdict(),
+            **add_or_subtract_aligned_sums(a, b, 1.0)._asdict(),
         )
 
     def centred(self) -> Centred:
@@ -481,7 +481,7 @@ class JoinedSums(NamedTuple):
     label_sets: LabelSets | Absent
 
 
-def add_or_subtract_sums(first_state: MomentState, second_state: MomentState, sign: float) -> JoinedSums:
+def add_or_subtract_aligned_sums(first_state: MomentState, second_state: MomentState, sign: float) -> JoinedSums:
     """Add the sums of two states, or subtract them.
 
     first_state, second_state: states with the same features and labels. Both store sums about the

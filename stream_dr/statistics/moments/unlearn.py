@@ -33,7 +33,7 @@ from stream_dr.statistics.moments.sparse_sums import POINT, SQUARES, WEIGHT, Spa
 from stream_dr.statistics.moments.state import (
     JoinedSums,
     MomentState,
-    add_or_subtract_sums,
+    add_or_subtract_aligned_sums,
     align_states_together,
     centred_features,
     current_value_of_each_sum,
@@ -89,7 +89,7 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
         return empty_state_with_same_parameters(state_of_all)._replace(rows_skipped=skipped)
 
     # Subtract the sums, and check that enough of their digits are right.
-    sums = add_or_subtract_sums(a, b, -1.0)
+    sums = add_or_subtract_aligned_sums(a, b, -1.0)
     _check_scatter_not_negative(sums, largest, bound)
     parts = _with_rounding_errors_set_to_zero(sums)._asdict()
     out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **parts)

@@ -34,9 +34,10 @@ def test_one_row_and_many_rows_agree_with_the_estimator(key: str) -> None:
         part = X.iloc[at : at + 20]
         many.learn_many(part, pd.Series(y[at : at + 20])) if many.supervised else many.learn_many(part)
     plain.partial_fit(
-        many._rows(X, add_new_names=False), [river_target_as_label_or_list(v) for v in y] if many.supervised else None
+        many._data_frame_to_rows(X, add_new_names=False),
+        [river_target_as_label_or_list(v) for v in y] if many.supervised else None,
     )
-    expected = plain.transform(many._rows(X, add_new_names=False))
+    expected = plain.transform(many._data_frame_to_rows(X, add_new_names=False))
     projected = many.transform_many(X)
     assert list(projected.index) == list(X.index)
     close(projected.to_numpy(), expected)

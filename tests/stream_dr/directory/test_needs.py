@@ -85,7 +85,7 @@ def test_nothing_that_a_rebuild_for_a_pending_unlearning_reads_is_dropped(tmp_pa
         fill(directory, range(40, 60))
         up(directory, "a", "b")
         kept(directory, "a")
-        assert directory.retention.lowest_snapshot_position() == 19 < taken
+        assert directory.retention.oldest_snapshot_position() == 19 < taken
         assert directory.retention.first_needed_position() == 0
         directory.retention.drop_unneeded_events_and_count(20)
         assert directory.log.first == 0
@@ -160,7 +160,7 @@ def test_a_damaged_snapshot_is_not_one_of_those_that_are_kept(tmp_path: Path) ->
         kept(again, "m")
         assert [int(path.stem) for path in snapshots_newest_first(folder)] == [3, 1]
         assert newest.with_suffix(".damaged").exists()
-        assert again.retention.lowest_snapshot_position() == 1
+        assert again.retention.oldest_snapshot_position() == 1
 
 
 def test_a_model_without_rows_is_snapshotted_as_it_goes(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.folds import FoldedAccumulator, FoldedState
 from stream_dr.statistics.moments.target_sums import TargetSums
 from stream_dr.statistics.protocol import pack, unpack
-from stream_dr.statistics.row_hashes import row_hashes
+from stream_dr.statistics.row_hashes import row_and_target_hashes
 from stream_dr.targets.targets import class_targets
 from tests.stream_dr.statistics.hostile import Stream, assert_same, learned, stream, streams
 
@@ -39,7 +39,7 @@ def folded(made: Stream, rows: Any, sparse: bool, scatter: str, decay: float = 1
 
 def assert_same_folds(state: FoldedState, made: Stream, rows: np.ndarray, scatter: str) -> None:
     """Each fold has learned exactly its rows."""
-    fold = row_hashes(made.block(rows, False)) % np.uint64(4)
+    fold = row_and_target_hashes(made.block(rows, False)) % np.uint64(4)
     for number, part in enumerate(state.parts):
         assert_same(part, learned(made, rows[fold == number], False, scatter), rtol=1e-9)
 
@@ -121,7 +121,7 @@ def test_a_fold_that_has_lost_its_last_row_learns_again():
     made = stream(3, 40, 4)
     accumulator = empty(made)
     accumulator.add(made.block(slice(None), False))
-    fold = row_hashes(made.block(slice(None), False)) % np.uint64(4)
+    fold = row_and_target_hashes(made.block(slice(None), False)) % np.uint64(4)
     gone = np.flatnonzero(fold == fold[0])
     accumulator.remove(made.block(gone, False))
     assert (np.array([part.rows for part in accumulator.freeze().parts]) == 0).sum() == 1

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from stream_dr import LDA, PCA, hashing, table
 from stream_dr.rows.block import Block
-from stream_dr.statistics.row_hashes import group_hashes, row_hashes
+from stream_dr.statistics.row_hashes import group_hashes, row_and_target_hashes
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import folds as naive
 
@@ -31,40 +31,40 @@ LABELS = {
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
 def test_hash_of_labelled_rows(labels):
     X = rows()
-    found = row_hashes(Block(X, class_targets(labels)))
+    found = row_and_target_hashes(Block(X, class_targets(labels)))
     assert found.tolist() == [naive.row_hash(x.tolist(), y) for x, y in zip(X, labels, strict=True)]
 
 
 def test_hash_of_rows_with_several_labels_and_of_numbers():
     X = rows()
     sets = [[["a"], ["b", "a"], [], ["c", "b"]][i % 4] for i in range(40)]
-    found = row_hashes(Block(X, multilabel_targets(sets)))
+    found = row_and_target_hashes(Block(X, multilabel_targets(sets)))
     assert found.tolist() == [naive.row_hash(x.tolist(), y) for x, y in zip(X, sets, strict=True)]
 
     numbers = np.random.default_rng(1).normal(size=(40, 2)).round(1)
     numbers[3] = 0.0
-    found = row_hashes(Block(X, continuous_targets(numbers)))
+    found = row_and_target_hashes(Block(X, continuous_targets(numbers)))
     assert found.tolist() == [naive.row_hash(x.tolist(), y) for x, y in zip(X, numbers, strict=True)]
 
 
 def test_dense_and_sparse_rows_have_one_hash():
     X = rows()
-    dense = row_hashes(Block(X))
-    assert (dense == row_hashes(Block(sp.csr_matrix(X)))).all()
+    dense = row_and_target_hashes(Block(X))
+    assert (dense == row_and_target_hashes(Block(sp.csr_matrix(X)))).all()
     wider = sp.csr_matrix((X.shape[0], 3))
-    assert (dense == row_hashes(Block(sp.hstack([sp.csr_matrix(X), wider], format="csr")))).all()
-    assert (row_hashes(Block(X.astype(np.float32))) == dense).all()
+    assert (dense == row_and_target_hashes(Block(sp.hstack([sp.csr_matrix(X), wider], format="csr")))).all()
+    assert (row_and_target_hashes(Block(X.astype(np.float32))) == dense).all()
 
 
 def test_columns_by_name_may_come_in_any_order():
     X, names = rows(), ("a", "b", "c", "d", "e", "f")
     order = [3, 1, 5, 0, 2, 4]
-    first = row_hashes(Block(X, names=names), hash_column_names=True)
-    again = row_hashes(
+    first = row_and_target_hashes(Block(X, names=names), hash_column_names=True)
+    again = row_and_target_hashes(
         Block(np.ascontiguousarray(X[:, order]), names=tuple(names[i] for i in order)), hash_column_names=True
     )
     assert (first == again).all()
-    assert first[3] != row_hashes(Block(X))[3]
+    assert first[3] != row_and_target_hashes(Block(X))[3]
 
 
 def test_rows_of_a_group_have_one_hash():
@@ -74,7 +74,7 @@ def test_rows_of_a_group_have_one_hash():
 
 
 def test_folds_are_filled_evenly():
-    counts = np.bincount(row_hashes(Block(np.random.default_rng(2).normal(size=(5_000, 3)))) % np.uint64(5))
+    counts = np.bincount(row_and_target_hashes(Block(np.random.default_rng(2).normal(size=(5_000, 3)))) % np.uint64(5))
     assert counts.min() > 900
     assert counts.max() < 1_100
 
