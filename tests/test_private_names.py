@@ -154,7 +154,7 @@ def test_only_listed_tests_sleep() -> None:
 
 REACHED_BY_TESTS = {
     "os._exit": "the end of a forked child",
-    "many._rows": "the rows that river's adapter makes of a data frame",
+    "many._data_frame_to_rows": "the rows that river's adapter makes of a data frame",
     "client._known_target_kind": "the stream's kind, which a made-up server does not tell",
     "client._service": "a request as no method of the client sends it",
     "run._models": "a snapshot at the moment between a model's learning and its publishing",
