@@ -224,11 +224,11 @@ class CachedFigure(NamedTuple):
 class LiveFigures:
     """Figures of the dashboard, drawn again as the directory learns.
 
-    All threads may call `draw`. Only one thread draws at a time.
+    All threads may call `draw_as_page_json`. Only one thread draws at a time.
 
     directory: directory of the stream and the models.
     status: function that returns the status of the stream and its models. The status is a dict
-        that can be written as JSON. `draw` returns the status with the figures.
+        that can be written as JSON. `draw_as_page_json` returns the status with the figures.
 
     The example uses `directory` from the example of Running.
 

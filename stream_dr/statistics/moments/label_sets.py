@@ -4,7 +4,8 @@ A label set is a distinct combination of labels that some row has. The estimator
 spectral learning) multiplies each row by a factor that is known only at the end of the stream
 [mathematics §3]. The factor depends only on the row's label set. So it is enough to store two sums
 for each label set: the total weight of its rows, and the sum of its rows times their weights. The
-factors are applied at the end (`LabelSets.cross`). The result is exact after one pass.
+factors are applied at the end (`LabelSets.centred_row_sums_times_factors`). The result is exact
+after one pass.
 
 Each batch yields a matrix of sums. These matrices are stored in a list, the stack. If a new matrix
 is at least half as large as the last matrix of the stack, the two are added and stored as one
