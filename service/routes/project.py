@@ -136,7 +136,7 @@ def _named_or_only_model(shared: AppState, model_name: str | None) -> stream_dr.
     return shared.directory.model(names[0] if model_name is None else model_name)
 
 
-def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str, bytes_raising_limit: int) -> None:
+def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str, n_request_bytes: int) -> None:
     """Raise LimitExceeded if a response would take too much memory.
 
     The limit grows with the size of the rows in the request.
@@ -144,13 +144,13 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
     n_rows: number of rows.
     numbers_per_row: how many numbers the response has for each row.
     content_type: media type of the response.
-    bytes_raising_limit: number of bytes of all rows in the request.
+    n_request_bytes: number of bytes of all rows in the request.
     """
     row_bytes = numbers_per_row * BYTES_PER_NUMBER[content_type]
-    limit = (32 * bytes_raising_limit + BASE_RESPONSE_BYTES) // row_bytes if row_bytes else n_rows
+    limit = (32 * n_request_bytes + BASE_RESPONSE_BYTES) // row_bytes if row_bytes else n_rows
     if n_rows > limit:
         raise stream_dr.errors.LimitExceeded(
-            f"{n_rows} rows of {bytes_raising_limit} bytes would be answered with {numbers_per_row} numbers each; so many "
+            f"{n_rows} rows of {n_request_bytes} bytes would be answered with {numbers_per_row} numbers each; so many "
             f"bytes are answered with {limit} such rows as {content_type}. Send at most {limit} rows a request.",
             needed=n_rows,
             limit=limit,
