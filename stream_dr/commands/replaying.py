@@ -74,7 +74,7 @@ def replay_and_report(
         with ProgressBar("replay", dataset.rows) as bar:
 
             def show_replay(p: Progress) -> None:
-                note = f"{p.shards} of {p.total_shards} shards{_learning_rates_text(directory)}"
+                note = f"{p.shards} of {p.total_shards} shards{_rows_per_second_text(directory)}"
                 bar.show(p.rows, p.total_rows, note, p.phase)
 
             run_replay = run if plan_runner is None else partial(replay_in_parallel_tasks, plan_runner)
@@ -183,7 +183,7 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     return helps
 
 
-def _learning_rates_text(directory: "Directory") -> str:
+def _rows_per_second_text(directory: "Directory") -> str:
     """Return each model's rows per second, for the progress bar."""
     times = {name: model.learning_time for name, model in directory.models.items()}
     return "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
