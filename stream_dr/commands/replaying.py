@@ -146,7 +146,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
     - If shards are in an object store, no model is refined. A message shows the command that
       refines the model.
     """
-    from stream_dr.running.refine import undo_refine_and_snapshot
+    from stream_dr.running.refine import publish_unrefined_again_and_snapshot
 
     for name, model in directory.models.items():
         # A refined solution is approximate, too, if the model has learned rows since the refine.
@@ -163,7 +163,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
             if unsolved or not hasattr(model.estimator, "predict") or _refining_helps(directory, model):
                 refine_and_print(directory, model, **_REFINE_OPTIONS)
             elif solution == "refined":
-                undo_refine_and_snapshot(directory, model)
+                publish_unrefined_again_and_snapshot(directory, model)
         except CannotRefine as e:
             say(f"note: {name} is not refined: {e}")
 

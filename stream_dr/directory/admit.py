@@ -525,13 +525,13 @@ class DraftGroup:
         """Return the stream's table columns that the draft's rows lack."""
         return () if draft.block is None else table_columns_missing_in_batch(draft.block, self.schema)
 
-    def _receipt_of_written_draft(self, placement: _Placement, log_positions: Sequence[int]) -> Receipt:
+    def _receipt_of_written_draft(self, placement: _Placement, positions_of_group_events: Sequence[int]) -> Receipt:
         """Return the receipt of a draft whose event was written.
 
         placement: index of the event among the group's events.
-        log_positions: positions that the group's events have in the log.
+        positions_of_group_events: positions that the group's events have in the log.
         """
-        return Receipt(log_positions[placement.number], self.events[placement.number].rows, *placement[1:])
+        return Receipt(positions_of_group_events[placement.number], self.events[placement.number].rows, *placement[1:])
 
     def _admit_and_list_event(self, draft: Draft) -> _Placement:
         """Check a draft and list its event to be written.

@@ -227,7 +227,7 @@ def held_out_scores_before_and_after(directory: Directory, model: Model, tol: fl
         return learn_refine_and_score_held_out(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
 
 
-def undo_refine_and_snapshot(directory: Directory, model: Model) -> None:
+def publish_unrefined_again_and_snapshot(directory: Directory, model: Model) -> None:
     """Replace a model's refined projection by the unrefined projection.
 
     The model is then snapshotted.

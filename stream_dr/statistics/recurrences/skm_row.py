@@ -118,7 +118,7 @@ def write_vector_update_coefficients(
     working: np.ndarray,
     counts: np.ndarray,
     i: int,
-    row: int,
+    row_number: int,
     label: int,
     a: float,
     scale: float,
@@ -139,13 +139,13 @@ def write_vector_update_coefficients(
     working: (c + 1, 2k). Column i holds the inner products of u and of the m_j with v_i.
     i: index of the vector v_i.
     counts: (c,) number of rows of each class.
-    row: number of the row, from 1.
+    row_number: number of the row, from 1.
     label: class of the row.
     part: (c + 1,), the output. Zero before the call.
     """
     for k in range(counts.shape[0]):
         if counts[k] > 0.0:
-            q = counts[k] / row - (a if k == label else 0.0)
+            q = counts[k] / row_number - (a if k == label else 0.0)
             part[k + 1] = -q * (working[0, i] - working[k + 1, i]) * scale
             part[0] -= part[k + 1]
 
