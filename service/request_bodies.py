@@ -113,10 +113,10 @@ class BodyMemory:
         self._limit = max_bytes
 
     def reserve_bytes(self, n_bytes: int, already_counted_bytes: int = 0) -> None:
-        """Count further bytes of a body.
+        """Reserve memory for a further part of a request body.
 
-        n_bytes: number of bytes to count.
-        already_counted_bytes: number of bytes of this body that are already counted.
+        n_bytes: number of bytes of the part.
+        already_counted_bytes: number of bytes that were reserved for earlier parts of this body.
 
         Raises
         ------

@@ -426,7 +426,7 @@ class DraftGroup:
         The models that will learn the drafts.
     limits : Limits
         Limits past which drafts are refused.
-    check_needed_events_in_log : callable
+    check_removable : callable
         Function that raises an error if the rows of a removal cannot be unlearned.
 
     Attributes
@@ -446,14 +446,14 @@ class DraftGroup:
         recorded_schema: Schema,
         models: Sequence[Model],
         limits: Limits,
-        check_needed_events_in_log: Callable[[Removal], None],
+        check_removable: Callable[[Removal], None],
     ) -> None:
         self.schema = schema
         self.recorded_schema = recorded_schema
         self.models = models
         self._log = log
         self._limits = limits
-        self._check_removable = check_needed_events_in_log
+        self._check_removable = check_removable
 
         self.events: list[EventDraft] = []
         self.drafts: list[Draft] = []

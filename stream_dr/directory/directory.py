@@ -32,7 +32,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.directory.admit import DraftGroup, check_can_continue_stream, check_can_learn_stream
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, RecentDrafts
 from stream_dr.directory.history import History
-from stream_dr.directory.model_table import ModelTable, check_model_name, create_model_tables_in_new_file
+from stream_dr.directory.model_table import ModelTable, check_model_name, create_model_tables
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
 from stream_dr.disk import DirectoryLock, ReservedSpace, check_free_space, remove_unfinished_files
@@ -188,10 +188,7 @@ class Directory(AbstractContextManager["Directory"]):
         """Open the log and other files, and restore the models."""
         reached = snapshot.newest_snapshot_position(self.path) if self.writable else -1
         self.log = Log(
-            self.path / "log",
-            writable=self.writable,
-            least_position=reached,
-            create_more_tables=create_model_tables_in_new_file,
+            self.path / "log", writable=self.writable, least_position=reached, create_more_tables=create_model_tables
         )
         self.table = ModelTable(self.path, self.writable, self.log.check_folder_not_replaced)
         self.records = Records(self.path / RECORDS)
@@ -201,10 +198,8 @@ class Directory(AbstractContextManager["Directory"]):
 
         # Pass functions that return the schema and the models.
         # The attributes `schema` and `models` are replaced over time.
-        self.history = History(self.log, self.path, lambda: self.schema, lambda: self.models_without_lasting_failure)
-        self.retention = Retention(
-            self.log, self.path, self.history, lambda: self.models_without_lasting_failure, self.append_lock
-        )
+        self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
+        self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
         self.recent = RecentDrafts()
 
         # True after a failed append. The log may then have events that `schema` does not include.
@@ -278,7 +273,7 @@ class Directory(AbstractContextManager["Directory"]):
                 self._update_after_append(group, positions)
             return group.receipts_and_errors(positions)
 
-    def append_all_without_learning(self, drafts: Sequence[Draft]) -> None:
+    def append_all(self, drafts: Sequence[Draft]) -> None:
         """Append all drafts to the log in one transaction.
 
         A draft is an event that is not in the log yet. At least one draft must be new. If a draft
@@ -459,7 +454,7 @@ class Directory(AbstractContextManager["Directory"]):
         return self.models.get(model.name) is model
 
     @property
-    def models_without_lasting_failure(self) -> list[Model]:
+    def active_models(self) -> list[Model]:
         """Models without a failure, or whose failure is retried.
 
         A failure is retried when the directory is opened again.
@@ -490,7 +485,7 @@ class Directory(AbstractContextManager["Directory"]):
             self.log,
             self.schema,
             self._recorded_schema,
-            self.models_without_lasting_failure,
+            self.active_models,
             self.limits,
             self.history.check_needed_events_in_log,
         )

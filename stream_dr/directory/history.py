@@ -82,11 +82,9 @@ class Decoder:
         appended. Returns None if the event has no rows.
         """
         block = self.decode(event, schema)
-        return (
-            (block, remaining_row_numbers(block, erased_payload_row_numbers(event)))
-            if isinstance(block, Block)
-            else None
-        )
+        if not isinstance(block, Block):
+            return None
+        return block, remaining_row_numbers(block, erased_payload_row_numbers(event))
 
     def _block(self, event: Event) -> Block:
         """Return the rows of an event as a Block.
@@ -146,7 +144,7 @@ class History:
     log: the log.
     path: path of the directory.
     current_schema: function that returns the stream's current schema.
-    models_without_lasting_failure: function that returns the models that have not failed, or whose
+    active_models: function that returns the models that have not failed, or whose
         failure is retried after a restart.
 
     Thread-safe. Each call uses a new Decoder.
@@ -157,12 +155,12 @@ class History:
         log: Log,
         path: Path,
         current_schema: Callable[[], Schema],
-        models_without_lasting_failure: Callable[[], Sequence[Model]],
+        active_models: Callable[[], Sequence[Model]],
     ) -> None:
         self._log = log
         self._path = path
         self._schema = current_schema
-        self._active_models = models_without_lasting_failure
+        self._active_models = active_models
         self._lock = threading.Lock()
 
         # Unlearned rows, by the position of the event that added them.

@@ -48,7 +48,7 @@ def check_model_name(name: str) -> None:
         raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
 
 
-def create_model_tables_in_new_file(connection: sqlite3.Connection) -> None:
+def create_model_tables(connection: sqlite3.Connection) -> None:
     """Create the tables of models and of unfinished replays.
 
     The SQLite file must be new.

@@ -42,7 +42,7 @@ class Retention:
     log: the log.
     path: path of the directory.
     history: reader of the directory's past events.
-    models_without_lasting_failure: function that returns the models that have not failed, or whose
+    active_models: function that returns the models that have not failed, or whose
         failure is retried after a restart.
     append_lock: lock that a thread holds while it appends to the log.
 
@@ -58,13 +58,13 @@ class Retention:
         log: Log,
         path: Path,
         history: History,
-        models_without_lasting_failure: Callable[[], Sequence[Model]],
+        active_models: Callable[[], Sequence[Model]],
         append_lock: threading.Lock,
     ) -> None:
         self._log = log
         self._path = path
         self._history = history
-        self._active_models = models_without_lasting_failure
+        self._active_models = active_models
         self.append_lock = append_lock
         self.lock = threading.Lock()
 

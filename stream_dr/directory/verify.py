@@ -101,8 +101,8 @@ def _read_whole_shard(directory_path: Path, uri: str, sha256: str) -> None:
 
     Raises an error if the shard is missing or damaged.
 
-    directory_path: path of the directory.
-    uri, sha256: the shard's URI and the digest of its bytes, as the event has them.
+    directory_path: path of the directory whose log refers to the shard.
+    uri, sha256: URI of the shard and SHA-256 of its bytes, as the log has them.
     """
     shard = find_shard(directory_path, uri, sha256)
     shard.verify()

@@ -90,7 +90,7 @@ class _ParallelReplay:
         # Append the events of the missing batches to the log.
         batches = zip(missing, results[0].outlines, strict=True)
         drafts = [reference_draft(reference, outline) for (_, reference), outline in batches]
-        self._directory.append_all_without_learning(drafts)
+        self._directory.append_all(drafts)
         self._replay.events += len(drafts)
 
         # Update the models with the states that the tasks have learned.

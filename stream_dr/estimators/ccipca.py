@@ -23,7 +23,7 @@ from stream_dr.estimators.fitting.mapped_method import MappedMethod
 from stream_dr.estimators.fitting.mapping import StateType, check_feature_map, mapped_state_of_all_folds
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear
-from stream_dr.statistics.recurrences.basis_state import unit_columns_and_lengths_without_short
+from stream_dr.statistics.recurrences.basis_state import normalised_long_columns_and_lengths
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 
@@ -114,7 +114,7 @@ class CCIPCA(MappedMethod[CCIPCAState], LinearGaussian):
         and p components.
         """
         vectors = state.basis.vectors()[:, : state.n_features]
-        loadings, eigenvalues = unit_columns_and_lengths_without_short(vectors, min_relative_length=1e-10)
+        loadings, eigenvalues = normalised_long_columns_and_lengths(vectors, min_relative_length=1e-10)
         mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
         return Linear(mean, loadings, eigenvalues, "recurrence")
 

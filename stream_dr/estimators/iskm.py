@@ -19,7 +19,7 @@ from stream_dr.estimators.fitting.mapped_method import MappedMethod
 from stream_dr.estimators.fitting.mapping import StateType, check_feature_map
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear
-from stream_dr.statistics.recurrences.basis_state import unit_columns_and_lengths_without_short
+from stream_dr.statistics.recurrences.basis_state import normalised_long_columns_and_lengths
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 
@@ -125,13 +125,13 @@ class IncrementalSKM(MappedMethod[SKMState]):
         # Count the eigenvalues that can be positive. For a ≥ 1 these are (classes − 1).
         positive = max(int(np.count_nonzero(counts)) - 1, 0) if self.a >= 1.0 else vectors.shape[1]
         if self.keep == "positive":
-            loadings, lengths = unit_columns_and_lengths_without_short(vectors[:, :positive], min_relative_length=1e-2)
+            loadings, lengths = normalised_long_columns_and_lengths(vectors[:, :positive], min_relative_length=1e-2)
             return Linear(mean, loadings, lengths, "recurrence")
 
         # Return every component whose vector is not zero.
         # Lengths of components past the first `positive` ones become negative.
         there = np.flatnonzero(np.any(vectors, axis=0))
-        loadings, lengths = unit_columns_and_lengths_without_short(vectors[:, there], min_relative_length=0.0)
+        loadings, lengths = normalised_long_columns_and_lengths(vectors[:, there], min_relative_length=0.0)
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
     def inner_bytes(self, n_features: int, n_targets: int) -> int:

@@ -244,10 +244,8 @@ class LDA(LinearClassifier, TwoStage):
 
         loadings: (features, p), the components.
         """
-        total, xh = (
-            super().scatter_along_each_component(loadings, moments, solution_kind),
-            _between_scatter_factor(moments),
-        )
+        total = super().scatter_along_each_component(loadings, moments, solution_kind)
+        xh = _between_scatter_factor(moments)
         if moments.scatter is None and solution_kind != "refined":
             within = np.maximum(moments.diagonal - (xh**2).sum(axis=1), 0.0) @ loadings**2
         else:

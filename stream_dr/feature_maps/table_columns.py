@@ -376,16 +376,16 @@ class MergedColumn(NamedTuple):
 
 
 def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSpec, width_so_far: int) -> MergedColumn:
-    """Merge the statistics of a column from two states.
+    """Merge the statistics that two states have of one column of a table.
 
-    A column of a table is encoded as several numeric columns. If b has numeric columns that a
-    lacks, they are added after the last numeric column of the table.
+    The column is encoded as several numeric columns. Numeric columns that only b has are added at
+    the end of the encoded table.
 
     Raises CannotMerge if a and b differ in kind or number of words.
 
     a, b: statistics of the column in the two states.
     encoding: settings of the feature map.
-    width_so_far: number of numeric columns of the whole table before this merge.
+    width_so_far: number of numeric columns of the whole encoded table before this merge.
     """
     if b.kind and not a.kind:
         a, width_so_far = set_kind_and_add_columns(a, b.kind, len(b.places), width_so_far)
@@ -436,10 +436,9 @@ def _update_category_statistics(
 ) -> ColumnAndWidth:
     """Count a batch's values of a categorical column.
 
-    Each new category gets its own column of the mapped rows, the most frequent category first. If
-    the column would have more such categories than allowed, only frequent new categories of this
-    batch get their own column. All other new categories of this batch and of later batches are
-    hashed.
+    Each new category gets a numeric column of its own in the mapped rows. If there are more new
+    categories than allowed, only the most frequent ones get a column of their own. The others, and
+    all new categories of later batches, are hashed.
 
     Returns the updated statistics and the new number of columns of the mapped rows. Raises
     CannotUnlearn if more values would be removed than were learned.

@@ -72,7 +72,7 @@ class PublishPolicy(NamedTuple):
     idle: bool = True
 
     @property
-    def publishes_within_a_minute(self) -> bool:
+    def auto_publishes(self) -> bool:
         """True if rows are published within a minute, without request."""
         return self.idle or (self.seconds is not None and self.seconds <= 60)
 

@@ -395,9 +395,9 @@ class Model:
         return self.published.version if self.published else 0
 
     @property
-    def publishes_within_a_minute(self) -> bool:
+    def auto_publishes(self) -> bool:
         """True if rows are published within a minute, without request."""
-        return self.policy is None or self.policy.publishes_within_a_minute
+        return self.policy is None or self.policy.auto_publishes
 
     @property
     def can_subtract_rows(self) -> bool:
@@ -680,7 +680,7 @@ class Model:
 
         # The state was not solved yet.
         # The policy says whether a projection is computed without a request.
-        if self.policy is not None and not self.publishes_within_a_minute:
+        if self.policy is not None and not self.auto_publishes:
             return errors.NotFitted, (
                 f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
                 f"POST /models/{self.name}/publish."

@@ -222,7 +222,7 @@ class CachedFigure(NamedTuple):
 
 
 class LiveFigures:
-    """Figures of the dashboard, drawn again as the directory learns.
+    """Draws the dashboard's figures, and draws them again after the models have learned rows.
 
     All threads may call `draw_as_page_json`. Only one thread draws at a time.
 

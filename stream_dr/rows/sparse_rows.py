@@ -70,10 +70,12 @@ def csr_or_dense_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.nd
 
 
 def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.ndarray | None, n_columns: int) -> Any:
-    """Return the rows that a State stores in three arrays, dense or CSR.
+    """Return a matrix of rows from the three arrays in which a State stores it.
+
+    The matrix is CSR, or dense if `indices` and `indptr` are None.
 
     values, indices, indptr: the arrays, as `csr_or_dense_fields` returns them.
-    n_columns: number of columns of CSR rows. Dense rows are returned as they are.
+    n_columns: number of columns of a CSR matrix. Not used for dense rows.
     """
     if indices is None or indptr is None:
         return values

@@ -269,7 +269,7 @@ class Driver:
         - It is being solved.
         - Its policy has no automatic publication.
         """
-        if model.publishes_within_a_minute and model.needs_solving:
+        if model.auto_publishes and model.needs_solving:
             self._submit_publish(model)
 
     def snapshot_and_trim_log(self, models_and_states: Iterable[tuple[Model, FrozenState]]) -> None:

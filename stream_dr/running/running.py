@@ -140,7 +140,7 @@ class Running:
         # Publish and snapshot the models, then end the other threads.
         try:
             models = self.directory.models.values()
-            self._models.driver.publish_and_snapshot_all(models, lambda model: model.publishes_within_a_minute)
+            self._models.driver.publish_and_snapshot_all(models, lambda model: model.auto_publishes)
         finally:
             self._work.shutdown()
             self._advance.shutdown()

@@ -285,16 +285,18 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
 
 
 def open_shard(path_or_uri: PathOrUri, sha256_checked_on_read: str | None = None) -> Shard:
-    """Return one shard.
+    """Open one shard, without reading its rows.
 
     If the file's folder has a manifest, the number of columns is taken from it. Raises
-    SourceMissing.
+    SourceMissing if there is no such file.
 
     Parameters
     ----------
     path_or_uri : path or URI
+        The shard's file.
     sha256_checked_on_read : str or None
-        Digest that the file must have when it is read.
+        SHA-256 in hex. Reading the shard raises DamagedShard if the file has another one. None
+        means that the manifest's SHA-256 is used.
     """
     path = parse_path_or_uri(os.fspath(path_or_uri))
     # Opening a FIFO would block until another process writes to it.

@@ -47,10 +47,10 @@ def scatter_sum_eigenpairs(
 ) -> LoadingsAndEigenvalues:
     """Return the eigenpairs of a weighted sum of scatter matrices.
 
-    The sum (features, features) is `between_weight` times the scatter between classes plus
-    `total_scatter_weight` times the total scatter. Returns r eigenvectors (features, r) and
-    eigenvalues (r,). The largest eigenvalue comes first, and eigenvalues may be negative.
-    Eigenvalues within rounding of zero are dropped. Costs O(d³) time and O(d²) memory for d
+    The sum (features, features) is `between_weight` times the between-class scatter plus
+    `total_scatter_weight` times the total scatter. Returns r eigenvectors (features, r) and their
+    eigenvalues (r,), largest first. Eigenvalues may be negative. Those that are only rounding error
+    are dropped. Costs O(d³) time and O(d²) memory for d
     features.
 
     between_factor: (features, c), factor for c classes. `between_factor` times its transpose is

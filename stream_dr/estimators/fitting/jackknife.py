@@ -32,8 +32,9 @@ class _FoldComparison(NamedTuple):
     Attributes
     ----------
     eigenvalues : (p,)
-        Eigenvalues divided by N^g, where N is the weight of the rows and g is the estimator's
-        `eigenvalue_growth_exponent_in_rows`. NaN where there is no eigenvalue.
+        Eigenvalues that do not grow with the number of rows: each is divided by N^g, where N is the
+        weight of the rows, and g the estimator's `eigenvalue_growth_exponent_in_rows`. NaN where
+        there is no eigenvalue.
     loadings : (d, p)
         Loadings of d features. Component i is matched to component i of the solution of all rows,
         and has its sign. NaN where there is no match.

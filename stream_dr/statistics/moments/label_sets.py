@@ -70,11 +70,12 @@ class SetSums(NamedTuple):
 
     @classmethod
     def of(cls, ascending_set_numbers: np.ndarray, sums: Rows) -> Self:
-        """Create a SetSums from a matrix of sums.
+        """Create a SetSums from one row of sums for each label set.
 
-        ascending_set_numbers: (m,) ascending indices of m label sets (distinct combinations of
-            labels).
-        sums: (m, features), a row of sums for each of these label sets, dense or CSR.
+        A label set is a distinct combination of labels.
+
+        ascending_set_numbers: (m,) indices of m label sets, in ascending order.
+        sums: (m, features), dense or CSR. Row i has the sums of label set i of these.
         """
         if sp.issparse(sums):
             sums.sort_indices()

@@ -75,17 +75,18 @@ def add_sparse_rows(
         Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². Other columns are not used.
     total_weight_before: total weight of all earlier rows.
     """
+    total_weight = total_weight_before
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
-        total_weight_before += w
+        total_weight += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 prefetch(feature_sums, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
                 v = np.float64(values[e])
                 if v != 0.0:
                     _add_nonzero_value(feature_sums[np.uint64(indices[e])], v, w)
-    return total_weight_before
+    return total_weight
 
 
 @compiled()
@@ -112,10 +113,11 @@ def add_sparse_rows_one_label(
         Σ w v over the rows with label j.
     total_weight_before: total weight of all earlier rows.
     """
+    total_weight = total_weight_before
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, column = weights[i], np.uint64(4 + label_codes[i])
-        total_weight_before += w
+        total_weight += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 # Prefetch the cache line with the first sums of a later nonzero's feature.
@@ -130,7 +132,7 @@ def add_sparse_rows_one_label(
                     record = feature_sums[np.uint64(indices[e])]
                     _add_nonzero_value(record, v, w)
                     record[column] += w * v
-    return total_weight_before
+    return total_weight
 
 
 @compiled()
@@ -162,10 +164,11 @@ def add_sparse_rows_many_labels(
         Σ u v over the rows with label j.
     total_weight_before: total weight of all earlier rows.
     """
+    total_weight = total_weight_before
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w, s = weights[i], label_weights[i]
-        total_weight_before += w
+        total_weight += w
         begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
@@ -184,7 +187,7 @@ def add_sparse_rows_many_labels(
                     part = s * v
                     for t in range(begin, end):
                         record[np.uint64(4 + label_codes[t])] += part
-    return total_weight_before
+    return total_weight
 
 
 @compiled()
@@ -211,11 +214,12 @@ def add_sparse_rows_continuous_targets(
         are the values in column j of `targets`.
     total_weight_before: total weight of all earlier rows.
     """
+    total_weight = total_weight_before
     k = targets.shape[1]
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
-        total_weight_before += w
+        total_weight += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 prefetch(feature_sums, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
@@ -227,4 +231,4 @@ def add_sparse_rows_continuous_targets(
                     part = w * v
                     for t in range(k):
                         record[4 + t] += part * targets[i, t]
-    return total_weight_before
+    return total_weight

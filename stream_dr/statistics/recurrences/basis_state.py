@@ -119,7 +119,7 @@ class BasisState(NamedTuple):
         return (means if self.shift is None else means + self.shift[:, None]) / self.unit
 
 
-def unit_columns_and_lengths_without_short(
+def normalised_long_columns_and_lengths(
     vectors: np.ndarray, min_relative_length: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scale vectors to unit length, without very short vectors.

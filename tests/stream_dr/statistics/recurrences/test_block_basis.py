@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from stream_dr import errors
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
-from stream_dr.statistics.recurrences.basis_state import unit_columns_and_lengths_without_short
+from stream_dr.statistics.recurrences.basis_state import normalised_long_columns_and_lengths
 from stream_dr.statistics.recurrences.block_basis import BlockBasis, basis_bytes
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
@@ -152,7 +152,7 @@ def test_squares_of_the_largest_values_do_not_overflow(sparse: bool, scale: floa
     ):
         accumulator.add(Block(rows[:150], class_targets(y[:150].tolist())))
         accumulator.add(Block(rows[150:], class_targets(y[150:].tolist())))
-        unit, lengths = unit_columns_and_lengths_without_short(accumulator.freeze().basis.vectors(), 1e-10)
+        unit, lengths = normalised_long_columns_and_lengths(accumulator.freeze().basis.vectors(), 1e-10)
         largest = np.abs(expected.vectors).max()
         np.testing.assert_allclose((unit * lengths).T / largest, expected.vectors / largest, atol=1e-10)
 
@@ -170,10 +170,10 @@ def test_a_unit_that_changes_in_mid_stream_keeps_what_was_learned() -> None:
 
 def test_unit_columns_leaves_short_and_zero_vectors_out() -> None:
     vectors = np.array([[3.0, 0.0, 1e-3], [4.0, 0.0, 0.0]])
-    unit, lengths = unit_columns_and_lengths_without_short(vectors, min_relative_length=1e-2)
+    unit, lengths = normalised_long_columns_and_lengths(vectors, min_relative_length=1e-2)
     np.testing.assert_allclose(unit, [[0.6], [0.8]])
     np.testing.assert_allclose(lengths, [5.0])
-    assert unit_columns_and_lengths_without_short(np.zeros((3, 2)), 1e-2)[0].shape == (3, 0)
+    assert normalised_long_columns_and_lengths(np.zeros((3, 2)), 1e-2)[0].shape == (3, 0)
 
 
 def wide_rows(n: int, seed: int) -> sp.csr_matrix:
