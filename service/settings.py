@@ -74,6 +74,7 @@ class Settings(BaseSettings):
     )
     max_features: Count = _setting(1_000_000, "features", "maximum number of features of a stream")
     max_labels: Count = _setting(1_000, "labels", "maximum number of distinct labels or target columns of a stream")
+    max_text: Count = _setting(1_000, "characters", "maximum length of a label, an id, a column name or a category")
     max_state_bytes: Count = _setting(
         2 * GIB, "bytes", "maximum size of one model's state, including the memory to solve it"
     )

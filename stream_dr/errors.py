@@ -295,7 +295,7 @@ class TooManyFeatures(StreamDRError):
 class LimitExceeded(StreamDRError):
     """Raised when a batch or state would exceed a limit.
 
-    There are limits on features, labels and bytes.
+    There are limits on features, labels, lengths of texts, and bytes.
     """
 
     code = "limit_exceeded"

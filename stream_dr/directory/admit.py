@@ -22,7 +22,7 @@ Cost: O(rows + labels) for each batch.
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -32,7 +32,12 @@ from scipy.sparse import csr_matrix
 from stream_dr import errors
 from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, parse_removal
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import check_can_learn_table, check_max_table_width, map_reads_tables
+from stream_dr.estimators.fitting.mapping import (
+    check_can_learn_table,
+    check_max_table_width,
+    is_category,
+    map_reads_tables,
+)
 from stream_dr.log.event import EventDraft
 from stream_dr.log.log import Log
 from stream_dr.models.model import Learner, Model
@@ -49,11 +54,12 @@ from stream_dr.models.schema import (
     schema_delta,
     table_columns_missing_in_batch,
 )
-from stream_dr.rows.block import Block
+from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import (
     KINDS,
+    Label,
     Targets,
     check_label_type,
     check_labels_allowed,
@@ -95,8 +101,11 @@ def check_block_and_extend_schema(
         raise errors.EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
 
     block = block if schema.layout is None else reorder_columns(block, schema)
+    _check_text_lengths("id", block.ids or (), limits)
     for model in learners if block.table else ():
         check_can_learn_table(model.estimator, block.X)
+    if block.table:
+        _check_category_lengths(block.X, learners, limits)
 
     # Extend the schema by the batch.
     # Every model has accepted the old schema, so check the models only if the new schema differs.
@@ -104,6 +113,8 @@ def check_block_and_extend_schema(
     if new_schema == schema:
         return schema
     _check_schema_limits(new_schema, limits)
+    _check_text_lengths("label", new_schema.labels, limits)
+    _check_text_lengths("column name", new_schema.names or (), limits)
 
     # Find out if the batch decides the stream's layout or its kind of targets.
     # For example, the first batch with targets does.
@@ -166,6 +177,9 @@ def check_can_continue_stream(estimator: Estimator, schema: Schema, limits: Limi
     fitted = estimator.fitted()
     accumulator = fitted.accumulator
     new_schema = extend_by_accumulator_schema(schema, accumulator, fitted.names)
+
+    _check_text_lengths("label", new_schema.labels, limits)
+    _check_text_lengths("column name", new_schema.names or (), limits)
 
     width = max(new_schema.features, accumulator.n_features)
     check_can_learn_stream(estimator, new_schema._replace(features=width), limits)
@@ -386,6 +400,34 @@ def _check_schema_limits(schema: Schema, limits: Limits) -> None:
             needed=schema.n_targets,
             limit=limits.max_labels,
         )
+
+
+def _check_text_lengths(noun: str, texts: Iterable[Label], limits: Limits) -> None:
+    """Raise LimitExceeded if a text has too many characters.
+
+    Snapshots and responses repeat these texts.
+
+    noun: what the texts are, for the message.
+    """
+    longest = max((str(text) for text in texts), key=len, default="")
+    if len(longest) > limits.max_text:
+        raise errors.LimitExceeded(
+            f"the {noun} {longest[:20]}… has {len(longest)} characters; at most {limits.max_text} are allowed "
+            "(max_text). Shorten it, or raise the limit.",
+            needed=len(longest),
+            limit=limits.max_text,
+        )
+
+
+def _check_category_lengths(rows: Rows, learners: Sequence[Learner], limits: Limits) -> None:
+    """Raise LimitExceeded if a category has too many characters.
+
+    A text that no model takes as a category may be longer.
+    """
+    for name, column in zip(rows.names, rows.columns, strict=True):
+        longest = max(column.labels, key=len, default="")
+        if len(longest) > limits.max_text and any(is_category(m.estimator, name, column) for m in learners):
+            _check_text_lengths(f"category of column {name}", [longest], limits)
 
 
 class _Placement(NamedTuple):

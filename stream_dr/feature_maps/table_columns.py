@@ -56,6 +56,9 @@ MOST_ONE_HOT = 1_000
 A one-hot category has a column of 0 and 1.
 """
 
+MAX_NAME = 1_000
+"""Largest number of characters of a one-hot category. Longer categories are hashed."""
+
 WORDS_IN_ALL = 1_024
 """Number of hashed words that all text columns of a table share equally.
 
@@ -457,7 +460,7 @@ def _update_category_statistics(
     closed = column.hashed >= 0 or column.name in encoding.hash or sign < 0
 
     # `own` has the new categories that get their own column.
-    own = [] if closed else new
+    own = [] if closed else [label for label in new if len(label) <= MAX_NAME]
     if len(own) > most:
         own = [label for label in new[: max(0, most)] if row_counts[label] >= FREQUENT * len(values.values)]
     if len(own) < len(new) and column.hashed < 0:

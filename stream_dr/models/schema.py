@@ -42,6 +42,7 @@ class Limits(NamedTuple):
 
     max_features: largest number of columns.
     max_labels: largest number of distinct labels, or of columns of continuous targets.
+    max_text: largest number of characters of a label, an id, a column name or a category.
     max_state_bytes: largest number of bytes of one model's state.
     min_free_bytes: number of bytes that must be free on the disk before an append.
     max_body_bytes: largest number of bytes of one batch. The limit is applied to the batch as
@@ -59,6 +60,7 @@ class Limits(NamedTuple):
 
     max_features: int = 1_000_000
     max_labels: int = 1_000
+    max_text: int = 1_000
     max_state_bytes: int = 2048 * MEBIBYTE
     min_free_bytes: int = 1024 * MEBIBYTE
     max_body_bytes: int = 64 * MEBIBYTE

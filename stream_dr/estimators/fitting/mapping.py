@@ -18,8 +18,10 @@ from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_co
 from stream_dr.feature_maps import FeatureMap, feature_map, map_spec_with_defaults, widths
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, TableState, check_map_can_learn, mapped_columns_by_kind
+from stream_dr.feature_maps.taken_for import declared_or_inferred_kind
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.raw_rows import RawColumn
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.folds import FoldedState
 from stream_dr.statistics.moments.state import MomentState
@@ -333,6 +335,17 @@ def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
     unsuitable type or rows have unsuitable values.
     """
     check_map_can_learn(feature_map_or_none(estimator), rows)
+
+
+def is_category(estimator: "Estimator", name: str, values: RawColumn) -> bool:
+    """Return True if the feature map takes a table's column as categories.
+
+    The kind of the column is declared, or inferred from these values.
+    """
+    mapping = feature_map_or_none(estimator)
+    if not isinstance(mapping, Table):
+        return False
+    return declared_or_inferred_kind(name, values, mapping.column_overrides()).kind == "category"
 
 
 def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str]) -> None:

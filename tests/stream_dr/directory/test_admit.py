@@ -1,5 +1,6 @@
 """Whatever can refuse a batch does so before it is in the log, with a named error, and changes nothing."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import scipy.sparse as sp
 from stream_dr import errors
 from stream_dr.directory import admit as admitting
 from stream_dr.directory.directory import Directory
+from stream_dr.directory.draft import Draft, rows_draft
+from stream_dr.estimators.class_means import ClassMeans
 from stream_dr.models.schema import Limits
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
@@ -74,6 +77,48 @@ def test_limits(tmp_path: Path, limits: Limits, block: Block, error: type[errors
     with Directory(tmp_path, limits=limits) as directory:
         directory.add_model("opls", "opls", {})
         assert isinstance(refused(directory, block), error)
+
+
+LONG = "x" * 1_001
+SHORT = "x" * 1_000
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"rows": [[1.0, 2.0], [3.0, 1.0]], "labels": ["a", "TEXT"]},
+        {"rows": [[1.0, 2.0], [3.0, 1.0]], "labels": [["a"], ["TEXT", "a"]]},
+        {"rows": [[1.0, 2.0], [3.0, 1.0]], "ids": ["a", "TEXT"]},
+        {"rows": [{"a": 1.0, "TEXT": 2.0}, {"a": 3.0, "TEXT": 1.0}]},
+        {"rows": [{"a": 1.0, "c": "u"}, {"a": 3.0, "c": "TEXT"}]},
+    ],
+    ids=["label", "label set", "id", "column name", "category"],
+)
+def test_texts_that_are_remembered_are_bounded(tmp_path: Path, rows: dict[str, object]) -> None:
+    def with_text(text: str) -> Draft:
+        return rows_draft(json.dumps(rows).replace("TEXT", text).encode(), "json")
+
+    with Directory(tmp_path, limits=SMALL) as directory:
+        directory.add_model("pca", "pca", {"feature_map": {"map": "table"}} if "c" in str(rows["rows"]) else {})
+        (refusal,) = directory.append([with_text(LONG)])
+        assert isinstance(refusal, errors.LimitExceeded)
+        assert refusal.details == {"needed": 1_001, "limit": 1_000}
+        assert directory.position == -1
+        directory.append_all([with_text(SHORT)])
+
+
+def test_a_long_text_of_words_is_no_category(tmp_path: Path) -> None:
+    text = "many different words and more " * 100
+    body = {"rows": [{"a": float(i), "text": f"{i} {text}"} for i in range(4)]}
+    with Directory(tmp_path, limits=SMALL) as directory:
+        directory.add_model("pca", "pca", {"feature_map": {"map": "table"}})
+        directory.append_all([rows_draft(json.dumps(body).encode(), "json")])
+
+
+def test_a_saved_estimator_brings_no_long_label(tmp_path: Path) -> None:
+    estimator = ClassMeans().fit(X, ["a", LONG, "a"])
+    with Directory(tmp_path, limits=SMALL) as directory, pytest.raises(errors.LimitExceeded, match="1001 characters"):
+        directory.add_saved("means", estimator)
 
 
 def test_a_model_that_takes_one_label_a_row_refuses_several(tmp_path: Path) -> None:

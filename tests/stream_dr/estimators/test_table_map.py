@@ -283,6 +283,19 @@ def test_ten_thousand_categories_take_bounded_room() -> None:
     assert len(model.mapped_names_) == 1 + 8 + 1  # u9000 is frequent
 
 
+def test_a_long_category_is_hashed_and_not_remembered() -> None:
+    def frame_of(values: list[str]) -> pd.DataFrame:
+        return pd.DataFrame({"c": values, "n": np.arange(float(len(values)))})
+
+    long = "x" * 1_001
+    model = PCA(feature_map=table()).fit(frame_of(["u", "v", long, "u"] * 10))
+    assert [name for name in model.mapped_names_ if "=" in name] == ["c=u", "c=v"]
+    assert any("c #" in name for name in model.mapped_names_)
+    before = model.mean_.copy()
+    model.partial_fit(frame_of([long, "u"])).unlearn(frame_of([long, "u"]))
+    close(model.mean_, before)
+
+
 def test_texts_are_those_of_the_hashing_vectorizer_and_tfidf() -> None:
     texts = X["note"].tolist()
     counts = HashingVectorizer(n_features=64, alternate_sign=False, norm=None, ngram_range=(1, 2)).transform(texts)
