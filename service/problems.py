@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Scope
 
 import stream_dr
@@ -93,7 +94,7 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
         case RequestValidationError():
             problem = _response_to_invalid(error)
         case HTTPException():
-            problem = _response_to_http_error(error)
+            problem = _response_to_http_error(scope, error)
         case asyncio.CancelledError():
             problem = problem_response(
                 "shutting_down", "The service stops; ask again after the restart.", headers=_RETRY_SOON
@@ -160,13 +161,26 @@ def _retry_after_header(error: stream_dr.errors.StreamDRError) -> dict[str, str]
     return {"Retry-After": str(max(1, round(float(error.details.get("retry_after", 1)))))}
 
 
-def _response_to_http_error(error: HTTPException) -> Response:
+def _response_to_http_error(scope: Scope, error: HTTPException) -> Response:
     code = _CODE_OF_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal")
     sentence = {
         "not_found": "There is nothing at this address; /docs lists what there is.",
         "method_not_allowed": "This address does not take that method; /docs lists what it takes.",
     }.get(code, str(error.detail))
-    return problem_response(code, sentence, headers=error.headers)
+    # Starlette names the methods of the first route of the path only.
+    headers = dict(error.headers or {})
+    if "Allow" in headers:
+        headers["Allow"] = ", ".join(_allowed_methods(scope))
+    return problem_response(code, sentence, headers=headers)
+
+
+def _allowed_methods(scope: Scope) -> list[str]:
+    """Return the methods that the request's path takes."""
+    return [
+        method
+        for method in ("GET", "HEAD", "POST", "PUT", "DELETE")
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in scope["app"].routes)
+    ]
 
 
 def _response_to_invalid(error: RequestValidationError) -> Response:

@@ -19,15 +19,34 @@ from pathlib import Path
 from typing import BinaryIO, TypeGuard
 
 from stream_dr.aliases import FileName
-from stream_dr.errors import DirectoryInUse, InsufficientStorage, SourceMissing
+from stream_dr.errors import DirectoryInUse, DirectoryMissing, InsufficientStorage, SourceMissing
 from stream_dr.failpoints import failpoint
 
 TEMPORARY = ".tmp"
 """Suffix of files that are being written. Such a file may remain after a crash."""
 
 
+PRIVATE_FILE = 0o600
+"""Mode of the files of a directory. Only the user who runs the service may read the rows."""
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create a folder and its missing parents for this user alone."""
+    if not folder.is_dir():
+        make_private_folder(folder.parent)
+        folder.mkdir(0o700, exist_ok=True)
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only this user may read, if it is new: an `opener` of `open`."""
+    return os.open(path, flags, PRIVATE_FILE)
+
+
 def write_atomically(
-    path: FileName, write_contents: Callable[[BinaryIO], object], failpoint_prefix: str = "write"
+    path: FileName,
+    write_contents: Callable[[BinaryIO], object],
+    failpoint_prefix: str = "write",
+    mode: int = 0o666,
 ) -> None:
     """Create or replace a file, whole or not at all.
 
@@ -43,6 +62,8 @@ def write_atomically(
     failpoint_prefix : str
         Prefix P of three failpoints, at which tests can simulate a crash (failpoints.py): `P.tmp`,
         `P.rename` and `P.dir_fsync`.
+    mode : int
+        Mode of a new file, of which the process's umask is taken away.
 
     Raises InsufficientStorage if the disk is full or refuses to write. Other errors of
     `write_contents` are raised unchanged.
@@ -50,6 +71,7 @@ def write_atomically(
     path = Path(path)
     temporary = path.with_name(path.name + TEMPORARY)
     try:
+        temporary.touch(mode)
         with open(temporary, "wb") as handle:
             write_contents(handle)
             handle.flush()
@@ -105,9 +127,12 @@ def check_parent_folder_exists(path: Path) -> None:
 def free_bytes(path: FileName) -> int:
     """Return how many bytes this user can still write.
 
-    path: an existing path on the file system in question.
+    path: path on the file system in question. Raises DirectoryMissing if it does not exist.
     """
-    status = os.statvfs(path)
+    try:
+        status = os.statvfs(path)
+    except FileNotFoundError as e:
+        raise DirectoryMissing(f"{path} does not exist. Put it back, or restore it from a copy.") from e
     return status.f_bavail * status.f_frsize
 
 
@@ -188,7 +213,7 @@ class ReservedSpace:
             return
 
         try:
-            with open(self.path, "ab") as file:
+            with open(self.path, "ab", opener=open_private) as file:
                 os.posix_fallocate(file.fileno(), 0, size)
         # The disk is full again, or the system does not have the function `posix_fallocate`.
         except (OSError, AttributeError):
@@ -223,7 +248,7 @@ class DirectoryLock:
         self.path = Path(directory) / "lock"
 
         folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         try:
             for descriptor in (folder, file):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -451,7 +451,10 @@ class DirectoryInUse(StreamDRError):
 
 
 class DirectoryMissing(StreamDRError):
-    """Raised when a directory has no log of stream_dr."""
+    """Raised when a directory has no log of stream_dr.
+
+    Also raised when the directory was moved or removed since this process opened it.
+    """
 
     code = "directory_missing"
 

@@ -75,25 +75,28 @@ def metrics(request: Request, shared: Service) -> Response:
     return Response(encode(shared.metrics.registry), media_type=media_type)
 
 
+@router.head("/livez", include_in_schema=False)
 @router.get("/livez", response_model_exclude_none=True)
 async def livez() -> schemas.Health:
     """Return 200 while the process answers."""
     return schemas.Health(status="alive")
 
 
+@router.head("/readyz", include_in_schema=False)
 @router.get("/readyz", response_model_exclude_none=True)
 def readyz(shared: Service) -> schemas.Health:
     """Return 200 if the service is ready, otherwise 503.
 
     The response with 503 has the reason. `detail` lists models that have failed or cannot be
-    published or snapshotted.
+    published or snapshotted, and missing files of old rows.
     """
+    if shared.stopping.is_set():
+        raise ServiceError("not_ready", "The service is stopping.")
+
+    shared.directory.log.check_folder_not_replaced()
     health = shared.running.health()
     free = health["free_bytes"]
     needed = max(health["min_free_bytes"], 1)
-
-    if shared.stopping.is_set():
-        raise ServiceError("not_ready", "The service is stopping.")
     if free < needed:
         detail = f"{free:,} bytes are free on the disk, {needed:,} are needed (min_free_bytes). Make room on it."
         raise ServiceError("not_ready", detail, free_bytes=free, needed=needed)
@@ -103,6 +106,7 @@ def readyz(shared: Service) -> schemas.Health:
         raise ServiceError("not_ready", shared.warm_up.reason)
 
     details = [f"no snapshot of {name} could be written: {why}" for name, why in health["snapshot_errors"].items()]
+    details += [f"{path} is missing: restore it from a copy" for path in shared.directory.log.missing_files()]
     failed = [name for name, model in shared.directory.models.items() if model.shown_status.startswith("failed")]
     if failed:
         details.append(f"failed, or not to be published: {', '.join(failed)} (GET /models has why)")

@@ -309,8 +309,10 @@ def _create_folder_or_undo(dir: Path) -> Iterator[None]:
     The failure is an error in the with-block. The folder stays if it existed before, or if it has
     a log when the with-block fails.
     """
+    from stream_dr.disk import make_private_folder
+
     existed = dir.exists()
-    dir.mkdir(parents=True, exist_ok=True)
+    make_private_folder(dir)
     try:
         yield
     except BaseException:

@@ -176,7 +176,7 @@ def _new_directory(target: Path) -> Iterator[Path]:
         raise OutputExists(f"{target} exists; name a directory that does not.", path=str(target))
 
     # Create the temporary directory, and lock it against a second backup to the same target.
-    temporary.mkdir(parents=True, exist_ok=True)
+    disk.make_private_folder(temporary)
     with disk.DirectoryLock(temporary):
         try:
             _remove_partial_backup(temporary)
@@ -209,8 +209,8 @@ def _remove_partial_backup(folder: Path) -> None:
 
 def _copy_durably(file: BinaryIO, path: Path) -> None:
     """Copy an open file to a new, durable file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as copy:
+    disk.make_private_folder(path.parent)
+    with open(path, "wb", opener=disk.open_private) as copy:
         shutil.copyfileobj(file, copy)
         copy.flush()
         os.fsync(copy.fileno())

@@ -35,7 +35,7 @@ from stream_dr.directory.history import History
 from stream_dr.directory.model_table import ModelTable, check_model_name, create_model_tables
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
-from stream_dr.disk import DirectoryLock, ReservedSpace, check_free_space, remove_unfinished_files
+from stream_dr.disk import DirectoryLock, ReservedSpace, check_free_space, make_private_folder, remove_unfinished_files
 from stream_dr.errors import (
     DamagedFile,
     DirectoryMissing,
@@ -159,7 +159,7 @@ class Directory(AbstractContextManager["Directory"]):
             raise DirectoryMissing(f"{self.path} holds no log; name a directory that `replay` or `serve` has made.")
         self._lock = ExitStack()
         if writable:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self.path)
             self._lock.enter_context(DirectoryLock(self.path))
         try:
             with ReservedSpace(self.path) if writable else nullcontext():
@@ -498,6 +498,7 @@ class Directory(AbstractContextManager["Directory"]):
         schema is first read from the log again.
         """
         with self.append_lock:
+            self.log.check_folder_not_replaced()
             if self._append_uncertain:
                 self._read_schema_from_log()
                 self._append_uncertain = False

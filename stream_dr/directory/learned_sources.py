@@ -15,13 +15,13 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from stream_dr.aliases import JsonDict
 from stream_dr.datasets.sources import FileSource
 from stream_dr.directory.references import SOURCES
-from stream_dr.disk import TEMPORARY, fsync_directory, write_atomically
+from stream_dr.disk import PRIVATE_FILE, TEMPORARY, fsync_directory, make_private_folder, write_atomically
 from stream_dr.errors import OutputExists
 from stream_dr.shards.manifest import MANIFEST_NAME, Manifest, read_manifest
 from stream_dr.shards.writer import write_shards
@@ -58,9 +58,13 @@ def write_shards_owned_by_directory(
     # Remove the unfinished folder of a process that was killed.
     temporary = folder.with_name(f".{name}{TEMPORARY}")
     shutil.rmtree(temporary, ignore_errors=True)
+    make_private_folder(temporary)
     try:
         with closing(compute_ahead(source.blocks())) as blocks:
             manifest = write_shards(blocks, temporary, n_features=source.options.n_features, progress=progress)
+        for file in temporary.iterdir():
+            with suppress(OSError):
+                file.chmod(PRIVATE_FILE)
         if not folder.exists():
             _write_source_note(temporary, note)
             temporary.rename(folder)
@@ -88,7 +92,7 @@ def _source_json_content(source: FileSource) -> JsonDict:
 def _write_source_note(folder: Path, note: JsonDict) -> None:
     """Write `note` as source.json into a folder."""
     text = json.dumps(note, indent=1, sort_keys=True)
-    write_atomically(folder / NOTE, lambda file: file.write(text.encode()), "source")
+    write_atomically(folder / NOTE, lambda file: file.write(text.encode()), "source", PRIVATE_FILE)
 
 
 def _check_same_rows(source: FileSource, new_manifest: Manifest, old_folder: Path) -> None:

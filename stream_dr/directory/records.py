@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stream_dr.aliases import JsonDict
+from stream_dr.disk import PRIVATE_FILE
 from stream_dr.models.model import Model
 from stream_dr.models.versions import Published
 from stream_dr.solve.principal_angles import principal_angles
@@ -96,6 +97,7 @@ class Records:
         """
         record = json.dumps({"kind": kind, "time": round(time.time(), 3), **fields}, separators=(",", ":"))
         try:
+            self.path.touch(PRIVATE_FILE)
             with closing(sqlite3.connect(self.path)) as connection, connection:
                 # Do not wait for the disk. Records need not survive a loss of power.
                 connection.execute("PRAGMA synchronous = OFF")
@@ -104,9 +106,9 @@ class Records:
                 (count,) = connection.execute("SELECT count(*) FROM records").fetchone()
                 if count > self._most:
                     connection.execute(_THIN, (count // 2,))
-        except sqlite3.Error as e:
+        except (sqlite3.Error, OSError) as e:
             log.warning("%s is not kept up: %s", self.path, e)
-            if not isinstance(e, sqlite3.OperationalError):
+            if isinstance(e, sqlite3.Error) and not isinstance(e, sqlite3.OperationalError):
                 self.path.unlink(missing_ok=True)
 
     def read(self) -> list[JsonDict]:
@@ -140,6 +142,7 @@ class Records:
     def copy_to(self, path: Path) -> None:
         """Copy the records to a new file, if they are readable."""
         if self.path.exists():
+            path.touch(PRIVATE_FILE)
             with (
                 suppress(sqlite3.Error),
                 closing(sqlite3.connect(self.path)) as own,

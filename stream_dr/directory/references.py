@@ -24,7 +24,7 @@ from urllib.parse import unquote, urlparse
 import numpy as np
 
 from stream_dr.directory.draft import Draft, Reference, reference_draft
-from stream_dr.disk import write_atomically
+from stream_dr.disk import PRIVATE_FILE, write_atomically
 from stream_dr.errors import DamagedFile, DamagedShard, SourceMissing, StreamDRError
 from stream_dr.log.log import Log
 from stream_dr.shards.dataset import Dataset, Shard, open_shard
@@ -235,7 +235,7 @@ def store_current_shard_uris(path: Path, log: Log, dataset: Dataset) -> None:
     if places != known:
         table = {"stream_dr": "places", "format": PLACES_FORMAT, "shards": places}
         text = json.dumps(table, sort_keys=True, indent=1)
-        write_atomically(places_file, lambda file: file.write(text.encode()), "places")
+        write_atomically(places_file, lambda file: file.write(text.encode()), "places", PRIVATE_FILE)
 
 
 def _open_verified_shard(uri: str, sha256: str) -> Shard:

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from stream_dr.disk import cannot_write_error, fsync_directory, is_device_error
+from stream_dr.disk import cannot_write_error, fsync_directory, is_device_error, open_private
 from stream_dr.errors import DamagedFile, ForeignFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log.event import Body
@@ -194,7 +194,7 @@ def create_or_overwrite_body_file(path: Path) -> BodyFile:
     The file gets a random identity.
     """
     body_file = BodyFile(path, os.urandom(IDENTITY_BYTES))
-    with translate_errors(path), open(path, "wb") as file:
+    with translate_errors(path), open(path, "wb", opener=open_private) as file:
         file.write(MAGIC + body_file.identity)
         file.flush()
         os.fsync(file.fileno())

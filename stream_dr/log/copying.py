@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from stream_dr.disk import fsync_directory
+from stream_dr.disk import fsync_directory, make_private_folder, open_private
 from stream_dr.errors import DamagedFile
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import BEGIN
@@ -53,7 +53,7 @@ class LogCopy:
         self._source = source
         self._target = target
         self._progress = progress
-        target.mkdir()
+        make_private_folder(target)
 
     @contextmanager
     def open_source_index_snapshot(self) -> Iterator[Index]:
@@ -145,7 +145,7 @@ class LogCopy:
         bytes_of_all_files: number of bytes of all files.
         """
         path = self._target / listed.file.path.name
-        with translate_errors(path), open(path, "ab") as copy:
+        with translate_errors(path), open(path, "ab", opener=open_private) as copy:
             if copy.tell() < listed.end:
                 with listed.file.open_checked(os.O_RDONLY) as file:
                     while (at := copy.tell()) < listed.end:

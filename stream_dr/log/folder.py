@@ -9,7 +9,7 @@ head                          last acknowledged position (head.py)
 from collections.abc import Sequence
 from pathlib import Path
 
-from stream_dr.disk import fsync_directory
+from stream_dr.disk import fsync_directory, make_private_folder
 from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
 from stream_dr.log.head import HeadFile, truncated_log_error
@@ -30,7 +30,7 @@ def create_or_check_log(folder: Path, writable: bool, least_position: int, creat
     Raises DirectoryMissing, UnknownFormat, DamagedFile.
     """
     if writable and not folder.is_dir():
-        folder.mkdir(parents=True)
+        make_private_folder(folder)
         fsync_directory(folder.parent)
 
     path = folder / INDEX_NAME

@@ -19,8 +19,8 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from stream_dr.disk import read_lock_holder_pid
-from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone
+from stream_dr.disk import PRIVATE_FILE, read_lock_holder_pid
+from stream_dr.errors import DamagedFile, DirectoryInUse, DirectoryMissing, HistoryGone
 from stream_dr.log.event import row_digest
 
 HEAD_NAME = "head"
@@ -41,7 +41,7 @@ class HeadFile:
     def __init__(self, folder: Path, writable: bool) -> None:
         self._path = folder / HEAD_NAME
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        self._file = os.open(self._path, flags, 0o666) if writable else -1
+        self._file = os.open(self._path, flags, PRIVATE_FILE) if writable else -1
 
     def read_acknowledged_position(self) -> int:
         """Return the last acknowledged position.
@@ -102,13 +102,18 @@ def device_and_inode_or_zeros(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def moved_log_error(log_folder: Path) -> DirectoryInUse:
-    """Return the error for a moved or replaced log folder.
+def moved_log_error(log_folder: Path) -> DirectoryInUse | DirectoryMissing:
+    """Return the error for a moved, removed or replaced log folder.
 
     This process may no longer write to the log.
 
     log_folder: path of the log's folder.
     """
+    if not log_folder.exists():
+        return DirectoryMissing(
+            f"{log_folder} was moved or removed since this process opened it to write, which writes no more to it. "
+            "Put it back, or restore it from a copy, and start again."
+        )
     pid = read_lock_holder_pid(log_folder.parent)
     return DirectoryInUse(
         f"{log_folder} was moved or replaced since process {os.getpid()} opened it to write; the directory's lock names "

@@ -27,7 +27,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone, StreamDRError, remove_stack_frames
+from stream_dr.errors import (
+    DamagedFile,
+    DirectoryInUse,
+    DirectoryMissing,
+    HistoryGone,
+    StreamDRError,
+    remove_stack_frames,
+)
 from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import BodyReader
@@ -194,6 +201,12 @@ class LogReader:
         with self._index_view() as index:
             return index.schema_changes()
 
+    def missing_files(self) -> list[Path]:
+        """Return the paths of listed payload files that do not exist."""
+        with self._index_view() as index:
+            paths = [listed.file.path for listed in index.files()]
+        return [path for path in paths if not path.exists()]
+
     def verify(self) -> Verified:
         """Read the whole log and check it.
 
@@ -320,7 +333,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
     Attributes
     ----------
-    displaced : DirectoryInUse or None
+    displaced : DirectoryMissing, DirectoryInUse or None
         Reason why nothing is written any more.
 
     Raises
@@ -348,7 +361,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         # True if the last write may or may not be committed, because it raised an error.
         # A writable log begins with True, because an earlier process may have crashed in a write.
         self._commit_uncertain = writable
-        self.displaced: DirectoryInUse | None = None
+        self.displaced: DirectoryMissing | DirectoryInUse | None = None
         self._closed = False
 
         try:
@@ -466,10 +479,12 @@ class Log(LogReader, AbstractContextManager["Log"]):
         return dropped
 
     def check_folder_not_replaced(self) -> None:
-        """Raise DirectoryInUse if the log's folder was moved or replaced.
+        """Raise an error if the log's folder was moved, removed or replaced.
 
         The directory's lock belongs to the folder that was opened. Another process may hold the
         lock of the folder that now has the same path.
+
+        Raises DirectoryMissing if no folder has the path, and DirectoryInUse otherwise.
         """
         if self.displaced is None and device_and_inode_or_zeros(self._database.path) != self._index_numbers:
             self.displaced = moved_log_error(self.path)
@@ -493,7 +508,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         After an error in the with-block, it is unknown whether the transaction was committed. The
         next write then begins with a recovery (`_recover_if_uncertain`).
 
-        Raises DirectoryInUse if the log's folder was moved or replaced.
+        Raises DirectoryMissing or DirectoryInUse if the log's folder was moved, removed or replaced.
         """
         self._recover_if_uncertain()
         self.check_folder_not_replaced()

@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_or_read_only
+from stream_dr.disk import PRIVATE_FILE, TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_or_read_only
 from stream_dr.errors import DamagedFile, ForeignFile, Overloaded, StreamDRError, UnknownFormat
 
 JOURNAL_BYTES = 16 << 20
@@ -148,10 +148,12 @@ def create_sqlite_file(
 
     owner = (f"application_id={application_id}", f"user_version={user_version}")
     settings = (*first_pragmas, "synchronous=FULL", *owner)
-    with translate_errors(path), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-        for setting in settings:
-            connection.execute(f"PRAGMA {setting}")
-        yield connection
+    with translate_errors(path):
+        temporary.touch(PRIVATE_FILE)
+        with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+            for setting in settings:
+                connection.execute(f"PRAGMA {setting}")
+            yield connection
 
     # Remove the write-ahead log of an older file. SQLite would read it as the new file's log.
     for leftover in path.parent.glob(f"{path.name}-*"):

@@ -46,7 +46,7 @@ def save(estimator: Any, path: FileName) -> None:
     >>> stream_dr.load("lda.model").n_samples_seen_
     4
     """
-    snapshot_file.write_file(Path(path), *_pack_estimator(estimator))
+    snapshot_file.write_file(Path(path), *_pack_estimator(estimator), mode=0o666)
 
 
 def saved_file_bytes(estimator: Any) -> bytes:

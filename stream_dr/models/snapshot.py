@@ -22,14 +22,21 @@ import numpy as np
 
 from stream_dr import __version__
 from stream_dr.aliases import JsonDict
-from stream_dr.disk import cannot_write_error, fsync_directory, is_disk_full_or_read_only
+from stream_dr.disk import (
+    PRIVATE_FILE,
+    cannot_write_error,
+    fsync_directory,
+    is_disk_full_or_read_only,
+    make_private_folder,
+    write_atomically,
+)
 from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Entry, ModelFailure
 from stream_dr.models.model import FrozenState, Model
-from stream_dr.models.saved import fill_spec_defaults, load, save, spec_from_json, spec_to_json
+from stream_dr.models.saved import fill_spec_defaults, load, saved_file_bytes, spec_from_json, spec_to_json
 from stream_dr.models.snapshot_file import Arrays, FileContents
 from stream_dr.models.versions import Published
 from stream_dr.projection import Linear
@@ -71,7 +78,7 @@ def write_snapshot_if_needed(model: Model, frozen: FrozenState, directory_path: 
             return path
 
         published = model.published
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         snapshot_file.write_file(path, *_pack_snapshot(model, frozen, published))
         model.note_snapshot(frozen.position, published.version if published else 0)
         failpoint("snapshot.noted")
@@ -126,7 +133,7 @@ def write_published_of_failed_model(failed_model: Model, directory_path: Path) -
         return
 
     folder = snapshot_folder(directory_path, failed_model.name, failed_model.id)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     arrays, description = _pack_published(failed_model.published)
     metadata = {
         "kind": "published",
@@ -259,8 +266,9 @@ def write_start_estimator(estimator: Estimator, directory_path: Path, model_name
     """
     path = start_estimator_path(directory_path, model_name, model_id)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save(estimator, path)
+        make_private_folder(path.parent)
+        content = saved_file_bytes(estimator)
+        write_atomically(path, lambda file: file.write(content), "snapshot", PRIVATE_FILE)
         for folder in (path.parent.parent, directory_path):
             fsync_directory(folder)
     except OSError as e:

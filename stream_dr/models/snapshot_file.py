@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from stream_dr.aliases import JsonDict
-from stream_dr.disk import check_free_space, write_atomically
+from stream_dr.disk import PRIVATE_FILE, check_free_space, write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, SourceMissing, UnknownFormat
 from stream_dr.projection import Columns, Linear, Projection
 from stream_dr.statistics.protocol import STATES, Packable, pack, unpack
@@ -48,15 +48,17 @@ KEY = "stream_dr"
 """Key of safetensors' metadata under which this library stores its metadata."""
 
 
-def write_file(path: Path, arrays: Arrays, metadata: JsonDict) -> None:
+def write_file(path: Path, arrays: Arrays, metadata: JsonDict, mode: int = PRIVATE_FILE) -> None:
     """Write arrays and metadata to a file, durable on return.
+
+    mode: mode of a new file, of which the process's umask is taken away.
 
     Raises InsufficientStorage. If the file does not fit on the disk, the error is raised before
     anything is written.
     """
     content = safetensors_bytes(arrays, metadata)
     check_free_space(path.parent, len(content))
-    write_atomically(path, lambda file: file.write(content), "snapshot")
+    write_atomically(path, lambda file: file.write(content), "snapshot", mode)
 
 
 def safetensors_bytes(arrays: Arrays, metadata: JsonDict) -> bytes:

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
+from stream_dr.disk import make_private_folder
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import (
@@ -283,7 +284,7 @@ def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> No
     refining: state of the refine after its last pass over the rows.
     """
     arrays, description = pack(refining)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     write_file(path, arrays, _checkpoint_metadata(frozen) | {"refining": description})
 
 

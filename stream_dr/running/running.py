@@ -307,8 +307,9 @@ class Running:
         ids: ids of rows to remove. The log is read to find them.
         key: idempotency key. A second request with the same key changes nothing.
 
-        Raises InvalidParameter, HistoryGone.
+        Raises InvalidParameter, HistoryGone, DirectoryMissing.
         """
+        self.directory.log.check_folder_not_replaced()
         # If the request was already appended, the log need not be searched for the rows again.
         known = key is not None and self.directory.log.find_key(key) is not None
         removal = {} if known else self.directory.history.removal_of_events_and_ids(positions, ids)

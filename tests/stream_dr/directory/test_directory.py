@@ -237,3 +237,37 @@ def test_what_was_taken_before_is_read_whatever_the_limits_are_now(tmp_path: Pat
     with Directory(tmp_path, limits=SMALL._replace(max_json_bytes=10, max_body_bytes=10)) as again:
         backfill(again, [again.model("m")], 0)
         assert again.model("m").rows == 20
+
+
+def test_only_its_user_may_read_a_directory(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(0o755)
+    shared.chmod(0o755)
+    (tmp_path / "rows.csv").write_text("a,y\n" + "1,u\n2,v\n" * 20)
+    code = """
+import contextlib, os, stream_dr
+from stream_dr.cli import main
+os.umask(0)
+for command in (
+    "learn rows.csv --label y --dir new",
+    "learn rows.csv --label y --dir shared",
+    "backup new copy",
+    "convert rows.csv --out shards --label y",
+):
+    with contextlib.suppress(SystemExit):
+        main(command.split())
+stream_dr.save(stream_dr.PCA(), "pca.model")
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True)
+
+    for name in ("new", "shared", "copy"):
+        parts = list((tmp_path / name).rglob("*"))
+        assert {part.suffix for part in parts} >= {".sqlite", ".safetensors", ".arrow", ".json"}
+        for part in parts:
+            assert part.stat().st_mode & 0o777 == (0o700 if part.is_dir() else 0o600), part
+    assert (tmp_path / "new").stat().st_mode & 0o777 == (tmp_path / "copy").stat().st_mode & 0o777 == 0o700
+    assert shared.stat().st_mode & 0o777 == 0o755
+
+    # What a user asks for is as the user's umask, which is 0 here, says.
+    for path in (tmp_path / "pca.model", *(tmp_path / "shards").iterdir()):
+        assert path.stat().st_mode & 0o777 == 0o666, path
