@@ -3,6 +3,7 @@
 The checks are:
 
 - The stream is complete, up to its end-of-stream marker.
+- Each message begins with the marker of Arrow 0.15 and later.
 - Each column has a supported type (`_SUPPORTED`).
 - No dictionary is a delta (an addition to an earlier dictionary).
 - The sum of the unpacked sizes of all buffers is within a limit. Nothing is unpacked before this
@@ -54,6 +55,9 @@ null or a boolean takes a bit or nothing in the stream, but eight bytes in memor
 
 _CONTINUATION = 0xFFFFFFFF
 _MAGIC = b"ARROW1"
+FIRST_BYTES = (b"\xff\xff\xff\xff", _MAGIC)
+"""First bytes of an Arrow stream and of an Arrow file. No JSON text begins with them."""
+
 # Codes of types of messages, from the union MessageHeader in Arrow's Message.fbs.
 _SCHEMA, _DICTIONARY, _RECORD_BATCH = 1, 2, 3
 # Code of this machine's byte order, from the enum Endianness in Arrow's Schema.fbs.
@@ -324,17 +328,20 @@ def _messages(stream: memoryview) -> Iterator[Message]:
     """Yield the messages of an Arrow stream.
 
     The stream ends at its end-of-stream marker. Raises struct.error or MalformedInput if the
-    stream is truncated.
+    stream is truncated. Raises MalformedInput for the format before Arrow 0.15.
     """
     at = 0
     while True:
         begin = at
-        length = struct.unpack_from("<I", stream, at)[0]
-        at += 4
-        # Skip the continuation marker, which precedes the length of a message since Arrow 0.15.
-        if length == _CONTINUATION:
-            length = struct.unpack_from("<I", stream, at)[0]
-            at += 4
+        # Since Arrow 0.15, a continuation marker precedes the length of a message.
+        # An older message begins with its length, whose bytes may look like JSON.
+        marker, length = struct.unpack_from("<II", stream, at)
+        at += 8
+        if marker != _CONTINUATION:
+            raise MalformedInput(
+                f"no Arrow message begins at byte {begin}: it lacks the marker ffffffff of Arrow 0.15 and later. Write "
+                "the stream with such a version, without its legacy format."
+            )
         if length == 0:
             break
 

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from stream_dr.arrow.codec import block_from_arrow, read_arrow
 from stream_dr.arrow.json_rows import block_from_json, refuse_too_many_missing_values
+from stream_dr.arrow.messages import FIRST_BYTES
 from stream_dr.arrow.rows import MAX_WIDTH
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.log.event import Body, EventKind, xxh64_digest
@@ -213,7 +214,12 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
     array([[1., 2.],
            [3., 1.]])
     """
-    if media != "json":
+    if json_or_arrow(body) != media:
+        raise MalformedInput(
+            f"the body is declared {media} and begins with {bytes(body[:6])!r}; send Arrow, of version 0.15 or later, "
+            "as Arrow, and JSON as JSON."
+        )
+    if media == "arrow":
         return block_from_arrow(read_arrow(body, max_unpacked_bytes=limits.max_body_bytes if limits else None))
     if limits and len(body) > limits.max_json_bytes:
         raise LimitExceeded(
@@ -233,9 +239,10 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
 def json_or_arrow(body: Body) -> str:
     """Return a payload's format, "json" or "arrow".
 
-    The first byte that is not white space decides.
+    The first bytes decide. `parse_rows` refuses a body whose first bytes contradict its declared
+    format, so that an event of the log is read as what it was.
     """
-    return "json" if bytes(body).lstrip()[:1] in (b"{", b"[") else "arrow"
+    return "arrow" if bytes(body[:6]).startswith(FIRST_BYTES) else "json"
 
 
 def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Block:

@@ -4,7 +4,7 @@ The log, the shards to which the log refers, the table of models and the snapsho
 Nothing is changed.
 
 Damage is noticed only when the damaged bytes are read. Without this check, some bytes are not read
-for a long time.
+for a long time. Events are decoded as in learning, because a new model will learn them.
 """
 
 import json
@@ -14,10 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from stream_dr.directory.draft import parse_reference
+from stream_dr.directory.history import Decoder
 from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, DirectoryMissing, StreamDRError
+from stream_dr.log.event import Event
 from stream_dr.log.log import Log
+from stream_dr.models.schema import Schema, apply_deltas
 from stream_dr.models.snapshot import START_FILE_NAME, snapshots_newest_first
 from stream_dr.models.snapshot_file import read_file
 
@@ -46,7 +50,7 @@ def verify(path: Path, include_shards: bool = True) -> Iterator[Finding]:
     """
     try:
         with Log(path / "log", writable=False) as log:
-            yield _run_check(f"log of {log.last + 1} events", log.verify)
+            yield _run_check(f"log of {log.last + 1} events", partial(_read_whole_log, path, log))
         if include_shards:
             yield from verify_shards_of_log(path)
     except DirectoryMissing:
@@ -94,6 +98,31 @@ def _run_check(checked_item: str, check: Callable[[], object]) -> Finding:
     except OSError as e:
         return Finding(checked_item, DamagedFile(f"{checked_item}: {e}"))
     return Finding(checked_item)
+
+
+def _read_whole_log(directory_path: Path, log: Log) -> None:
+    """Read all bytes of the log and decode each event.
+
+    The rows of shards are not read. Raises an error if something is damaged or cannot be decoded.
+    """
+    decoder = Decoder(directory_path)
+    schema = apply_deltas(Schema(), log.schema_changes())
+
+    def decode(event: Event) -> None:
+        try:
+            if event.kind == "reference":
+                parse_reference(event.body)
+            else:
+                decoder.decode(event, schema)
+        # Whatever is raised here would be raised again in each model that learns the event.
+        except Exception as e:
+            raise DamagedFile(
+                f"the event at position {event.position} cannot be decoded ({e}), so no new model can learn it. Restore "
+                "the log from a copy.",
+                position=event.position,
+            ) from e
+
+    log.verify(decode)
 
 
 def _read_whole_shard(directory_path: Path, uri: str, sha256: str) -> None:

@@ -19,7 +19,7 @@ import sqlite3
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -207,8 +207,11 @@ class LogReader:
             paths = [listed.file.path for listed in index.files()]
         return [path for path in paths if not path.exists()]
 
-    def verify(self) -> Verified:
+    def verify(self, check_event: Callable[[Event], object] = lambda event: None) -> Verified:
         """Read the whole log and check it.
+
+        check_event: function that receives each event whose digest is right, and raises an error
+            if the event is bad in another way.
 
         These checks are made:
 
@@ -246,6 +249,7 @@ class LogReader:
                 if not event.intact:
                     with self._index_view() as index:
                         raise index.damaged_body_error(event.position)
+                check_event(event)
             count += len(events)
             size += sum(len(e.body) for e in events)
             after = events[-1].position

@@ -9,6 +9,9 @@ projects these rows, and their targets are predicted from the projected rows of 
 
 Two baselines need no model: they predict the previous row's target, and the most frequent label.
 
+An event is tested once, in the order of the log. A model that learns an event after other models
+were tested on it is not tested on that event, because the rows would then predict themselves.
+
 Unlearned rows are removed from the scores. Testing does not change what models learn or publish.
 One thread runs the tests. Any thread may read the scores.
 
@@ -27,6 +30,7 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.draft import Removal
+from stream_dr.directory.history import remaining_row_numbers
 from stream_dr.errors import StreamDRError
 from stream_dr.models.model import Model
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
@@ -98,7 +102,7 @@ class _TestedRows(NamedTuple):
     The targets are labels, or q numbers for each row.
 
     position: position of the event in the log.
-    numbers: (rows,) numbers of the tested rows within the event.
+    numbers: (rows,) numbers of the tested rows within the event as it was appended.
     block: the tested rows.
     targets: (rows,) code of each row's first label, or (rows, q) numeric targets.
     errors: errors of the predictions, by model id or name of a baseline. For labels, an array
@@ -114,6 +118,11 @@ class _TestedRows(NamedTuple):
     targets: np.ndarray
     errors: dict[int | str, np.ndarray]
     predicted: dict[int, np.ndarray]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Position and first row number, which differs between the halves of a first event."""
+        return self.position, int(self.numbers[0])
 
 
 def _select_tested_rows(part: _TestedRows, row_mask: np.ndarray) -> _TestedRows:
@@ -160,22 +169,23 @@ class TestThenTrain:
         # Maps a model's id to the last time that it was solved for tests.
         # The values are rows learned, seconds to solve, and the projection.
         self._solved: dict[int, tuple[int, float, Projection | None]] = {}
-        # Maps a model's id to its projection's number and the projected rows by event position.
-        self._projected: dict[int, tuple[int, dict[int, np.ndarray]]] = {}
+        # Maps a model's id to its projection's number and the projected rows by key.
+        self._projected: dict[int, tuple[int, dict[tuple[int, int], np.ndarray]]] = {}
 
     def test(self, models: Sequence[Model], events: Sequence[ParsedEvent]) -> None:
         """Test models on events that they have not learned.
 
-        The rows that an unlearn event names are removed from the tested rows. If a test raises an
-        error, the error is logged.
+        Events up to the last tested one are not tested again. The rows that an unlearn event names
+        are removed from the tested rows. If a test raises an error, the error is logged.
         """
         for event in events:
+            is_new = not self._parts or event.position > self._parts[-1].position
             if event.removal is not None:
                 self._remove_unlearned_rows(event.removal)
-            elif event.block is not None and isinstance(event.block.y, Targets):
+            elif is_new and event.block is not None and isinstance(event.block.y, Targets):
                 started = time.monotonic()
                 try:
-                    self._test_and_store_last_target(models, event.position, event.block, started >= self._next_test)
+                    self._test_and_store_last_target(models, event, event.block, started >= self._next_test)
                 except Exception:
                     log.exception("the rows at position %d were not tested", event.position)
 
@@ -265,29 +275,30 @@ class TestThenTrain:
         return {"labels": frequent, "counts": counts[np.ix_(codes, codes)].tolist(), "rows": rows[codes].tolist()}
 
     def _test_and_store_last_target(
-        self, models: Sequence[Model], position: int, block: Block, test_rows: bool
+        self, models: Sequence[Model], event: ParsedEvent, block: Block, test_rows: bool
     ) -> None:
         """Test models on one event, and store its last target.
 
+        block: rows of the event.
         test_rows: False to skip the test and only store the target.
         """
         numbers = _numbers_of_labelled_rows(block.y)
         if not len(numbers):
             return
-        models = [model for model in models if model.position < position]
+        models = [model for model in models if model.position < event.position]
 
         # Before the first event of a replay, no model has a projection.
         # Let copies of the models learn one half of the first event, and test the other half.
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
         if test_rows and is_first and len(numbers) >= MIN_ROWS_TO_SPLIT:
-            self._let_new_copies_learn_half(models, position, block, numbers[::2])
-            self._test_rows(models, position, block, numbers, np.arange(1, len(numbers), 2))
+            self._let_new_copies_learn_half(models, event, block, numbers[::2])
+            self._test_rows(models, event, block, numbers, np.arange(1, len(numbers), 2))
         elif test_rows:
-            self._test_rows(models, position, block, numbers, np.arange(len(numbers)))
+            self._test_rows(models, event, block, numbers, np.arange(len(numbers)))
         self._previous = self._first_label_codes_or_values(block.y.take(numbers[-1:]))
 
     def _let_new_copies_learn_half(
-        self, models: Sequence[Model], position: int, block: Block, row_numbers_to_learn: np.ndarray
+        self, models: Sequence[Model], event: ParsedEvent, block: Block, rows_to_learn: np.ndarray
     ) -> None:
         """Let copies of models learn half of an event's rows.
 
@@ -298,23 +309,22 @@ class TestThenTrain:
         targets. It predicts from the projected rows of earlier tests. The first test has no
         earlier rows, so the rows learned here are stored in their place.
 
-        row_numbers_to_learn: numbers of the rows to learn.
+        block: rows of the event.
+        rows_to_learn: indices in `block` of the rows to learn.
         """
-        half = block.take(row_numbers_to_learn)
+        half = block.take(rows_to_learn)
         for model in models:
             if self._has_time_to_solve(model, 0.0):
                 accumulator = model.estimator.accumulator()
                 accumulator.add(drop_unneeded_targets_and_add_hashes(model.estimator, half))
                 self._solve_and_store(model, accumulator.freeze(), half.rows)
-        row_numbers_to_learn = _evenly_spaced_sample(row_numbers_to_learn)
-        rows = block.take(row_numbers_to_learn)
-        targets = self._first_label_codes_or_values(rows.y)
-        self._append_tested_rows_and_drop_oldest(_TestedRows(position, row_numbers_to_learn, rows, targets, {}, {}))
+        chosen = _evenly_spaced_sample(rows_to_learn)
+        self._append_tested_rows_and_drop_oldest(self._rows_to_test(event, block, chosen))
 
     def _test_rows(
         self,
         models: Sequence[Model],
-        position: int,
+        event: ParsedEvent,
         block: Block,
         rows_with_target: np.ndarray,
         testable_indices: np.ndarray,
@@ -322,7 +332,7 @@ class TestThenTrain:
         """Test models on at most MAX_ROWS_PER_EVENT rows of an event.
 
         block: rows of the event.
-        rows_with_target: (n,) row numbers in `block` of the rows that have a target.
+        rows_with_target: (n,) indices in `block` of the rows that have a target.
         testable_indices: indices (0 … n − 1) of the entries of `rows_with_target` that may be
             tested.
         """
@@ -333,9 +343,8 @@ class TestThenTrain:
 
         # Choose the rows to test.
         chosen = _evenly_spaced_sample(testable_indices)
-        rows = block.take(rows_with_target[chosen])
-        targets = self._first_label_codes_or_values(rows.y)
-        part = _TestedRows(position, rows_with_target[chosen], rows, targets, {}, {})
+        part = self._rows_to_test(event, block, rows_with_target[chosen])
+        rows, targets = part.block, part.targets
 
         # Predict the targets from the rows of earlier tests. In the first test there are none.
         if self._parts:
@@ -356,6 +365,17 @@ class TestThenTrain:
         self._append_tested_rows_and_drop_oldest(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
+
+    def _rows_to_test(self, event: ParsedEvent, block: Block, chosen_rows: np.ndarray) -> _TestedRows:
+        """Return some rows of an event, without predictions.
+
+        block: rows of the event.
+        chosen_rows: indices in `block` of the rows to return.
+        """
+        # Unlearn events name rows by their original numbers, also if some were erased meanwhile.
+        numbers = remaining_row_numbers(block, event.gone)[chosen_rows]
+        rows = block.take(chosen_rows)
+        return _TestedRows(event.position, numbers, rows, self._first_label_codes_or_values(rows.y), {}, {})
 
     def _previous_targets(self, y: Targets, rows_with_target: np.ndarray, tested_indices: np.ndarray) -> np.ndarray:
         """Return the target of the row before each tested row.
@@ -409,14 +429,15 @@ class TestThenTrain:
         projection_number: number of the projection. Rows that the same projection has already
             projected are not projected again.
         """
-        known, projected = self._projected.get(model_id, (0, {}))
+        known, earlier = self._projected.get(model_id, (0, {}))
         if projection_number != known:
-            projected = {}
-        self._projected[model_id] = projection_number, projected
+            earlier = {}
+        projected = {part.key: earlier[part.key] for part in self._parts if part.key in earlier}
         for part in self._parts:
-            if part.position not in projected:
-                projected[part.position] = projection.apply(part.block.X)
-        return np.vstack([projected[part.position] for part in self._parts])
+            if part.key not in projected:
+                projected[part.key] = projection.apply(part.block.X)
+        self._projected[model_id] = projection_number, projected
+        return np.vstack([projected[part.key] for part in self._parts])
 
     def _extend_curves(self, models: Sequence[Model]) -> None:
         """Add points to learning curves if enough rows were learned."""
@@ -479,7 +500,6 @@ class TestThenTrain:
         while len(parts) > 1 and (rows > MAX_TESTED_ROWS or size > MAX_TESTED_BYTES):
             oldest = parts.pop(0)
             rows, size = rows - oldest.block.rows, size - oldest.block.nbytes
-            self._forget_projected_rows_at(oldest.position)
         self._parts = tuple(parts)
 
     def _remove_unlearned_rows(self, removal: Removal) -> None:
@@ -490,14 +510,9 @@ class TestThenTrain:
                 removed = removal[part.position]
                 stays = np.zeros(len(part.numbers), bool) if removed is None else ~np.isin(part.numbers, removed)
                 part = _select_tested_rows(part, stays)
-                self._forget_projected_rows_at(part.position)
             parts += [part] if part.block.rows else []
         self._parts = tuple(parts)
-
-    def _forget_projected_rows_at(self, position: int) -> None:
-        """Drop the projected rows of an event."""
-        for _, projected in self._projected.values():
-            projected.pop(position, None)
+        self._projected.clear()
 
 
 def _accuracy_or_r2(parts: Sequence[_TestedRows], targets: np.ndarray, model_id_or_baseline: int | str) -> float:

@@ -224,7 +224,7 @@ def drop_rows_without_target(block: Block) -> LabelledRows:
     is returned.
     """
     if block.y is None:
-        return LabelledRows(block._replace(X=block.X[:0], weights=None, ids=None, hashes=None), block.rows)
+        return LabelledRows(block.take(np.arange(0)), block.rows)
     present = block.y.present
     if present is None or present.all():
         return LabelledRows(block, 0)

@@ -92,6 +92,15 @@ def test_garbage_is_refused(data):
         read_arrow(data)
 
 
+@pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file], ids=["stream", "file"])
+def test_the_format_before_arrow_0_15_is_refused_by_name(new):
+    sink = pa.BufferOutputStream()
+    with new(sink, BATCH.schema, options=pa.ipc.IpcWriteOptions(use_legacy_format=True)) as writer:
+        writer.write_batch(BATCH)
+    with pytest.raises(MalformedInput, match=r"Arrow 0\.15 and later"):
+        read_arrow(sink.getvalue())
+
+
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 def test_size_after_decompression_is_bounded_before_it_is_unpacked(compression):
     batch = pa.record_batch({"price": np.zeros(1_000_000)})

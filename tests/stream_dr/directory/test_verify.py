@@ -16,7 +16,7 @@ from stream_dr import errors
 from stream_dr.directory.inspect import inspect
 from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.verify import verify, verify_shards_of_log
-from stream_dr.log.event import Event, EventKind
+from stream_dr.log.event import Event, EventDraft, EventKind, xxh64_digest
 from stream_dr.log.log import Log
 from stream_dr.models.entry import ModelFailure
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
@@ -109,6 +109,26 @@ def test_a_damaged_reference_is_named_and_the_rest_still_checked(filled: Path) -
     assert "event 2" in str(found[0].error)
     assert len(found) > 3
     assert [f.error for f in found[1:]] == [None] * (len(found) - 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("rows", b'{"rows": "none"}'),
+        ("rows", b"\xff\xff\xff\xff"),
+        ("rows", b"x"),
+        ("unlearn", b"{}"),
+        ("reference", b"{}"),
+    ],
+)
+def test_a_whole_body_that_no_model_could_learn_is_found(filled: Path, kind: EventKind, body: bytes) -> None:
+    with Log(filled / "d" / "log") as log:
+        log.append([EventDraft(kind, None, xxh64_digest(body), 2, body)])
+    found = list(verify(filled / "d"))
+    (bad,) = [f for f in found if f.error is not None]
+    assert bad.what == "log of 6 events"
+    assert isinstance(bad.error, errors.DamagedFile)
+    assert "position 5 cannot be decoded" in str(bad.error)
 
 
 @pytest.mark.every_run

@@ -5,8 +5,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
+from sklearn.neighbors import NearestCentroid
 
 from stream_dr import LDA, OPLS, Block
 from stream_dr.running.advance import ParsedEvent, apply_event_unless_rebuild_refused
@@ -135,6 +137,75 @@ def test_the_first_event_of_a_replay_is_tested_by_halves(tmp_path: Path) -> None
     assert scores["accuracy"] == round(float((nearest == y[1::2]).mean()), 4)
     assert scores["baseline"] == round(float((y[:-1:2] == y[1::2]).mean()), 4)
     assert (scores["tested"], scores["curve"]) == (150, [(150, scores["accuracy"])])
+
+
+@pytest.mark.parametrize("rows", [40, 41, 301])
+def test_the_halves_of_the_first_event_are_both_known_to_the_second(rows: int, tmp_path: Path) -> None:
+    tests = TestThenTrain(solve_for_tests=True)
+    tests.share = 0
+    blocks = [dense(seed, rows) for seed in range(2)]
+    with opened(tmp_path, lda=("lda", {})) as directory:
+        put(directory, *blocks)
+        model = directory.model("lda")
+        right = tested = 0
+        for position, block in enumerate(blocks):
+            tests.test([model], [ParsedEvent(position, block)])
+            apply_event_unless_rebuild_refused(model, ParsedEvent(position, block), directory)
+    (X, y), (Z, z) = ((block.X, np.array(block.y.targets_by_row())) for block in blocks)
+    half, all_rows = slice(0, None, 2), slice(None)
+    solved = all_rows if rows % 2 == 0 else half  # a model is solved again when its rows have doubled
+    for learned, known, new_X, new_y in ((half, half, X[1::2], y[1::2]), (solved, all_rows, Z, z)):
+        lda = LDA().partial_fit(X[learned], y[learned])
+        nearest = NearestCentroid().fit(lda.transform(X[known]), y[known]).predict(lda.transform(new_X))
+        right += (nearest == new_y).sum()
+        tested += len(nearest)
+    assert tests.scores(model)["tested"] == tested
+    assert tests.scores(model)["accuracy"] == round(right / tested, 4)
+
+
+def test_an_event_is_tested_once_though_a_model_comes_back_to_it(tmp_path: Path) -> None:
+    """A second model learns from the start, and both restart after an unlearning: the scores are those of one course."""
+    blocks = [dense(seed, rows=31 + seed) for seed in range(6)]
+    scores = []
+    for comes_back in (False, True):
+        tests = TestThenTrain()
+        tests.share = 0
+        with opened(tmp_path / str(comes_back), first=("lda", {}), second=("opls", {})) as directory:
+            put(directory, *blocks)
+            first, second = (directory.model(name) for name in ("first", "second"))
+            for position, block in enumerate(blocks):
+                event = ParsedEvent(position, block)
+                tests.test([first], [event])
+                apply_event_unless_rebuild_refused(first, event, directory)
+                first.publish(first.freeze())
+                if comes_back and position == 3:
+                    for again, earlier in enumerate(blocks[:4]):
+                        erased = ParsedEvent(again, earlier.take(np.arange(5, earlier.rows)), gone=range(5))
+                        tests.test([first, second], [erased])
+                        apply_event_unless_rebuild_refused(second, erased, directory)
+                        second.publish(second.freeze())
+            scores.append(tests.scores(first) | {"tested_at": None})
+            assert tests.scores(second) == {}
+    assert scores[0] == scores[1]
+
+
+def test_unlearned_rows_leave_scores_of_an_event_that_had_lost_rows_before(tmp_path: Path) -> None:
+    tests = TestThenTrain()
+    tests.share = 0
+    blocks = [dense(seed) for seed in range(4)]
+    with opened(tmp_path, lda=("lda", {})) as directory:
+        put(directory, *blocks)
+        model = directory.model("lda")
+        for position, block in enumerate(blocks):
+            event = ParsedEvent(position, block)
+            if position == 3:
+                event = ParsedEvent(position, block.take(np.arange(8, 20)), gone=range(8))
+            tests.test([model], [event])
+            apply_event_unless_rebuild_refused(model, event, directory)
+            model.publish(model.freeze())
+    assert tests.scores(model)["tested"] == 20 + 12
+    tests.test([model], [ParsedEvent(4, removal={3: list(range(8, 18))})])
+    assert tests.scores(model)["tested"] == 20 + 2
 
 
 def test_numbers_as_targets_are_tested_by_least_squares_on_the_components(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Whatever is learned and unlearned, in whatever order, a model is published, and projects the rows that are left as a new
 model of those rows does."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 from stream_dr import hashing, nystroem, polynomial, random_fourier, table, text
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft
+from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Model
 from stream_dr.models.saved import load
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
-from stream_dr.models.snapshot import export_model
+from stream_dr.models.snapshot import export_model, write_snapshot_if_needed
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import RunSettings
 from stream_dr.running.running import Running
@@ -144,6 +146,97 @@ def test_any_order_of_learning_and_unlearning(feature_map: str, turns: list[int]
                 append(directory, rows_draft(orjson.dumps(body), "json"))
                 left += body["ids"]
             learn(directory)
+
+
+def additive_models() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Every method whose state is a sum over rows: without folds, with folds, cross-validated, and with unlabelled rows."""
+    models: dict[str, tuple[str, dict[str, Any]]] = {}
+    for key, method in ESTIMATORS.items():
+        params = signature(method).parameters
+        if not method.merges or key in RESERVOIR:
+            continue
+        base = CALM.get(key, {})
+        models[key] = key, base
+        if "folds" in params:
+            models[f"{key}-folds"] = key, base | {"folds": 3}
+            if method.cross_validates:
+                models[f"{key}-cv"] = key, base | {method.cross_validates: "cv"}
+    models["skm-use"] = "skm", {"a": 0.5, "unlabelled": "use", "folds": 3}
+    models["wmv-use"] = "wmv", {"unlabelled": "use", "folds": 3}
+    return models
+
+
+def partly_labelled_batch(rng: np.random.Generator, name: str, weighted: bool) -> dict[str, Any]:
+    """Rows of which all, some or none have a label."""
+    count = int(rng.integers(1, 30))
+    labels = [f"c{i}" for i in rng.integers(0, 3, count)]
+    rows = rng.normal(size=(count, 3)) + [[int(label[1:]), 0, 1] for label in labels]
+    body: dict[str, Any] = {"rows": rows.round(3).tolist(), "ids": [f"{name}-{i}" for i in range(count)]}
+    if weighted:
+        body["weights"] = rng.uniform(0.5, 2.0, count).round(2).tolist()
+    labelled_share = rng.choice([0.0, 0.0, 0.5, 1.0])
+    body["labels"] = [label if rng.random() < labelled_share else None for label in labels]
+    if labelled_share == 0 and rng.random() < 0.5:
+        del body["labels"]
+    return body
+
+
+@pytest.mark.every_run
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rows_without_labels_are_unlearned_from_every_sum(seed: int, tmp_path: Path) -> None:
+    check_partly_labelled(seed, tmp_path)
+
+
+@pytest.mark.test_all
+@pytest.mark.parametrize("seed", range(3, 30))
+def test_rows_without_labels_are_unlearned_in_any_order(seed: int, tmp_path: Path) -> None:
+    check_partly_labelled(seed, tmp_path)
+
+
+def check_partly_labelled(seed: int, path: Path) -> None:
+    """Batches with and without labels come and go by position and by id, and a restart changes nothing."""
+    rng = np.random.default_rng(seed)
+    left: dict[int, list[str]] = {}
+    with opened(path / "D", **additive_models()) as directory:
+        for turn in range(9):
+            if left and turn % 3 == 2:
+                position = int(rng.choice(list(left)))
+                if rng.random() < 0.5:
+                    removal = directory.history.removal_of_events_and_ids([position], [])
+                    del left[position]
+                else:
+                    named = [left[position].pop() for _ in range(max(1, len(left[position]) // 3))]
+                    removal = directory.history.removal_of_events_and_ids([], named)
+                    left = {place: ids for place, ids in left.items() if ids}
+                append(directory, unlearn_draft(removal))
+            else:
+                body = partly_labelled_batch(rng, str(turn), weighted=seed % 2 == 1)
+                append(directory, rows_draft(orjson.dumps(body), "json"))
+                left[directory.position] = body["ids"]
+            backfill(directory, list(directory.models.values()), directory.position)
+            if turn % 3 == 2:
+                check_against_fresh(directory)
+            if turn == 6:
+                for model in directory.models.values():
+                    write_snapshot_if_needed(model, model.freeze(), directory.path)
+
+    with opened(path / "D") as directory:
+        backfill(directory, list(directory.models.values()), directory.position)
+        check_against_fresh(directory)
+
+
+def check_against_fresh(directory: Directory) -> None:
+    """Each model projects as a new one of the rows that are left, if those are enough to be solved."""
+    for name, model in directory.models.items():
+        assert model.failure is None, (name, model.failure)
+        estimator, state = fresh(directory, model)
+        assert model.rows == state.rows, name
+        try:
+            expected = products(estimator.solve(state), directory)
+        except StreamDRError:
+            continue
+        ours = products(estimator.solve(model.freeze().state), directory)
+        assert np.abs(ours - expected).max(initial=0.0) <= 1e-8 * max(1.0, np.abs(expected).max(initial=0.0)), name
 
 
 @pytest.mark.parametrize("key", ["lda", "pca"])

@@ -117,6 +117,21 @@ def test_unlearning_the_newest_and_the_oldest_rows_of_folds(decay):
     assert_same(state.merge_folds(), learned(made, slice(5, 50), False, "exact", decay), rtol=1e-8)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("y", [None, class_targets([None] * 7)], ids=["none", "null"])
+def test_rows_without_targets_are_unlearned_and_change_no_fold(y, sparse):
+    made = stream(3, 40, 4)
+    accumulator = empty(made)
+    accumulator.add(made.block(slice(None), sparse))
+    before = accumulator.freeze()
+    unlabelled = made.block(slice(0, 7), sparse)._replace(y=y)
+    accumulator.add(unlabelled)
+    accumulator.remove(unlabelled)
+    assert accumulator.rows_skipped == before.rows_skipped
+    for after, part in zip(accumulator.freeze().parts, before.parts, strict=True):
+        assert_same(after, part, rtol=1e-12)
+
+
 def test_a_fold_that_has_lost_its_last_row_learns_again():
     made = stream(3, 40, 4)
     accumulator = empty(made)
