@@ -96,21 +96,21 @@ class AdditiveEstimator(Estimator):
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
             )
 
-        mine = self.fitted()
-        theirs = other.fitted()
-        mine.check_learning_parameters_unchanged(self)
-        theirs.check_learning_parameters_unchanged(other)
+        # Release the lock of `other` before taking the lock of `self`.
+        # Otherwise two threads that merge a into b and b into a would wait for each other for ever.
+        with other.lock:
+            theirs = other.fitted()
+            theirs.check_learning_parameters_unchanged(other)
+            their_names = theirs.names
+            their_state = theirs.accumulator.freeze()
 
-        # Take the longer list of names. The shorter list must be its beginning.
-        names = max(mine.names or (), theirs.names or (), key=len) or None
-        if any(some != (names or ())[: len(some)] for some in (mine.names, theirs.names) if some is not None):
-            raise CannotMerge(
-                f"states of features {theirs.names} and {mine.names} cannot be merged: learn both in one order of columns."
-            )
-
-        state = cast(AdditiveState, mine.accumulator.freeze()).merge(theirs.accumulator.freeze())
-        self.fitted_ = new_fitted_state(self, state, names)
-        self.fitted_.shown = mine.shown
+        with self.lock:
+            mine = self.fitted()
+            mine.check_learning_parameters_unchanged(self)
+            names = joint_names(mine.names, their_names)
+            state = cast(AdditiveState, mine.accumulator.freeze()).merge(their_state)
+            self.fitted_ = new_fitted_state(self, state, names)
+            self.fitted_.shown = mine.shown
         return self
 
     def unlearn(
@@ -126,14 +126,29 @@ class AdditiveEstimator(Estimator):
         sample_weight: weights (rows,).
         groups: group (rows,) of each row, with which the rows were learned.
         """
-        fitted = self.fitted()
-        fitted.check_learning_parameters_unchanged(self)
+        with self.lock:
+            fitted = self.fitted()
+            fitted.check_learning_parameters_unchanged(self)
 
-        rows = as_block(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
-        block, _ = self.parse(fitted, move_named_column_to_targets(rows))
-        fitted.accumulator.remove(block)
+            rows = as_block(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+            block, _ = self.parse(fitted, move_named_column_to_targets(rows))
+            fitted.accumulator.remove(block)
 
-        # Projections of the rows before the removal are no longer valid.
-        fitted.projection = None
-        fitted.refined = None
+            # Projections of the rows before the removal are no longer valid.
+            fitted.forget_projection()
+            fitted.refined = None
         return self
+
+
+def joint_names(mine: tuple[str, ...] | None, theirs: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the names of the columns of two merged states.
+
+    These are the longer names, and None if neither state has names. Raises CannotMerge unless the
+    shorter names are their beginning.
+    """
+    names = max(mine or (), theirs or (), key=len) or None
+    if any(some != (names or ())[: len(some)] for some in (mine, theirs) if some is not None):
+        raise CannotMerge(
+            f"states of features {theirs} and {mine} cannot be merged: learn both in one order of columns."
+        )
+    return names
