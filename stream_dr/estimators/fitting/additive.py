@@ -118,9 +118,8 @@ class AdditiveEstimator(Estimator):
     ) -> Self:
         """Remove rows X (rows, features) that were learned before.
 
-        The targets and weights must be those with which the rows were learned. If decay < 1, X
-        must be the newest rows, in the order in which they were learned. Raises CannotUnlearn if
-        the rows cannot be removed.
+        The targets and weights must be those with which the rows were learned. Raises
+        CannotUnlearn if decay < 1, or if the rows cannot be removed.
 
         y: targets (rows,).
         sample_weight: weights (rows,).
