@@ -189,10 +189,8 @@ class KNearest(ClassifierMixin, StreamLearner):
             their_state = other.state_
 
         with self.lock:
-            names = self.fitted().names
-            if names != their_names and names is not None and their_names is not None:
-                raise CannotMerge(f"samples of features {their_names} and {names} cannot be merged.")
-            self.fitted_ = new_fitted_state(self, self.state_.merge(their_state), names or their_names)
+            names = named_columns.joint_names(self.fitted().names, their_names)
+            self.fitted_ = new_fitted_state(self, self.state_.merge(their_state), names)
         return self
 
     @property

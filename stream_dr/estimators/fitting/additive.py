@@ -11,6 +11,7 @@ from typing import ClassVar, Self, cast
 import numpy as np
 
 from stream_dr.errors import CannotMerge, InvalidParameter
+from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
@@ -86,8 +87,9 @@ class AdditiveEstimator(Estimator):
         """Add another estimator's learned rows to this estimator.
 
         `other` is unchanged. After the merge, components have the signs that this estimator's
-        components had before. Columns are matched by position. If both estimators have column
-        names, the shorter list of names must be the beginning of the longer list.
+        components had before. Columns are matched by position. Either both estimators have
+        column names or neither has. The shorter list of names must be the beginning of the longer
+        list.
 
         Raises CannotMerge if the estimators differ in class, parameters or column names.
         """
@@ -107,7 +109,10 @@ class AdditiveEstimator(Estimator):
         with self.lock:
             mine = self.fitted()
             mine.check_learning_parameters_unchanged(self)
-            names = joint_names(mine.names, their_names)
+            # A state without rows has no columns that could be mistaken for others.
+            names = mine.names or their_names
+            if mine.accumulator.rows and their_state.rows:
+                names = named_columns.joint_names(mine.names, their_names)
             state = cast(AdditiveState, mine.accumulator.freeze()).merge(their_state)
             self.fitted_ = new_fitted_state(self, state, names)
             self.fitted_.shown = mine.shown
@@ -137,17 +142,3 @@ class AdditiveEstimator(Estimator):
             fitted.forget_projection()
             fitted.refined = None
         return self
-
-
-def joint_names(mine: tuple[str, ...] | None, theirs: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Return the names of the columns of two merged states.
-
-    These are the longer names, and None if neither state has names. Raises CannotMerge unless the
-    shorter names are their beginning.
-    """
-    names = max(mine or (), theirs or (), key=len) or None
-    if any(some != (names or ())[: len(some)] for some in (mine, theirs) if some is not None):
-        raise CannotMerge(
-            f"states of features {theirs} and {mine} cannot be merged: learn both in one order of columns."
-        )
-    return names

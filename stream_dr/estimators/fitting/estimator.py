@@ -399,6 +399,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             if kind in DASK:
                 parts = copy(self)
                 parts.fitted_ = learn_dask_collections(self, move_named_column_to_targets(rows, kind))
+                # Columns without names go by their position, as those of an array.
+                parts.fitted_.names = parts.fitted_.names or fitted.names
                 self.fitted_ = fitted
                 return self.merge(parts)
 
