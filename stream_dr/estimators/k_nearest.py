@@ -18,6 +18,7 @@ from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.estimators.fitting.stream_learner import StreamLearner
 from stream_dr.feature_maps.draws import check_seed_or_none
 from stream_dr.projection import check_n_features
+from stream_dr.rows.batches import move_named_column_to_targets
 from stream_dr.rows.block import Block
 from stream_dr.rows.frames import RowsAndNames
 from stream_dr.rows.number_rows import as_rows
@@ -110,7 +111,7 @@ class KNearest(ClassifierMixin, StreamLearner):
         """Forget all learned rows, then learn rows and labels.
 
         X: (rows, features).
-        y: (rows,), labels.
+        y: (rows,), labels. For a table, y may be the name of the column with the labels.
         """
         with self.lock:
             self.check_parameters()
@@ -122,7 +123,7 @@ class KNearest(ClassifierMixin, StreamLearner):
         If an error is raised, the state is unchanged.
 
         X: (rows, features).
-        y: (rows,), labels.
+        y: (rows,), labels, or the name of a column, as in `fit`.
         classes: ignored, because new labels may come at any time. The parameter exists for code
             that was written for scikit-learn's classifiers.
         """
@@ -271,13 +272,14 @@ class KNearest(ClassifierMixin, StreamLearner):
             TargetsRequired for a batch without labels.
         """
         # Check the rows and the labels. An error leaves the state unchanged.
-        rows, names = self._with_learned_column_order(fitted, X)
+        block = move_named_column_to_targets(Block(X, y))
+        rows, names = self._with_learned_column_order(fitted, block.X)
         if refuse_empty:
             named_columns.raise_if_no_rows_or_features(rows)
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
 
-        y = flatten_column_with_warning(y, stacklevel=3)
+        y = flatten_column_with_warning(block.y, stacklevel=3)
         sample = fitted.accumulator
         targets = parse_targets(y, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
         sample.add(Block(rows, targets, names=names, checked=True))
