@@ -18,6 +18,7 @@ from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.estimators.fitting.stream_learner import StreamLearner
 from stream_dr.feature_maps.draws import check_seed_or_none
 from stream_dr.projection import check_n_features
+from stream_dr.rows.batches import move_named_column_to_targets
 from stream_dr.rows.block import Block
 from stream_dr.rows.frames import RowsAndNames
 from stream_dr.rows.number_rows import as_rows
@@ -110,10 +111,11 @@ class KNearest(ClassifierMixin, StreamLearner):
         """Forget all learned rows, then learn rows and labels.
 
         X: (rows, features).
-        y: (rows,), labels.
+        y: (rows,), labels. For a table, y may be the name of the column with the labels.
         """
-        self.check_parameters()
-        return self._learn_batch(new_fitted_state(self), X, y, refuse_empty=True)
+        with self.lock:
+            self.check_parameters()
+            return self._learn_batch(new_fitted_state(self), X, y, refuse_empty=True)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike, classes: ArrayLike | None = None) -> Self:
         """Learn more rows with one label a row.
@@ -121,14 +123,15 @@ class KNearest(ClassifierMixin, StreamLearner):
         If an error is raised, the state is unchanged.
 
         X: (rows, features).
-        y: (rows,), labels.
+        y: (rows,), labels, or the name of a column, as in `fit`.
         classes: ignored, because new labels may come at any time. The parameter exists for code
             that was written for scikit-learn's classifiers.
         """
-        self.check_parameters()
-        fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
-        fitted.check_learning_parameters_unchanged(self)
-        return self._learn_batch(fitted, X, y)
+        with self.lock:
+            self.check_parameters()
+            fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
+            fitted.check_learning_parameters_unchanged(self)
+            return self._learn_batch(fitted, X, y)
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Return the most frequent label (rows,) among each row's neighbours.
@@ -138,15 +141,17 @@ class KNearest(ClassifierMixin, StreamLearner):
         features than the rows learned.
         """
         rows = self._rows_in_learned_column_order(X)
-        return np.asarray(self.classes_[self._fitted_neighbour_classifier().predict(rows)])
+        search, classes = self._neighbour_search()
+        return np.asarray(classes[search.predict(rows)])
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return each class's share of a row's neighbours.
 
         The result is (rows, classes) float64. Columns are in the order of `classes_`.
         """
-        rows, search = self._rows_in_learned_column_order(X), self._fitted_neighbour_classifier()
-        shares = np.zeros((rows.shape[0], len(self.classes_)))
+        rows = self._rows_in_learned_column_order(X)
+        search, classes = self._neighbour_search()
+        shares = np.zeros((rows.shape[0], len(classes)))
         shares[:, search.classes_] = search.predict_proba(rows)
         return shares
 
@@ -167,7 +172,8 @@ class KNearest(ClassifierMixin, StreamLearner):
             If False, only the indices are returned.
         """
         rows = None if X is None else self._rows_in_learned_column_order(X)
-        return self._fitted_neighbour_classifier().kneighbors(rows, n_neighbors, return_distance)
+        search, _ = self._neighbour_search()
+        return search.kneighbors(rows, n_neighbors, return_distance)
 
     def merge(self, other: "KNearest") -> Self:
         """Replace the sample by a sample of both estimators' streams.
@@ -178,10 +184,14 @@ class KNearest(ClassifierMixin, StreamLearner):
         """
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(f"{other!r} cannot be merged into {self!r}: merge samples of one set of parameters.")
-        mine, theirs = self.fitted(), other.fitted()
-        if mine.names != theirs.names and mine.names is not None and theirs.names is not None:
-            raise CannotMerge(f"samples of features {theirs.names} and {mine.names} cannot be merged.")
-        self.fitted_ = new_fitted_state(self, self.state_.merge(other.state_), mine.names or theirs.names)
+        # Release the lock of `other` before taking the lock of `self`, as in AdditiveEstimator.merge.
+        with other.lock:
+            their_names = other.fitted().names
+            their_state = other.state_
+
+        with self.lock:
+            names = named_columns.joint_names(self.fitted().names, their_names)
+            self.fitted_ = new_fitted_state(self, self.state_.merge(their_state), names)
         return self
 
     @property
@@ -190,7 +200,8 @@ class KNearest(ClassifierMixin, StreamLearner):
 
         Raises NotFitted if no row was learned so far.
         """
-        return cast(Reservoir, self.fitted().accumulator.freeze())
+        with self.lock:
+            return cast(Reservoir, self.fitted().accumulator.freeze())
 
     @property
     def classes_(self) -> np.ndarray:
@@ -231,19 +242,28 @@ class KNearest(ClassifierMixin, StreamLearner):
             check_n_features(rows.shape[1], learned, type(self).__name__)
         return RowsAndNames(rows, names)
 
-    def _fitted_neighbour_classifier(self) -> KNeighborsClassifier:
-        """Return scikit-learn's k-NN classifier, fitted on the sample.
+    def _neighbour_search(self) -> tuple[KNeighborsClassifier, np.ndarray]:
+        """Return scikit-learn's k-NN classifier of the sample, and its classes.
 
-        The classifier's labels are indices in `classes_`. The classifier is cached until the
-        sample or n_neighbors changes.
+        The classifier's labels are indices in the classes (classes,). The classifier is cached
+        until the sample or n_neighbors changes.
         """
-        fitted, state = self.fitted(), self.state_
+        with self.lock:
+            fitted = self.fitted()
+            state = self.state_
+            search = fitted.neighbour_search
+            version = fitted.version
+
+        labels = sorted(state.labels)
         k = min(self.n_neighbors, len(state.numbers))
-        if fitted.neighbour_search is None or fitted.neighbour_search.n_neighbors != k:
-            places = {label: place for place, label in enumerate(sorted(state.labels))}
+        if search is None or search.n_neighbors != k:
+            places = {label: place for place, label in enumerate(labels)}
             codes = np.array([places[label] for label in state.labels])[state.codes]
-            fitted.neighbour_search = KNeighborsClassifier(k).fit(state.kept, codes)
-        return fitted.neighbour_search
+            search = KNeighborsClassifier(k).fit(state.kept, codes)
+            with self.lock:
+                if fitted.version == version:
+                    fitted.neighbour_search = search
+        return search, label_array(labels)
 
     def _learn_batch(self, fitted: FittedState, X: RowsLike, y: TargetsLike, refuse_empty: bool = False) -> Self:
         """Learn one batch, and set the estimator's state to `fitted`.
@@ -252,13 +272,14 @@ class KNearest(ClassifierMixin, StreamLearner):
             TargetsRequired for a batch without labels.
         """
         # Check the rows and the labels. An error leaves the state unchanged.
-        rows, names = self._with_learned_column_order(fitted, X)
+        block = move_named_column_to_targets(Block(X, y))
+        rows, names = self._with_learned_column_order(fitted, block.X)
         if refuse_empty:
             named_columns.raise_if_no_rows_or_features(rows)
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
 
-        y = flatten_column_with_warning(y, stacklevel=3)
+        y = flatten_column_with_warning(block.y, stacklevel=3)
         sample = fitted.accumulator
         targets = parse_targets(y, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
         sample.add(Block(rows, targets, names=names, checked=True))
@@ -268,6 +289,6 @@ class KNearest(ClassifierMixin, StreamLearner):
 
         # Store the names, and drop the cached classifier, which was fitted before this batch.
         fitted.names = names
-        fitted.neighbour_search = None
+        fitted.forget_projection()
         self.fitted_ = fitted
         return self

@@ -51,6 +51,10 @@ class LLE(Embedding):
     With scaling="source", the sampled rows get the same coordinates as by scikit-learn's
     LocallyLinearEmbedding.
 
+    A warning is issued if an eigenvalue is only rounding error. This happens if groups of rows have
+    no neighbour outside their group, while other rows have neighbours in several groups. The
+    component is then constant on each group. Set more `n_neighbors`.
+
     Labels are not used, because a new row has no label by which its neighbours could be chosen.
     The Hessian and modified variants are not implemented.
 

@@ -65,16 +65,23 @@ def _pack_estimator(estimator: Any) -> FileContents:
     arrays: Arrays = {}
     spec = spec_to_json(spec_of_estimator(estimator))
     metadata: JsonDict = {"kind": "estimator", "spec": spec, "stream_dr": __version__}
-    fitted: FittedState | None = vars(estimator).get("fitted_")
-    if fitted is not None:
-        # Add the state, then the refined projection and the projection last returned to the user.
+    with estimator.lock:
+        fitted: FittedState | None = vars(estimator).get("fitted_")
+        if fitted is None:
+            return arrays, metadata
         fitted.check_learning_parameters_unchanged(estimator)
-        arrays, described = snapshot_file.pack_under_prefix("state", fitted.accumulator.freeze())
-        metadata |= described | {"names": list(fitted.names) if fitted.names else None}
-        for name, projection in (("refined", fitted.refined), ("shown", fitted.shown)):
-            if projection is not None and (name == "refined" or projection is not fitted.refined):
-                more, metadata[name] = snapshot_file.pack_projection(name, projection)
-                arrays |= more
+        state = fitted.accumulator.freeze()
+        names = fitted.names
+        refined = fitted.refined
+        shown = fitted.shown
+
+    # Add the state, then the refined projection and the projection last returned to the user.
+    arrays, described = snapshot_file.pack_under_prefix("state", state)
+    metadata |= described | {"names": list(names) if names else None}
+    for name, projection in (("refined", refined), ("shown", shown)):
+        if projection is not None and (name == "refined" or projection is not refined):
+            more, metadata[name] = snapshot_file.pack_projection(name, projection)
+            arrays |= more
     return arrays, metadata
 
 

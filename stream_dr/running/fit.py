@@ -79,7 +79,8 @@ def fit(
         raise InvalidParameter(
             "the source has no row to learn from; give one with rows, and targets where they are needed."
         )
-    estimator.fitted_ = learned.fitted_
+    with estimator.lock:
+        estimator.fitted_ = learned.fitted_
     return estimator
 
 

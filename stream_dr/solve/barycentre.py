@@ -18,6 +18,7 @@ Costs, for r rows:
 * Projecting a new row costs O(r · features + k² features + k³) time.
 """
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -134,6 +135,8 @@ def locally_linear_embedding(
 ) -> BarycentricProjection:
     """Return the locally linear embedding of r rows.
 
+    Issues a warning if an eigenvalue is only rounding error.
+
     rows: (r, features), dense or CSR.
     n_components: maximum number of components.
     n_neighbors: number of other rows that count as a row's neighbours. At most r − 1 are used.
@@ -156,7 +159,9 @@ def locally_linear_embedding(
     if last == parts:
         return BarycentricProjection(as_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
 
-    values, places = eigh(lle_alignment_matrix(W).toarray(), subset_by_index=[parts, last - 1])
+    alignment = lle_alignment_matrix(W)
+    values, places = eigh(alignment.toarray(), subset_by_index=[parts, last - 1])
+    _warn_if_rounding_errors(values, alignment)
     places = with_fixed_signs(scale_to_unit_variance(places) if unit_variance else places)
     return BarycentricProjection(as_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
 
@@ -201,6 +206,24 @@ def lle_alignment_matrix(W: sp.csr_matrix) -> sp.csr_matrix:
     """
     M = sp.eye_array(W.shape[0], format="csr") - W
     return sp.csr_matrix(M.T @ M)
+
+
+def _warn_if_rounding_errors(eigenvalues: np.ndarray, alignment: sp.csr_matrix) -> None:
+    """Issue a warning if eigenvalues are only rounding error.
+
+    eigenvalues: eigenvalues of `alignment`.
+    alignment: matrix that `lle_alignment_matrix` returned.
+    """
+    # The largest sum of a row's absolute entries bounds the eigenvalues.
+    bound = 32 * EPS * float(abs(alignment).sum(axis=1).max())
+    count = int((eigenvalues <= bound).sum())
+    if count:
+        warnings.warn(
+            f"{count} of the {len(eigenvalues)} components have an eigenvalue that is only rounding error. Such a component "
+            "is constant on parts of the neighbour graph, or, with a tiny reg, one of many equal solutions. Set more "
+            "n_neighbors, or a larger reg.",
+            stacklevel=2,
+        )
 
 
 def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarray, reg: float) -> np.ndarray:

@@ -290,19 +290,14 @@ class MappedAccumulator:
         if block.rows:
             self.n_features, self._names = width, names
 
-    def remove(self, block: Block, **options: int) -> None:
+    def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
 
         The batch is mapped again, and the mapped rows are removed. Raises CannotUnlearn.
-
-        options: further arguments of `remove` of the accumulator of mapped rows.
         """
         width = self._width_and_names_with(block)[0]
         check_numeric_finite_rows(block)
-        if options:
-            self.inner.remove(self._map_block(block, width), **options)
-        else:
-            self._apply_to_row_parts(block, lambda part: self.inner.remove(self._map_block(part, width)))
+        self._apply_to_row_parts(block, lambda part: self.inner.remove(self._map_block(part, width)))
 
     def freeze(self) -> MappedState:
         """Return the state so far as a MappedState."""
@@ -397,7 +392,7 @@ class LandmarkAccumulator(MappedAccumulator):
             self.landmarks = before
             raise
 
-    def remove(self, block: Block, **options: int) -> None:
+    def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
 
         Landmarks are rows that the map compares other rows with. CannotUnlearn is raised in two
@@ -416,7 +411,7 @@ class LandmarkAccumulator(MappedAccumulator):
                 "among these rows are landmarks, on which all others have their coordinates. Learn anew without them (a "
                 "directory's models are), or give landmarks: nystroem(landmarks=rows)."
             )
-        super().remove(block, **options)
+        super().remove(block)
 
     def freeze(self) -> MappedState:
         """Return the state so far as a MappedState."""
@@ -477,7 +472,7 @@ class TableAccumulator(MappedAccumulator):
             if reason:
                 warnings.warn(reason, OnlyDiagonal, stacklevel=2)
 
-    def remove(self, block: Block, **options: int) -> None:
+    def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
 
         The batch is mapped again, and the mapped rows must be the rows that were learned. But
@@ -496,7 +491,7 @@ class TableAccumulator(MappedAccumulator):
                 "idf=False (text)."
             )
         table = update_statistics(self._map, self.table, rows, sign=-1)
-        self.inner.remove(self._map_table_part(block._replace(X=rows)), **options)
+        self.inner.remove(self._map_table_part(block._replace(X=rows)))
         self.table = table
 
     @property

@@ -11,6 +11,7 @@ from typing import ClassVar, Self, cast
 import numpy as np
 
 from stream_dr.errors import CannotMerge, InvalidParameter
+from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
@@ -86,8 +87,9 @@ class AdditiveEstimator(Estimator):
         """Add another estimator's learned rows to this estimator.
 
         `other` is unchanged. After the merge, components have the signs that this estimator's
-        components had before. Columns are matched by position. If both estimators have column
-        names, the shorter list of names must be the beginning of the longer list.
+        components had before. Columns are matched by position. Either both estimators have
+        column names or neither has. The shorter list of names must be the beginning of the longer
+        list.
 
         Raises CannotMerge if the estimators differ in class, parameters or column names.
         """
@@ -96,21 +98,24 @@ class AdditiveEstimator(Estimator):
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
             )
 
-        mine = self.fitted()
-        theirs = other.fitted()
-        mine.check_learning_parameters_unchanged(self)
-        theirs.check_learning_parameters_unchanged(other)
+        # Release the lock of `other` before taking the lock of `self`.
+        # Otherwise two threads that merge a into b and b into a would wait for each other for ever.
+        with other.lock:
+            theirs = other.fitted()
+            theirs.check_learning_parameters_unchanged(other)
+            their_names = theirs.names
+            their_state = theirs.accumulator.freeze()
 
-        # Take the longer list of names. The shorter list must be its beginning.
-        names = max(mine.names or (), theirs.names or (), key=len) or None
-        if any(some != (names or ())[: len(some)] for some in (mine.names, theirs.names) if some is not None):
-            raise CannotMerge(
-                f"states of features {theirs.names} and {mine.names} cannot be merged: learn both in one order of columns."
-            )
-
-        state = cast(AdditiveState, mine.accumulator.freeze()).merge(theirs.accumulator.freeze())
-        self.fitted_ = new_fitted_state(self, state, names)
-        self.fitted_.shown = mine.shown
+        with self.lock:
+            mine = self.fitted()
+            mine.check_learning_parameters_unchanged(self)
+            # A state without rows has no columns that could be mistaken for others.
+            names = mine.names or their_names
+            if mine.accumulator.rows and their_state.rows:
+                names = named_columns.joint_names(mine.names, their_names)
+            state = cast(AdditiveState, mine.accumulator.freeze()).merge(their_state)
+            self.fitted_ = new_fitted_state(self, state, names)
+            self.fitted_.shown = mine.shown
         return self
 
     def unlearn(
@@ -118,22 +123,22 @@ class AdditiveEstimator(Estimator):
     ) -> Self:
         """Remove rows X (rows, features) that were learned before.
 
-        The targets and weights must be those with which the rows were learned. If decay < 1, X
-        must be the newest rows, in the order in which they were learned. Raises CannotUnlearn if
-        the rows cannot be removed.
+        The targets and weights must be those with which the rows were learned. Raises
+        CannotUnlearn if decay < 1, or if the rows cannot be removed.
 
         y: targets (rows,).
         sample_weight: weights (rows,).
         groups: group (rows,) of each row, with which the rows were learned.
         """
-        fitted = self.fitted()
-        fitted.check_learning_parameters_unchanged(self)
+        with self.lock:
+            fitted = self.fitted()
+            fitted.check_learning_parameters_unchanged(self)
 
-        rows = as_block(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
-        block, _ = self.parse(fitted, move_named_column_to_targets(rows))
-        fitted.accumulator.remove(block)
+            rows = as_block(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+            block, _ = self.parse(fitted, move_named_column_to_targets(rows))
+            fitted.accumulator.remove(block)
 
-        # Projections of the rows before the removal are no longer valid.
-        fitted.projection = None
-        fitted.refined = None
+            # Projections of the rows before the removal are no longer valid.
+            fitted.forget_projection()
+            fitted.refined = None
         return self

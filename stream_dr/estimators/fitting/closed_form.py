@@ -453,15 +453,25 @@ class ClosedForm(AdditiveEstimator):
         """
         if not self.fold_count:
             raise AttributeError(f"{type(self).__name__} has no folds: set folds=5 before the rows are learned.")
-        projection = mapping.inner_linear_projection(self.projection())
-        if projection.solution == "refined":
-            raise AttributeError("the projection was refined, and the folds have no refined solutions to compare with.")
-        if projection.spread is None:
+        # Solve outside the lock. Inside it, rows may have come that need another solution.
+        self.projection()
+        with self.lock:
+            projection = self.projection()
             fitted = self.fitted()
-            fitted.projection = self.with_uncertainty_if_in_folds(self.projection(), fitted.accumulator.freeze())
-            projection = mapping.inner_linear_projection(fitted.projection)
-        assert projection.spread is not None
-        return projection.spread
+            state = fitted.accumulator.freeze()
+            version = fitted.version
+
+        inner = mapping.inner_linear_projection(projection)
+        if inner.solution == "refined":
+            raise AttributeError("the projection was refined, and the folds have no refined solutions to compare with.")
+        if inner.spread is None:
+            projection = self.with_uncertainty_if_in_folds(projection, state)
+            inner = mapping.inner_linear_projection(projection)
+            with self.lock:
+                if fitted.version == version:
+                    fitted.projection = projection
+        assert inner.spread is not None
+        return inner.spread
 
     def with_uncertainty_if_in_folds(self, projection: Projection, state: State) -> Projection:
         """Return the projection with the uncertainty of its components.
@@ -536,22 +546,27 @@ class ClosedForm(AdditiveEstimator):
         """
         from stream_dr.estimators.fitting import refining
 
-        self.check_parameters()
-        fitted = self.fitted()
-        fitted.check_learning_parameters_unchanged(self)
-        state = fitted.accumulator.freeze()
+        with self.lock:
+            self.check_parameters()
+            fitted = self.fitted()
+            fitted.check_learning_parameters_unchanged(self)
+            state = fitted.accumulator.freeze()
+            version = fitted.version
 
-        refining.check_refinable(self, state)
-        if refining.is_exact_without_refine(self, state):
-            warnings.warn(f"{type(self).__name__} is exact already, from one pass: nothing was changed.", stacklevel=2)
-            return self
+            refining.check_refinable(self, state)
+            if refining.is_exact_without_refine(self, state):
+                warnings.warn(
+                    f"{type(self).__name__} is exact already, from one pass: nothing was changed.", stacklevel=2
+                )
+                return self
 
-        names, guess = fitted.names, fitted.refined
-        steps = refining.refine_steps(
-            self, state, source, tol=tol, max_passes=max_passes, resume=resume, feature_names=names, guess=guess
-        )
-        projection, self.refine_report_ = refining.run_passes_and_warn_if_unconverged(steps, tol, max_passes)
-        fitted.refined = fitted.orient_and_cache_projection(projection, partial(self.scatter_product, state))
+            names, guess = fitted.names, fitted.refined
+            steps = refining.refine_steps(
+                self, state, source, tol=tol, max_passes=max_passes, resume=resume, feature_names=names, guess=guess
+            )
+            projection, self.refine_report_ = refining.run_passes_and_warn_if_unconverged(steps, tol, max_passes)
+            multiply = partial(self.scatter_product, state)
+            fitted.refined = fitted.orient_and_cache_projection(projection, multiply, version)
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:

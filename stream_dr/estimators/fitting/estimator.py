@@ -341,7 +341,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     @property
     def state_(self) -> State:
         """Everything learned from the rows, as an immutable State."""
-        return self.fitted().accumulator.freeze()
+        with self.lock:
+            return self.fitted().accumulator.freeze()
 
     @property
     def mapped_names_(self) -> np.ndarray:
@@ -366,43 +367,48 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return tags
 
     def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
-        self.check_parameters()
-        rows = as_block(X, y, weights)
-        kind = rows_kind(rows.X)
+        with self.lock:
+            self.check_parameters()
+            rows = as_block(X, y, weights)
+            kind = rows_kind(rows.X)
 
-        # Learn in a new state, so that the estimator is unchanged if an error is raised.
-        if kind in DASK:
-            fitted = learn_dask_collections(self, move_named_column_to_targets(rows, kind))
-        else:
-            fitted = new_fitted_state(self)
-            for block in batches(rows, kind):
-                self._parse_and_learn(fitted, block, kind if block.X is rows.X else None, raise_if_empty=True)
+            # Learn in a new state, so that the estimator is unchanged if an error is raised.
+            if kind in DASK:
+                fitted = learn_dask_collections(self, move_named_column_to_targets(rows, kind))
+            else:
+                fitted = new_fitted_state(self)
+                for block in batches(rows, kind):
+                    self._parse_and_learn(fitted, block, kind if block.X is rows.X else None, raise_if_empty=True)
+            self.fitted_ = fitted
 
-        self.fitted_ = fitted
         warn_at_fit_if_few_components(self)
         return self
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
-        if "fitted_" in vars(self):
-            fitted = self.fitted_
-            fitted.check_parameters(self)
-        else:
-            self.check_parameters()
-            fitted = new_fitted_state(self)
+        with self.lock:
+            if "fitted_" in vars(self):
+                fitted = self.fitted_
+                fitted.check_parameters(self)
+            else:
+                self.check_parameters()
+                fitted = new_fitted_state(self)
 
-        rows = as_block(X, y, weights)
-        kind = rows_kind(rows.X)
-        # Learn a Dask collection separately, and merge the two states.
-        if kind in DASK:
-            parts = copy(self)
-            self.fitted_, parts.fitted_ = fitted, learn_dask_collections(self, move_named_column_to_targets(rows, kind))
-            return self.merge(parts)
+            rows = as_block(X, y, weights)
+            kind = rows_kind(rows.X)
+            # Learn a Dask collection separately, and merge the two states.
+            if kind in DASK:
+                parts = copy(self)
+                parts.fitted_ = learn_dask_collections(self, move_named_column_to_targets(rows, kind))
+                # Columns without names go by their position, as those of an array.
+                parts.fitted_.names = parts.fitted_.names or fitted.names
+                self.fitted_ = fitted
+                return self.merge(parts)
 
-        # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
-        fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
-        for block in batches(rows, kind):
-            self._parse_and_learn(fitted, block, kind if block.X is rows.X else None)
-        self.fitted_ = fitted
+            # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
+            fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
+            for block in batches(rows, kind):
+                self._parse_and_learn(fitted, block, kind if block.X is rows.X else None)
+            self.fitted_ = fitted
         return self
 
     def _parse_and_learn(
@@ -415,7 +421,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         if raise_if_empty and fitted.accumulator.rows == 0:
             raise nothing_to_fit_error(type(self).__name__)
         fitted.names = names
-        fitted.projection = None
+        fitted.forget_projection()
 
     def parse(
         self,
@@ -537,16 +543,24 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         The projection is cached until more rows are learned. Raises NotFitted before any row is
         learned.
         """
-        fitted = self.fitted()
-        if fitted.accumulator.rows == 0:
-            raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
-        if fitted.projection is not None:
-            return fitted.projection
-        self.check_parameters()
-        fitted.check_learning_parameters_unchanged(self)
-        state = fitted.accumulator.freeze()
-        projection = fitted.refined or self.solve(state)
-        return fitted.orient_and_cache_projection(projection, partial(self.scatter_product, state))
+        cached = self.fitted().projection
+        if cached is not None:
+            return cached
+
+        with self.lock:
+            fitted = self.fitted()
+            if fitted.accumulator.rows == 0:
+                raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
+            self.check_parameters()
+            fitted.check_learning_parameters_unchanged(self)
+            state = fitted.accumulator.freeze()
+            refined = fitted.refined
+            version = fitted.version
+
+        # Solve without the lock, so that other threads can learn rows meanwhile.
+        projection = refined or self.solve(state)
+        with self.lock:
+            return fitted.orient_and_cache_projection(projection, partial(self.scatter_product, state), version)
 
     def linear_projection(self) -> Linear | Mapped:
         """Return the projection of the rows learned, declared as linear.

@@ -34,6 +34,8 @@ class FittedState:
         Parameters with which the accumulator was made, by name.
     projection : Projection or None
         Current projection, cached until more rows are learned.
+    version : int
+        Number of times that the cached projection became invalid.
     refined : Projection or None
         Projection computed by `refine`.
     shown : Projection or None
@@ -65,26 +67,39 @@ class FittedState:
         self._last_checked_attributes: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
 
         self.projection: Projection | None = None
+        self.version = 0
         self.refined: Projection | None = None
         self.shown: Projection | None = None
         self.neighbour_search: Any = None
         self.last_warned_n_components: int | float | None = None
 
-    def orient_and_cache_projection(self, projection: Projection, multiply_by_scatter: MultiplyByScatter) -> Projection:
+    def forget_projection(self) -> None:
+        """Delete solutions that are cached until more rows are learned."""
+        self.projection = None
+        self.neighbour_search = None
+        self.version += 1
+
+    def orient_and_cache_projection(
+        self, projection: Projection, multiply_by_scatter: MultiplyByScatter, version: int
+    ) -> Projection:
         """Orient and cache a new projection, and return it.
 
-        The projection is cached until more rows are learned. The components get the signs and
+        The projection is cached until more rows are learned. It is not cached if rows were learned
+        while it was solved. The components get the signs and
         order of the last projection that was returned to the user. Components of solution
         "recurrence" are not changed, because these components change only a little with each row.
 
         projection: the new projection.
         multiply_by_scatter: function that multiplies columns by the rows' scatter. The components
             of the new and the last projection are compared with this function.
+        version: `version` when the projection's state was frozen.
         """
         if projection is not self.shown and projection.solution != "recurrence":
             projection = self.shown = orient_components(projection, self.shown, multiply_by_scatter)
-        self.projection = projection.with_offset() if isinstance(projection, Linear) else projection
-        return self.projection
+        projection = projection.with_offset() if isinstance(projection, Linear) else projection
+        if version == self.version:
+            self.projection = projection
+        return projection
 
     def copy(self, estimator: "StreamLearner") -> "FittedState":
         """Return a copy that learns without changing this object."""

@@ -15,7 +15,7 @@ from stream_dr.errors import Uncalibrated
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.predictor import Predictor
+from stream_dr.estimators.fitting.predictor import Predictor, fitted_readout
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS, Readout
@@ -62,7 +62,9 @@ class LinearClassifier(ClassifierMixin, Predictor):
 
         Raises NotFitted, WidthMismatch, NotFinite.
         """
-        return self._readout_or_raise().predict(self._class_scores(X))
+        projection = self.linear_projection()
+        readout = fitted_readout(projection)
+        return readout.predict(self.project(projection.target_score_projection(), X))
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return posterior probabilities (rows, classes) float64.
@@ -70,9 +72,11 @@ class LinearClassifier(ClassifierMixin, Predictor):
         Columns are in the order of `classes_`. If the solution is "diagonal", the warning
         Uncalibrated is issued, because correlated features then count several times.
         """
-        scores = self._class_scores(X)
+        projection = self.linear_projection()
+        readout = fitted_readout(projection)
+        scores = self.project(projection.target_score_projection(), X)
         self._warn_if_uncalibrated()
-        return self._readout_or_raise().probabilities(scores)
+        return readout.probabilities(scores)
 
     def predict_log_proba(self, X: RowsLike) -> np.ndarray:
         """Return logarithms of the posterior probabilities, float64 (rows, classes).
@@ -126,7 +130,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
     def _coefs_and_intercepts(self) -> LinearScores:
         """Return the coefficients and intercepts of all classes."""
         projection = self.linear_projection()
-        readout = self._readout_or_raise()
+        readout = fitted_readout(projection)
         coefficients = (loadings_used_to_predict(projection) @ readout.weights).T
         return LinearScores(coefficients, readout.offset - coefficients @ projection.mean)
 
@@ -141,8 +145,8 @@ class LinearClassifier(ClassifierMixin, Predictor):
             )
 
     def _class_scores(self, X: RowsLike) -> np.ndarray:
-        self._readout_or_raise()
         projection = self.linear_projection()
+        fitted_readout(projection)
         return self.project(projection.target_score_projection(), X)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from stream_dr.errors import EmptyInput, WidthMismatch, did_you_mean
+from stream_dr.errors import CannotMerge, EmptyInput, WidthMismatch, did_you_mean
 from stream_dr.feature_maps.hashing import dicts_to_sparse_rows
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import Kind, rows_kind
@@ -86,6 +86,28 @@ def _raise_names_differ(known_names: tuple[str, ...], names: tuple[str, ...], es
         f"The feature names should match those that were passed during fit of {estimator_name}. "
         f"Missing: {missing[:5]}{meant}; unexpected: {extra[:5]}. Send the columns {list(known_names[:5])} … in that order."
     )
+
+
+def joint_names(mine: tuple[str, ...] | None, theirs: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return the column names of two states that are merged.
+
+    The longer names are returned, or None if neither state has names. Raises CannotMerge if only
+    one state has names, or if the shorter names are not the beginning of the longer names.
+    """
+    if (mine is None) != (theirs is None):
+        raise CannotMerge(
+            f"states of features {theirs} and {mine} cannot be merged: without names it is not known which column is "
+            "which. Learn both from named columns, or both from arrays."
+        )
+    if mine is None or theirs is None:
+        return None
+
+    shorter, longer = sorted((mine, theirs), key=len)
+    if longer[: len(shorter)] != shorter:
+        raise CannotMerge(
+            f"states of features {theirs} and {mine} cannot be merged: learn both in one order of columns."
+        )
+    return longer
 
 
 def raise_if_no_rows_or_features(rows: Any) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.not_fitted import NotFitted
+from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import Readout
 
 
@@ -41,7 +42,14 @@ class Predictor(ClosedForm):
         return super().partial_fit(X, y, sample_weight, groups=groups)
 
     def _readout_or_raise(self) -> Readout:
-        projection = self.linear_projection()
-        if projection.readout is None or not len(projection.readout.offset):
-            raise NotFitted("no target has been learned with a weight above 0: pass rows with targets first.")
-        return projection.readout
+        return fitted_readout(self.linear_projection())
+
+
+def fitted_readout(projection: Linear | Mapped) -> Readout:
+    """Return the readout of a projection.
+
+    Raises NotFitted if no target was learned with a weight above 0.
+    """
+    if projection.readout is None or not len(projection.readout.offset):
+        raise NotFitted("no target has been learned with a weight above 0: pass rows with targets first.")
+    return projection.readout

@@ -253,20 +253,12 @@ class RowReplay:
 
         differs = name_differing_sum(self._state, first_pass_state)
         if differs is not None:
+            # Only with decay does the order of rows change the sums.
+            order = "" if float(self._estimator.decay) == 1.0 else ", in their order"
             raise CannotRefine(
                 f"the source is not what this state has seen: its {differs} differ by more than rounding. "
-                f"Give the rows, targets and weights it has learned{self._order_hint_if_decay()}."
+                f"Give the rows, targets and weights it has learned{order}."
             )
-
-    def _order_hint_if_decay(self) -> str:
-        """Return a hint on the order of rows, for an error message.
-
-        The order of rows matters only with decay. Without decay, the result is "".
-        """
-        if float(self._estimator.decay) == 1.0:
-            return ""
-        gap = "; rows taken out from between others left a gap in age that no source has: fit anew without them"
-        return ", in their order" + (gap if self._clock != self._state.rows else "")
 
 
 class MappedSource:

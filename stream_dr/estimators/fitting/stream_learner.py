@@ -1,12 +1,13 @@
 """Base class of everything that learns rows with an accumulator."""
 
 from abc import abstractmethod
-from typing import ClassVar, Self
+from threading import RLock
+from typing import ClassVar, Self, cast
 
 import numpy as np
 from sklearn.utils import Tags
 
-from stream_dr.aliases import FileName
+from stream_dr.aliases import FileName, JsonDict
 from stream_dr.errors import error_for_unknown_parameter
 from stream_dr.estimators.fitting.fitted_state import FittedState
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
@@ -17,12 +18,22 @@ from stream_dr.statistics.protocol import Accumulator, State
 class StreamLearner(NamedParameters, BaseEstimator):
     """Base class of the estimators and of the classifier `KNearest`.
 
-    It has the attributes and methods that need only the accumulator.
+    It has the attributes and methods that need only the accumulator. Several threads may use one
+    estimator: rows are learned under its `lock`, and solved outside it.
     """
 
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters of the accumulator, which may not change after rows were learned."""
     fitted_: FittedState
+
+    @property
+    def lock(self) -> RLock:
+        """Lock that a thread holds while it changes or reads what was learned.
+
+        A copy of the estimator has its own lock.
+        """
+        # `setdefault` is atomic, so that the first calls of two threads get one lock.
+        return cast(RLock, vars(self).setdefault("_lock", RLock()))
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range.
@@ -54,9 +65,10 @@ class StreamLearner(NamedParameters, BaseEstimator):
         """
         if error := error_for_unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
-        super().set_params(**params)
-        if "fitted_" in vars(self):
-            self.fitted_.projection = None
+        with self.lock:
+            super().set_params(**params)
+            if "fitted_" in vars(self):
+                self.fitted_.forget_projection()
         return self
 
     def save(self, path: FileName) -> None:
@@ -90,6 +102,11 @@ class StreamLearner(NamedParameters, BaseEstimator):
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
         return np.asarray(names, dtype=object)
+
+    def __getstate__(self) -> JsonDict:
+        # A lock cannot be copied.
+        state = cast(JsonDict, super().__getstate__())
+        return {name: value for name, value in state.items() if name != "_lock"}
 
     def __sklearn_is_fitted__(self) -> bool:
         return "fitted_" in vars(self)

@@ -19,7 +19,7 @@ from stream_dr.errors import EmptyInput, InvalidParameter
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.predictor import Predictor
+from stream_dr.estimators.fitting.predictor import Predictor, fitted_readout
 from stream_dr.readout import TARGETS, Readout
 from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import as_weights, weights_or_ones
@@ -65,7 +65,7 @@ class TargetRegression(Predictor):
         Raises NotFitted, WidthMismatch, NotFinite.
         """
         projection = self.linear_projection()
-        return self._readout_or_raise().predict(self.project(projection.target_score_projection(), X))
+        return fitted_readout(projection).predict(self.project(projection.target_score_projection(), X))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -129,7 +129,8 @@ class TargetRegression(Predictor):
         Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, a target is the
         indicator of a label, 1 for rows with the label and 0 for other rows.
         """
-        return np.asarray(self.linear_projection().loadings @ self._readout_or_raise().weights).T
+        projection = self.linear_projection()
+        return np.asarray(projection.loadings @ fitted_readout(projection).weights).T
 
     @property
     def intercept_(self) -> np.ndarray:

@@ -97,30 +97,23 @@ class MomentAccumulator(AccumulatorBase):
                 self.learn(batch, start, min(start + step, rows))
         self.rows_skipped += batch.skipped
 
-    def remove(self, block: Block, age: int = 0) -> None:
+    def remove(self, block: Block) -> None:
         """Remove a batch that was learned before [mathematics §1, unlearn].
 
         The batch must have the weights with which it was learned. After an error nothing has
         changed. Costs O(d k) for d features and k target columns, with exact scatter O(d²) more.
 
-        Raises CannotUnlearn if the batch has more rows or weight than were learned. Raises
-        PrecisionLost, a kind of CannotUnlearn, if fewer than six digits of the remaining sums
-        would be right. Also raises the errors of `add`.
-
-        age: number of rows learned after the last row of the batch. It matters only if decay < 1,
-            because these later rows have reduced the weights of the batch. No other rows may have
-            been learned between the rows of the batch.
-
-        If the batch consists of the newest rows or the oldest rows, the result is as if the batch
-        had never been learned. If the batch was learned in between, the weights of the rows before
-        the batch do not change.
+        Raises CannotUnlearn if decay < 1, or if the batch has more rows or weight than were
+        learned. Raises PrecisionLost, a kind of CannotUnlearn, if fewer than six digits of the
+        remaining sums would be right. Also raises the errors of `add`.
         """
-        # Compute the sums of this batch alone. Under decay, its rows now weigh less than at first.
+        clock.check_can_unlearn(self.decay)
+
+        # Compute the sums of this batch alone.
         batch = self.check_and_plan_batch(block)
-        weights = clock.decayed_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
-        batch = part.with_label_set_numbers(batch._replace(weights=weights))
+        batch = part.with_label_set_numbers(batch)
         if batch.rows:
             part.make_room_for_batch(batch)
             part.learn(batch, 0, batch.rows)
@@ -128,8 +121,7 @@ class MomentAccumulator(AccumulatorBase):
 
         # Subtract the sums of the batch from all sums. If this raises an error, nothing changes.
         state = subtract_state(self.freeze(), part.freeze())
-        after = clock.scale_and_clock_after_removal(self._scale, self._clock, self.decay, state.rows, part.rows, age)
-        self._load_state(state._replace(scale=after.scale, clock=after.clock))
+        self._load_state(state._replace(clock=state.rows))
 
     def freeze(self) -> MomentState:
         """Return the sums so far as a MomentState.

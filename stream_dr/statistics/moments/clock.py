@@ -13,9 +13,10 @@ of 1e-15. (If all rows of a batch had the same decay factor, the error would be 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
+
+from stream_dr.errors import CannotUnlearn
 
 _SMALLEST = 2.0**-16
 """Smallest scale of stored sums (true sum = scale · stored sum).
@@ -81,42 +82,13 @@ def decayed_weights(weights: np.ndarray, decay: float, rows_since: int) -> np.nd
     return weights if decay == 1.0 else weights * decay ** (rows_since + np.arange(len(weights) - 1, -1, -1.0))
 
 
-class ScaleAndClock(NamedTuple):
-    """Scale and clock of stored sums under decay.
+def check_can_unlearn(decay: float) -> None:
+    """Raise CannotUnlearn if older rows weigh less than newer rows.
 
-    Attributes
-    ----------
-    scale : float
-        Factor from stored sums to true sums.
-    clock : int
-        Number of learned rows whose decay is included in the sums.
-    """
-
-    scale: float
-    clock: int
-
-
-def scale_and_clock_after_removal(
-    scale: float, clock: int, decay: float, n_remaining: int, n_removed: int, rows_since: int
-) -> ScaleAndClock:
-    """Return the scale and the clock after rows were removed.
-
-    The scale is the factor from stored sums to true sums. The clock is the number of rows whose
-    decay is included in the sums. If no rows remain, the result is (1, 0). Without decay, only the
-    clock is reduced. With decay there are three cases:
-
-    - The removed rows were the newest. The clock is reduced, and the scale grows.
-    - The removed rows were the oldest. The clock is reduced.
-    - The removed rows were neither the newest nor the oldest. Nothing changes.
-
-    scale, clock: scale and clock before the removal.
     decay: factor by which the weight of a row shrinks with every later row.
-    n_remaining: number of remaining rows.
-    n_removed: number of consecutive rows removed.
-    rows_since: number of rows learned after these rows.
     """
-    if not n_remaining:
-        return ScaleAndClock(1.0, 0)
-    if decay == 1.0 or not 0 < rows_since < n_remaining:
-        clock = max(clock - n_removed, 0)
-    return ScaleAndClock(scale if decay == 1.0 or rows_since else scale * decay**-n_removed, clock)
+    if decay != 1.0:
+        raise CannotUnlearn(
+            f"decay={decay}: the sums do not know how many rows came after the rows to unlearn, so their present weight "
+            "is not known. Nothing was changed. Learn the other rows again without them, or use decay=1."
+        )

@@ -253,14 +253,14 @@ class FoldedAccumulator(AccumulatorBase):
             self._clock += batch.rows
         self.rows_skipped += batch.skipped
 
-    def remove(self, block: Block, age: int = 0) -> None:
+    def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
 
         Each row is removed from its fold. Raises the errors of MomentAccumulator.remove, if they
         apply to any fold. After an error nothing has changed.
-
-        age: number of rows learned after the last row of the batch.
         """
+        clock.check_can_unlearn(self.decay)
+
         # Learn only this batch, in a new accumulator with empty folds.
         # The new accumulator numbers label sets (distinct combinations of labels) from 0 on.
         batch = self._plan_with_hashes(block)
@@ -268,8 +268,7 @@ class FoldedAccumulator(AccumulatorBase):
         batch = removed._parts[0].with_label_set_numbers(batch)
         for fold in removed._parts:
             fold.make_room_for_batch(batch)
-        weights = clock.decayed_weights(batch.weights, self.decay, age) / self._scale
-        removed._learn_weighted_rows(batch._replace(weights=weights))
+        removed._learn_weighted_rows(batch)
 
         # Subtract the batch's sums from the sums of each fold. An error here changes nothing.
         skipped = subtract_row_count(self.rows_skipped, batch.skipped, "rows without target")
@@ -282,8 +281,7 @@ class FoldedAccumulator(AccumulatorBase):
         if rows:
             empty.make_room_for_batch(batch)
         remaining = [part if part.rows else empty.freeze() for part in remaining]
-        after = clock.scale_and_clock_after_removal(self._scale, self._clock, self.decay, rows, batch.rows, age)
-        self._load_state(FoldedState(self.decay, after.scale, after.clock, skipped, align_folds(remaining)))
+        self._load_state(FoldedState(self.decay, 1.0, rows, skipped, align_folds(remaining)))
 
     def freeze(self) -> FoldedState:
         """Return the sums so far as a FoldedState.

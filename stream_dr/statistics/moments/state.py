@@ -108,8 +108,7 @@ class MomentState(NamedTuple):
     rows_skipped : int
         Number of rows that were not learned because they had no target.
     clock : int
-        Number of learned rows whose decay is included in the sums. It may still count rows that
-        were unlearned.
+        Number of learned rows whose decay is included in the sums.
     n_features : int
         Number of features d.
     dense : bool

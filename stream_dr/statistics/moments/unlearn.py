@@ -17,8 +17,7 @@ The sums of a class, a feature or a state without remaining rows are set to exac
 that has the same nonzero value in all remaining rows also has a small scatter. Such a feature
 cannot be distinguished from a feature whose digits are lost.
 
-Under decay, removing the newest rows or the oldest rows gives the state that the other rows alone
-would have given. If rows in between are removed, the weights of earlier rows do not change.
+Under decay, no rows are removed (clock.py), because their present weights are not known.
 
 Costs O(d k) for d features and k target columns, and O(d²) more with a whole scatter matrix.
 """
@@ -38,7 +37,6 @@ from stream_dr.statistics.moments.state import (
     centred_features,
     current_value_of_each_sum,
     empty_state_with_same_parameters,
-    scale_state,
 )
 
 TOLERANCE = 1e-9
@@ -61,8 +59,8 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     features than `state_of_all`. Raises PrecisionLost if too few digits of the remaining sums
     would be right.
 
-    state_to_remove: state of rows that `state_of_all` has learned. The rows have the weights that
-        they now have in `state_of_all`. The decay of `state_to_remove` is 1.
+    state_of_all: state of decay 1.
+    state_to_remove: state of rows that `state_of_all` has learned, with their weights.
     """
     # Check the numbers of rows.
     skipped = subtract_row_count(state_of_all.rows_skipped, state_to_remove.rows_skipped, "rows without target")
@@ -70,11 +68,11 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
         return state_of_all._replace(rows_skipped=skipped)
     rows = subtract_row_count(state_of_all.rows, state_to_remove.rows, "rows")
 
-    # Give the two states the same labels and features, and divide their sums by the same scale.
+    # Give the two states the same labels and features.
     kind, kind_to_remove = state_of_all.target_kind, state_to_remove.target_kind
     if kind_to_remove != kind:
         raise CannotUnlearn(f"{kind_to_remove} targets cannot be unlearned; {kind} ones were learned.")
-    a, b = align_states_together(state_of_all, scale_state(state_to_remove, 1.0 / state_of_all.scale))
+    a, b = align_states_together(state_of_all, state_to_remove)
 
     # Check that no more weight is removed than was learned.
     # `largest` holds the largest value of each sum so far, which bounds the rounding errors.

@@ -307,3 +307,17 @@ def test_the_docstring_says_the_cost_and_whether_it_merges_and_unlearns(key: str
                 act()
         else:
             act()
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if "decay" in ESTIMATORS[key]().get_params()])
+@pytest.mark.parametrize("params", [{}, {"folds": 3}, {"feature_map": stream_dr.polynomial()}])
+def test_no_rows_are_unlearned_under_decay(key: str, params: dict[str, Any]) -> None:
+    X, y = rows()
+    y = targets(key, y)
+    estimator = ESTIMATORS[key](decay=0.9, **params).fit(X, y)
+    before = pack(estimator.state_)[0]
+    for chosen in (slice(0, 10), slice(20, 30), slice(-10, None), slice(None)):
+        with pytest.raises(errors.CannotUnlearn, match=r"decay=0\.9"):
+            estimator.unlearn(X[chosen], part(y, chosen))
+    after = pack(estimator.state_)[0]
+    assert all(np.array_equal(before[name], after[name]) for name in before)

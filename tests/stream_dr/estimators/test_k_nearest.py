@@ -1,6 +1,9 @@
 """KNearest against scikit-learn's k-NN, on the whole stream and on a sample of it."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
@@ -9,7 +12,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import stream_dr
 from stream_dr import LDA, ClassMeans, KNearest
-from stream_dr.errors import CannotMerge, InvalidParameter, NotFitted, TargetKindMismatch, WidthMismatch
+from stream_dr.errors import CannotMerge, InvalidParameter, NotFitted, SchemaMismatch, TargetKindMismatch, WidthMismatch
 
 X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = slice(0, 1200), slice(1200, 1797)
@@ -115,3 +118,19 @@ def test_labels_on_both_sides_of_63_bits_are_predicted_as_they_are(kind, labels)
     model = kind().fit(X, y)
     assert model.classes_.tolist() == labels
     assert model.predict(X).tolist() == y
+
+
+@pytest.mark.parametrize(
+    "as_table", [lambda f: f, pa.table, pl.DataFrame, lambda f: pa.table(f).to_reader(max_chunksize=70)]
+)
+@pytest.mark.parametrize("learn", ["fit", "partial_fit"])
+def test_y_names_a_column_as_for_other_estimators(as_table, learn):
+    frame = pd.DataFrame(X[TRAIN, 20:30], columns=list("abcdefghij"))
+    labelled = frame.assign(digit=Y[TRAIN].astype(str))[[*"abc", "digit", *"defghij"]]
+    named = getattr(KNearest(), learn)(as_table(labelled), "digit")
+    separate = KNearest().fit(frame, Y[TRAIN].astype(str))
+    assert named.feature_names_in_.tolist() == list("abcdefghij")
+    assert np.array_equal(named.predict(X[TEST, 20:30]), separate.predict(X[TEST, 20:30]))
+    with pytest.raises(SchemaMismatch, match=r"no column 'digits' for the targets.*'digit'"):
+        getattr(named, learn)(as_table(labelled), "digits")
+    assert named.n_samples_seen_ == 1200

@@ -59,6 +59,7 @@ def test_places_do_not_depend_on_the_unit():
     assert up_to_sign(LLE().fit(X * 1e-6).transform(X * 1e-6), LLE().fit(X).transform(X)) < 1e-9
 
 
+@pytest.mark.filterwarnings("ignore:.* only rounding error")
 def test_no_regularisation_is_legal():
     assert np.isfinite(LLE(reg=0.0, n_neighbors=8).fit(X).transform(X)).all()
 
@@ -90,3 +91,33 @@ def test_more_neighbours_than_can_be_solved_are_refused_by_name(kind):
         kind(n_neighbors=600).partial_fit(X)
     with pytest.raises(InvalidParameter, match="reservoir=20001"):
         kind(reservoir=20_001).partial_fit(X)
+
+
+def bridged(clusters, scale=1.0):
+    """Clusters whose rows are neighbours of each other alone, and a row between each two of them."""
+    made = np.random.default_rng(1)
+    centres = 100.0 * np.arange(clusters)
+    rows = [centre + made.normal(size=(50, 3)) for centre in centres]
+    between = [np.full((1, 3), centre + 50.0) for centre in centres[:-1]]
+    return scale * np.vstack(rows + between)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize(("clusters", "count"), [(2, 1), (3, 2), (4, 2)])
+def test_components_that_are_constant_on_parts_of_the_graph_are_warned_of(clusters, count, scale):
+    rows = bridged(clusters, scale)
+    with pytest.warns(UserWarning, match=f"{count} of the 2 components .* constant on parts"):
+        places = LLE(2, n_neighbors=8).fit(rows).transform(rows)
+    for start in range(0, 50 * clusters, 50):
+        assert np.ptp(places[start : start + 50, 0]) < 1e-6
+
+
+def test_a_regularisation_of_zero_is_warned_of():
+    with pytest.warns(UserWarning, match="larger reg"):
+        LLE(2, reg=0.0).fit(SETS["normal"]).transform(SETS["normal"])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("rows", [*SETS.values(), np.linspace(0, 1, 1000)[:, None], bridged(2)[:100]])
+def test_small_eigenvalues_above_rounding_are_not_warned_of(rows):
+    assert LLE(2).fit(rows[:800]).rank_ == 2

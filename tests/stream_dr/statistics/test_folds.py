@@ -105,16 +105,26 @@ def test_rows_are_unlearned_from_their_folds(made, scatter, sparse):
     )
 
 
-@pytest.mark.parametrize("decay", [1.0, 0.9])
-def test_unlearning_the_newest_and_the_oldest_rows_of_folds(decay):
+def test_unlearning_the_newest_and_the_oldest_rows_of_folds():
     made = stream(9, 60, 4, "plain", "class", "random")
-    accumulator = empty(made, decay=decay)
+    accumulator = empty(made)
     accumulator.add(made.block(slice(0, 60), False))
     accumulator.remove(made.block(slice(50, 60), False))
-    accumulator.remove(made.block(slice(0, 5), False), age=45)
+    accumulator.remove(made.block(slice(0, 5), False))
     state = accumulator.freeze()
     assert state.clock == state.rows == 45
-    assert_same(state.merge_folds(), learned(made, slice(5, 50), False, "exact", decay), rtol=1e-8)
+    assert_same(state.merge_folds(), learned(made, slice(5, 50), False, "exact"), rtol=1e-8)
+
+
+def test_no_rows_of_folds_are_unlearned_under_decay():
+    made = stream(9, 60, 4, "plain", "class", "random")
+    accumulator = empty(made, decay=0.9)
+    accumulator.add(made.block(slice(0, 60), False))
+    before = pack(accumulator.freeze())[0]
+    with pytest.raises(errors.CannotUnlearn, match=r"decay=0\.9"):
+        accumulator.remove(made.block(slice(50, 60), False))
+    after = pack(accumulator.freeze())[0]
+    assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

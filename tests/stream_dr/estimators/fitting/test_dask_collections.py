@@ -74,6 +74,15 @@ def test_dataframes_go_by_name() -> None:
     np.testing.assert_allclose(shown.compute().to_numpy(), made.transform(frame))
     np.testing.assert_array_equal(shown.compute().index, frame.index)
 
+    # Columns without names go by their position, as those of an array do.
+    again = (
+        stream_dr.LDA()
+        .partial_fit(given, labels)
+        .partial_fit(da.from_array(X, chunks=(45, 5)), da.from_array(LABELS, 45))
+    )
+    assert again.feature_names_in_.tolist() == list("vwxyz")
+    np.testing.assert_allclose(again.mean_, X.mean(axis=0))
+
 
 def test_what_cannot_be_taken_says_what_to_do() -> None:
     given, labels = da.from_array(X, chunks=(30, 5)), da.from_array(LABELS, chunks=30)
