@@ -43,7 +43,7 @@ ENGINE_GAUGES = {
 MODEL_GAUGES = {
     "rows": "Rows the model has learned.",
     "lag": "Events of the log that the model has not applied.",
-    "stale_rows": "Rows learned that the published projection does not include.",
+    "stale_rows": "Rows learned or unlearned since the published projection.",
     "version": "Version of the projection that the model has published; 0: none.",
     "components": "Components of that projection.",
 }

@@ -61,7 +61,7 @@ class LearnQuery(Query):
 class UnlearnQuery(Query):
     """Query of POST /unlearn."""
 
-    wait: Literal["applied"] | None = Field(None, description="respond after every model has unlearned the rows")
+    wait: Literal["applied"] | None = Field(None, description="respond after no model serves the rows any more")
 
 
 class TransformQuery(Query):
@@ -177,9 +177,8 @@ class Policy(BaseModel, extra="forbid", strict=True):
     """Policy of when a model is solved and published.
 
     The model is published as soon as one of the conditions is met. A model with {"seconds": null,
-    "idle": false} and no `rows` is published on demand only. A demand is POST
-    /models/{name}/publish, or a batch with ?wait=applied. A service that stops publishes only
-    models whose policy would publish the model within a minute.
+    "idle": false} and no `rows` is published only by POST /models/{name}/publish. A service that
+    stops publishes only models whose policy would publish the model within a minute.
     """
 
     rows: PolicyRows | None = Field(DEFAULT_PUBLISH.rows, description="publish after this many new rows")
@@ -317,7 +316,7 @@ class ModelState(BaseModel):
     refined_at: int | None = Field(description="position of the last refine")
     residual: float | None = Field(description="relative residual of the last refine")
     bytes: int = Field(description="size of its state in bytes")
-    stale_rows: int = Field(description="number of rows learned that the projection does not include")
+    stale_rows: int = Field(description="number of rows learned or unlearned since the published projection")
     publish: Policy | None = Field(description="its publish policy, null for the one of the settings")
     refine: RefinePolicy | None = Field(description="its refine policy, null if it is refined on demand only")
     failure: Failure | None = Field(description="reason why the model stopped learning")

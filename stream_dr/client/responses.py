@@ -59,7 +59,7 @@ class ModelStatus(TypedDict):
         "gamma" or "n_components" has the chosen value. "error" is the cross-validated error of
         this value, and "std_error" is the standard error of "error". None if no parameter of the
         published projection is "cv".
-    stale_rows: number of learned rows that the published projection does not include.
+    stale_rows: number of rows learned or unlearned since the published projection.
     bytes: size of the model's state in bytes.
     publish, refine: rules for when the model is published and refined, as in `Client.put_model`.
         None means the service's setting.
@@ -158,7 +158,7 @@ class ModelEventStatus(TypedDict):
     """Status of one model in an event of `Client.events`.
 
     lag: number of events in the log that the model has not learned yet.
-    stale_rows: number of learned rows that the published projection does not include.
+    stale_rows: number of rows learned or unlearned since the published projection.
     """
 
     estimator: str

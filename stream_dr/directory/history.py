@@ -13,7 +13,7 @@ find rows by id, the log's index of hashed ids is searched, and the events that 
 import json
 import threading
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +166,8 @@ class History:
         # Unlearned rows, by the position of the event that added them.
         # Each value lists pairs (position of the unlearn event, row numbers or None for all rows).
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
+        # Position of each unlearn event, oldest first, with the positions of the events it names.
+        self._named: list[tuple[int, list[int]]] = []
         self._removals_read_to = -1
 
     def stored_rows_of_event(self, event: Event) -> NumberedRows | None:
@@ -256,6 +258,27 @@ class History:
                 if chosen.any():
                     yield block.take(np.flatnonzero(chosen))
 
+    def unlearn_events(self, start: int, after: int, until: int) -> dict[int, int]:
+        """Return the unlearn events that name rows from a position on.
+
+        start: events before this position are ignored.
+        after: only unlearn events after this position are returned.
+        until: position of the last unlearn event.
+
+        Returns a dict from the position of the unlearn event, oldest first, to the lowest position
+        that it names.
+        """
+        with self._lock:
+            self._read_removals(until + 1)
+            newest = list(takewhile(lambda event: event[0] > after, reversed(self._named)))
+
+        found = {}
+        for position, named in reversed(newest):
+            first = min((p for p in named if p >= start), default=None)
+            if position <= until and first is not None:
+                found[position] = first
+        return found
+
     def removal_of_events_and_ids(self, positions: Sequence[int], ids: Sequence[str | int]) -> Removal:
         """Return the Removal of rows that an unlearn request names.
 
@@ -325,18 +348,26 @@ class History:
         None means that all rows of the event were unlearned.
         """
         with self._lock:
-            # Read the unlearn events past the last position that an earlier call has read.
-            if before_position - 1 > self._removals_read_to:
-                for event in self._log.read_events_of_kind("unlearn", before_position, self._removals_read_to):
-                    check_payload_checksum(event)
-                    for named, rows in parse_removal(event.body).items():
-                        self._removals.setdefault(named, []).append((event.position, rows))
-                    self._removals_read_to = event.position
-                self._removals_read_to = before_position - 1
-
+            self._read_removals(before_position)
             removals = self._removals.get(position, ())
             removed = [rows for unlearned_at, rows in removals if unlearned_at < before_position]
         return None if None in removed else list(chain.from_iterable(rows for rows in removed if rows is not None))
+
+    def _read_removals(self, before_position: int) -> None:
+        """Read the unlearn events that no earlier call has read.
+
+        The caller holds the lock.
+        """
+        if before_position - 1 <= self._removals_read_to:
+            return
+        for event in self._log.read_events_of_kind("unlearn", before_position, self._removals_read_to):
+            check_payload_checksum(event)
+            removal = parse_removal(event.body)
+            for position, rows in removal.items():
+                self._removals.setdefault(position, []).append((event.position, rows))
+            self._named.append((event.position, list(removal)))
+            self._removals_read_to = event.position
+        self._removals_read_to = before_position - 1
 
     def _read_events(self, after: int, until: int) -> Iterator[Event]:
         """Yield the events with after < position ≤ until."""

@@ -77,6 +77,11 @@ class PublishPolicy(NamedTuple):
         return self.idle or (self.seconds is not None and self.seconds <= 60)
 
     @property
+    def is_on_demand(self) -> bool:
+        """True if no rule is set."""
+        return self.rows is None and self.seconds is None and not self.idle
+
+    @property
     def described(self) -> str:
         """End of a sentence on when the model is published."""
         ways = [f"after {self.rows} rows"] if self.rows is not None else []

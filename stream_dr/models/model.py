@@ -18,7 +18,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,6 +55,19 @@ ModelStatus = Literal["live", "catching_up", "failed"]
 """
 
 
+class Unlearned(NamedTuple):
+    """Rows that an unlearn event took out of a model's state.
+
+    position: position of the unlearn event.
+    first: lowest position of the events whose rows it took out.
+    rows: number of rows.
+    """
+
+    position: int
+    first: int
+    rows: int
+
+
 class FrozenState(NamedTuple):
     """Immutable copy of a model's state.
 
@@ -62,12 +75,14 @@ class FrozenState(NamedTuple):
     rows: number of rows learned.
     unlearn_horizon: position up to which unlearn events are already reflected in the state. It is
         at least `position`.
+    unlearned: rows that were taken out of the state since the last published state.
     """
 
     state: State
     position: int
     rows: int
     unlearn_horizon: int
+    unlearned: tuple[Unlearned, ...]
 
 
 @dataclass
@@ -159,6 +174,8 @@ class Model:
         An unlearn event removes rows of earlier events. The rows that unlearn events up to this
         position remove are not in the state. They are left out when their events are learned. A
         value below `position` means the same as `position`.
+    unlearned : tuple of Unlearned
+        Rows that were taken out of the state since the last published state.
     log_end : int
         Last position of the log.
     names : tuple of str or None
@@ -216,6 +233,7 @@ class Model:
 
         self.status: ModelStatus = "catching_up"
         self.position = self.log_end = self.unlearn_horizon = start - 1
+        self.unlearned: tuple[Unlearned, ...] = ()
         self.accumulator: Accumulator = self.estimator.accumulator()
         self.failure: ModelFailure | None = None
         self.learning_time = LearningTime()
@@ -288,7 +306,9 @@ class Model:
         """
         self.unlearn_horizon = unlearn_horizon
 
-    def replace_state(self, state: State, position: int, unlearn_horizon: int = -1) -> None:
+    def replace_state(
+        self, state: State, position: int, unlearn_horizon: int = -1, unlearned: Iterable[Unlearned] = ()
+    ) -> None:
         """Replace the model's state, and continue from the new state.
 
         The state may come from a snapshot, from unlearning rows, or from learning in another
@@ -296,12 +316,14 @@ class Model:
 
         position: position of the last event that the state includes.
         unlearn_horizon: position up to which unlearn events are already reflected in the state.
+        unlearned: rows that the old state includes and that were unlearned.
         """
         accumulator = self.estimator.accumulator(state)
         with self._learning:
+            # Readers that see the new position must also see the unlearned rows.
+            self.unlearned = (*self.unlearned, *unlearned)
             self.accumulator, self.position, self.unlearn_horizon = accumulator, position, unlearn_horizon
-            if self.published is not None and not self.rows:
-                self.published = None
+            self._withdraw_unlearned()
 
     def mark_failed_by_error(self, position: int, error: Exception) -> ModelFailure:
         """Mark the model as failed, and return the failure.
@@ -423,8 +445,46 @@ class Model:
 
     @property
     def stale_rows(self) -> int:
-        """Number of learned rows that the published projection lacks."""
-        return max(0, self.rows - (self.published.rows if self.published else 0))
+        """Number of rows by which the published projection differs from the state.
+
+        These are the learned rows that the projection lacks, and the unlearned rows that it
+        includes.
+        """
+        published = self.published
+        if published is None:
+            return self.rows
+        served = sum(unlearned.rows for unlearned in self._served_unlearned)
+        return served + max(0, self.rows - (published.rows - served))
+
+    @property
+    def _later_unlearned(self) -> list[Unlearned]:
+        """Rows that were unlearned after the state of the published projection."""
+        published = self.published
+        if published is None:
+            return []
+        return [u for u in self.unlearned if u.position > published.unlearn_horizon]
+
+    @property
+    def _served_unlearned(self) -> list[Unlearned]:
+        """Unlearned rows that the published projection includes."""
+        published = self.published
+        return [u for u in self._later_unlearned if published is not None and u.first <= published.position]
+
+    @property
+    def serves_unlearned(self) -> bool:
+        """True if the published projection includes unlearned rows."""
+        return bool(self._served_unlearned)
+
+    @property
+    def must_refine_again(self) -> bool:
+        """True if rows were unlearned since the published refine."""
+        is_refined = self.published is not None and self.published.refined_at is not None
+        return is_refined and bool(self._later_unlearned)
+
+    @property
+    def _is_on_demand(self) -> bool:
+        """True if the model is published only on request."""
+        return self.policy is not None and self.policy.is_on_demand
 
     @property
     def refine_due_at(self) -> MonotonicTime:
@@ -466,26 +526,42 @@ class Model:
     def is_published_up_to(self, position: int) -> bool:
         """True if the event at `position` is learned and published.
 
-        The event need not be published in two cases:
+        An unlearn event is not published while the projection includes the rows that it removed.
+        Any other event need not be published in these cases:
 
         * The published projection is refined. A refined projection stays published until the model
           is refined again.
+        * The model is published only on request.
         * The model has no rows.
         """
-        published = self.published
-        is_published = published is not None and published.position >= position
-        return self.position >= position and (is_published or not self.needs_publishing)
+        if self.position < position or self._must_replace_for(position):
+            return False
+        if self._is_on_demand or not self.needs_publishing:
+            return True
+        return self.published is not None and self.published.position >= position
+
+    def _must_replace_for(self, position: int) -> bool:
+        """Return True if the unlearn event at `position` outdates the published projection."""
+        unlearned = self._later_unlearned if self.must_refine_again else self._served_unlearned
+        return any(u.position == position for u in unlearned)
 
     def reason_not_publishable(self, position: int) -> str | None:
         """Return why the event at `position` cannot be published.
 
-        The result is a sentence. There are two possible reasons:
+        The result is a sentence. There are three possible reasons:
 
+        * The model is published only on request, and its projection includes rows that the event
+          removed.
         * The model has failed.
         * The projection of a state that includes the event could not be computed.
 
-        Returns None if neither is the case.
+        Returns None if none is the case.
         """
+        if self._is_on_demand and self._must_replace_for(position) and not self.must_refine_again:
+            return (
+                f"model {self.name!r} serves the unlearned rows until it is published: POST /models/{self.name}/publish"
+            )
+
         failure = self.failure
         if failure is None and self.solving.error is not None and position <= self.solving.attempted_position:
             failure = self.publish_failure
@@ -505,7 +581,7 @@ class Model:
             if self.failure is not None:
                 raise self.failed_request_error(self.failure)
             horizon = max(self.position, self.unlearn_horizon)
-            return FrozenState(self.accumulator.freeze(), self.position, self.rows, horizon)
+            return FrozenState(self.accumulator.freeze(), self.position, self.rows, horizon, self.unlearned)
 
     def publish(self, frozen: FrozenState) -> Published:
         """Compute the projection of a frozen state, and publish it.
@@ -565,6 +641,25 @@ class Model:
         """
         with self._solve_lock:
             published = self._orient_and_publish(projection, frozen, residual)
+        self.solving.error = None
+        return published
+
+    def replace_refined(self) -> Published | None:
+        """Replace a refined projection by the solution of one pass.
+
+        If the state has no such solution, the projection is withdrawn, and None is returned. The
+        error is then stored in `solving.error`. Raises ModelFailed.
+        """
+        frozen = self.freeze()
+        try:
+            published = self.publish(frozen)
+        except Exception as e:
+            self._log_and_store_solve_error(frozen.position, e)
+            self.solving.attempted_position = max(self.solving.attempted_position, frozen.position)
+            with self._learning:
+                self.published = None
+                self._withdraw_unlearned()
+            return None
         self.solving.error = None
         return published
 
@@ -628,12 +723,27 @@ class Model:
             linear_map_between_projections(last.projection, projection) if last else None,
             refined_at=None if residual is None else frozen.position,
             residual=residual,
+            unlearn_horizon=frozen.unlearn_horizon,
         )
 
         # Store the version first, because readers see it after the assignment to `self.published`.
-        self.versions.add(published)
-        self.published = published
+        with self._learning:
+            self.versions.add(published)
+            self.published = published
+            self._withdraw_unlearned()
+            self.unlearned = tuple(u for u in self.unlearned if u.position > published.unlearn_horizon)
         return published
+
+    def _withdraw_unlearned(self) -> None:
+        """Drop versions that are older than the last unlearn event.
+
+        The published projection is dropped only if the state has no row. The caller holds the lock
+        `_learning`.
+        """
+        if not self.rows:
+            self.published = None
+        if self.unlearned:
+            self.versions.drop_before(self.unlearned[-1].position, self.published)
 
     def note_snapshot(self, position: int, projection_version: int) -> None:
         """Store in `last_snapshot` that a snapshot was written.

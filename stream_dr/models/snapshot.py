@@ -35,7 +35,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Entry, ModelFailure
-from stream_dr.models.model import FrozenState, Model
+from stream_dr.models.model import FrozenState, Model, Unlearned
 from stream_dr.models.saved import fill_spec_defaults, load, saved_file_bytes, spec_from_json, spec_to_json
 from stream_dr.models.snapshot_file import Arrays, FileContents
 from stream_dr.models.versions import Published
@@ -101,6 +101,7 @@ def _pack_snapshot(model: Model, frozen: FrozenState, published: Published | Non
         "spec": spec_to_json(model.spec),
         "position": frozen.position,
         "removed_to": frozen.unlearn_horizon,
+        "unlearned": frozen.unlearned,
         "names": list(model.names) if model.names else None,
         "next_version": model.version_numbers.next,
         "stream_dr": __version__,
@@ -252,7 +253,14 @@ def adopt_saved_estimator(model: Model, estimator: Any) -> None:
     # The version number is not reserved on disk. A restart gives the same projection the same one.
     refined_at = None if fitted.refined is None else model.position
     model.restore_published(
-        Published(model.version_numbers.next, model.position, projection, model.rows, refined_at=refined_at)
+        Published(
+            model.version_numbers.next,
+            model.position,
+            projection,
+            model.rows,
+            refined_at=refined_at,
+            unlearn_horizon=model.position,
+        )
     )
 
 
@@ -375,7 +383,8 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
     # Restore the state, then the published projection.
     state_arrays = snapshot_file.select_and_strip_prefix("state", arrays)
     state: State = unpack(model.estimator.state_type, state_arrays, metadata["state"])
-    model.replace_state(state, metadata["position"], unlearn_horizon)
+    unlearned = [Unlearned(*fields) for fields in metadata["unlearned"]]
+    model.replace_state(state, metadata["position"], unlearn_horizon, unlearned)
     model.set_log_end(model.log_end, model.names or (tuple(metadata["names"]) if metadata.get("names") else None))
     _restore_published_from(model, arrays, metadata)
     model.note_snapshot(model.position, model.published_version)
@@ -394,5 +403,6 @@ def _restore_published_from(model: Model, arrays: Arrays, metadata: JsonDict) ->
 def _pack_published(published: Published) -> FileContents:
     """Return the arrays and metadata of a published projection."""
     arrays, metadata = snapshot_file.pack_projection("published", published.projection)
-    fields = {k: getattr(published, k) for k in ("version", "position", "rows", "refined_at", "residual")}
+    names = ("version", "position", "rows", "refined_at", "residual", "unlearn_horizon")
+    fields = {name: getattr(published, name) for name in names}
     return arrays, fields | {"projection": metadata}

@@ -41,7 +41,7 @@ _UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, AttributeError)
 For example, the file is damaged, or has a type of numbers that numpy does not have.
 """
 
-SNAPSHOT_FORMAT = 1
+SNAPSHOT_FORMAT = 2
 """Version number of the file format."""
 
 KEY = "stream_dr"

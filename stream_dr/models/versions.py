@@ -47,6 +47,7 @@ class Published(NamedTuple):
     change: linear map from the previous version to this version, or None.
     refined_at: log position at which the projection was refined. None if it is not refined.
     residual: relative residual of a refined projection. None if it is not refined.
+    unlearn_horizon: position up to which unlearn events are reflected in the projection.
     """
 
     version: int
@@ -56,6 +57,7 @@ class Published(NamedTuple):
     change: ProjectionChange | None = None
     refined_at: int | None = None
     residual: float | None = None
+    unlearn_horizon: int = -1
 
     @property
     def eigenvalues(self) -> np.ndarray:
@@ -95,6 +97,14 @@ class Versions:
             and sum(_array_bytes_in_tuples(p.projection) for p in self._published) > self._max_bytes
         ):
             self._published.popleft()
+
+    def drop_before(self, position: int, served: Published | None) -> None:
+        """Drop the projections that do not reflect the unlearn event at a position.
+
+        served: projection that is not dropped.
+        """
+        kept = [p for p in self._published if p is served or p.unlearn_horizon >= position]
+        self._published = deque(kept, self._published.maxlen)
 
     def find(self, version: int) -> Published | None:
         """Return the projection with a version number, or None."""

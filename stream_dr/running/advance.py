@@ -40,10 +40,11 @@ from stream_dr.directory.history import PAGE, Decoder, erased_payload_row_number
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.estimators.fitting.mapping import can_unlearn_exactly
 from stream_dr.log.event import Event
-from stream_dr.models.model import Model
+from stream_dr.models.model import Model, Unlearned
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes, reorder_columns
 from stream_dr.models.snapshot import accumulator_at_start
 from stream_dr.rows.block import Block
+from stream_dr.statistics.protocol import Accumulator
 from stream_dr.threads import compute_ahead
 
 log = logging.getLogger("stream_dr.advance")
@@ -357,7 +358,7 @@ def _unlearn_unless_blocked(
         except CannotUnlearn as e:
             log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
         else:
-            model.replace_state(accumulator.freeze(), position)
+            _replace_state(model, accumulator, position, position, directory)
             return True
 
     if continue_rebuild is None:
@@ -371,5 +372,23 @@ def _unlearn_unless_blocked(
         if not continue_rebuild():
             return False
         accumulator.add(drop_unneeded_targets_and_add_hashes(model.estimator, block))
-    model.replace_state(accumulator.freeze(), position, unlearn_horizon)
+    _replace_state(model, accumulator, position, unlearn_horizon, directory)
     return True
+
+
+def _replace_state(
+    model: Model, accumulator: Accumulator, position: int, unlearn_horizon: int, directory: Directory
+) -> None:
+    """Replace a model's state by one without unlearned rows.
+
+    position: position of the unlearn event that is applied.
+    unlearn_horizon: position of the last unlearn event that the state reflects.
+    """
+    rows = model.rows - int(accumulator.rows)
+    unlearned = []
+    if rows:
+        # The events are not counted one by one, so the first event gets all rows.
+        for event, first in directory.history.unlearn_events(model.start, position - 1, unlearn_horizon).items():
+            unlearned.append(Unlearned(event, first, rows))
+            rows = 0
+    model.replace_state(accumulator.freeze(), position, unlearn_horizon, unlearned)

@@ -128,7 +128,7 @@ class Driver:
         Function that receives the events of models.
     awaited_position : callable
         Returns the last position of the log that some caller waits for, or -1. A model whose last
-        solution is older is published immediately.
+        solution is older is published immediately, unless it is published only on request.
     solve_for_tests : bool
         True to solve models for the tests of `TestThenTrain`. A replay needs this, because it
         publishes models only at its end.
@@ -339,16 +339,18 @@ class Driver:
         """
         if not model.needs_solving:
             return math.inf
-        if model.solving.attempted_position < min(self._awaited_position(), model.position):
+        policy = model.policy or self._settings.publish
+        is_awaited = model.solving.attempted_position < min(self._awaited_position(), model.position)
+        if is_awaited and not policy.is_on_demand:
             return 0.0
 
         published = model.published
-        policy = model.policy or self._settings.publish
         # True if an earlier process published the model and was killed before the first snapshot.
         was_published = published is None and model.version_numbers.next > 1
         by_rows = policy.rows is not None and model.rows - (published.rows if published else 0) >= policy.rows
 
-        if by_rows or (all_at_log_end and (policy.idle or was_published)):
+        has_unlearned = model.serves_unlearned and not policy.is_on_demand
+        if by_rows or has_unlearned or (all_at_log_end and (policy.idle or was_published)):
             pause = 0.0
         else:
             pause = math.inf if policy.seconds is None else policy.seconds

@@ -132,10 +132,12 @@ class Jobs:
     """The jobs of a running directory, oldest first.
 
     max_jobs: number of jobs above which the oldest ended jobs are forgotten.
+    on_ended: function that is called after each job.
     """
 
-    def __init__(self, max_jobs: int = MAX_JOBS) -> None:
+    def __init__(self, max_jobs: int = MAX_JOBS, on_ended: Callable[[], None] = lambda: None) -> None:
         self._max_jobs = max_jobs
+        self._on_ended = on_ended
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
@@ -164,7 +166,7 @@ class Jobs:
             for id in ended[: max(0, len(self._jobs) - self._max_jobs)]:
                 del self._jobs[id]
 
-        pool.submit(job.run, work, previous)
+        pool.submit(job.run, work, previous).add_done_callback(lambda _: self._on_ended())
         return job
 
     def _newest_unfinished(self, kind: JobKind, model: Model) -> Job | None:

@@ -51,7 +51,8 @@ class ModelThread:
     catch_up_pool : Executor
         Thread pool in which models catch up and are rebuilt.
     start_refine : callable
-        Starts a refine of a model. Called when the model's refine policy says that one is due.
+        Starts a refine of a model, unless one is running. Called when the model's refine policy
+        says that one is due, and after rows of a refined model were unlearned.
     on_models_advanced : callable
         Called after models have applied events or failed.
     """
@@ -241,8 +242,9 @@ class ModelThread:
             live = self.live_models
             slowest_position = self.slowest_position
             self._directory.recent.remove_up_to(slowest_position)
-            for model in [m for m in live if m.refine_due_at <= time.monotonic()]:
-                self._start_refine(model)
+            for model in live:
+                if model.must_refine_again or model.refine_due_at <= time.monotonic():
+                    self._start_refine(model)
         self._on_models_advanced()
 
         # Continue at once if there are more events to learn.

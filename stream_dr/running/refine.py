@@ -7,12 +7,14 @@ position of the log continues from the checkpoint, if the first refine
 - was killed or cancelled, or
 - made all its passes without reaching the tolerance, and the second refine may make more passes.
 
-The refined projection stays published until the next refine. The numerical method is in
+The refined projection stays published until the next refine. If rows that a refine reads are
+unlearned meanwhile, its projection is not published. The numerical method is in
 estimators/fitting/refining.py.
 """
 
 from collections.abc import Callable, Generator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -106,7 +108,7 @@ def refine_frozen_and_publish(
     Returns
     -------
     Published or None
-        The published projection. None if the refine was cancelled.
+        The published projection. None if cancelled, or if rows were unlearned meanwhile.
 
     Raises CannotRefine, HistoryGone, InvalidParameter, NotFitted, InsufficientStorage.
     """
@@ -116,7 +118,7 @@ def refine_frozen_and_publish(
         report({"exact": True, "note": "the model is exact already, from one pass"})
         return model.published
 
-    source = _FrozenSource(directory, model, frozen, should_cancel)
+    source = _FrozenSource(directory, model, frozen, partial(_should_stop, directory, model, frozen, should_cancel))
     try:
         with directory.retention.prevent_row_erasure():
             return _run_passes(directory, model, frozen, source, tol, max_passes, report, n_threads, compute_sums)
@@ -170,6 +172,9 @@ def _run_passes(
 
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
+
+    if _is_outdated(directory, model, frozen):
+        raise _Cancelled
 
     # Publish the result. Remove the checkpoint only if this refine has reached the tolerance.
     # Another refine may continue from the checkpoint of a refine that was stopped earlier.
@@ -237,6 +242,18 @@ def publish_unrefined_again_and_snapshot(directory: Directory, model: Model) -> 
     model.publish(frozen)
     write_snapshot_if_needed(model, frozen, directory.path)
     model.version_numbers.release_unused()
+
+
+def _is_outdated(directory: Directory, model: Model, frozen: FrozenState) -> bool:
+    """Return True if rows of a frozen state were unlearned since then."""
+    events = directory.history.unlearn_events(model.start, frozen.unlearn_horizon, directory.position)
+    return any(first <= frozen.position for first in events.values())
+
+
+def _should_stop(
+    directory: Directory, model: Model, frozen: FrozenState, should_cancel: Callable[[], bool] | None
+) -> bool:
+    return _is_outdated(directory, model, frozen) or (should_cancel is not None and should_cancel())
 
 
 class _Cancelled(Exception):

@@ -28,7 +28,7 @@ from stream_dr.directory.directory import Directory, Start
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, unlearn_draft
 from stream_dr.directory.records import Recorder
 from stream_dr.disk import free_bytes
-from stream_dr.errors import Overloaded, StreamDRError
+from stream_dr.errors import CannotRefine, Overloaded, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import check_has_refine
 from stream_dr.models.entry import PublishPolicy, RefinePolicy
@@ -46,6 +46,9 @@ log = logging.getLogger("stream_dr.running")
 
 RECENT_BYTES = 32 << 20
 """Maximum number of bytes of parsed batches that wait in memory until the models learn them."""
+
+RETRY_SECONDS = 0.1
+"""Number of seconds to wait before a refine starts again without unlearned rows."""
 
 ModelAndIsNew = tuple[Model, bool]
 """A model, and True if the model is new."""
@@ -84,10 +87,11 @@ class Running:
         self._waits = Waits(directory)
         self._appender = Appender(directory, self._on_appended)
         self._models = ModelThread(
-            directory, self._new_driver, self._long, self._start_refine_or_log_error, self._on_models_advanced
+            directory, self._new_driver, self._long, self._start_due_refine, self._on_models_advanced
         )
         self._recorder = Recorder(directory, self.scores)
-        self._jobs = Jobs()
+        # The thread of models starts the refine that waited for the end of another one.
+        self._jobs = Jobs(on_ended=self._models.wake)
 
         self._figures = {"publishes": 0, "snapshots": 0}
         # Names of the models whose last snapshot failed, with the error of that snapshot.
@@ -182,12 +186,14 @@ class Running:
 
         position: the event's position in the log.
 
-        A model includes an event if its published projection includes the event. For a refined
-        model, or a model without rows, it is enough that the model has applied the event.
+        A model includes an event if its published projection includes the event. It is enough that
+        a model has applied the event, if the model is refined, has no rows, or is published only
+        on request. But no model includes an unlearn event while its projection includes the rows
+        that the event removed.
 
         - The future's result is None when all models include the event.
         - The result is a sentence with the reason if some model will never include the event,
-          because the model has failed or cannot be solved.
+          because the model has failed, cannot be solved, or is published only on request.
         - The future is cancelled if `stop` is called first.
 
         While the future is pending, models are solved and published without pauses. The caller may
@@ -295,8 +301,7 @@ class Running:
         """
         model = self.directory.model(name)
         check_can_refine(self.directory, model)
-        work = partial(self._refine_and_snapshot, model, tol, max_passes)
-        return self._jobs.start("refine", model, self._long, work, reuse_running=True)
+        return self._start_refine(model, tol, max_passes)
 
     def unlearn(
         self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None
@@ -485,31 +490,73 @@ class Running:
                 self._wake_and_notify(EngineEvent.FAILED, model=model.name, position=position, code=code)
         self._wake_and_notify(EngineEvent.MODELS_MOVED)
 
-    def _start_refine_or_log_error(self, model: Model) -> None:
-        """Start a refine that a model's refine policy asks for.
+    def _start_due_refine(self, model: Model) -> None:
+        """Start a refine that nobody has requested, unless one is running."""
+        if not self._stopping:
+            model.note_refine_start()
+            self._start_refine(model)
 
-        If the refine cannot start, the error is logged.
-        """
-        model.note_refine_start()
-        try:
-            self.refine(model.name)
-        except StreamDRError as e:
-            log.warning("model %s could not be refined again (%s): %s", model.name, e.code, e)
+    def _start_refine(self, model: Model, tol: float = 1e-6, max_passes: int = 20) -> Job:
+        """Start a refine of a model, or return the running one."""
+        work = partial(self._refine_and_snapshot, model, tol, max_passes)
+        return self._jobs.start("refine", model, self._long, work, reuse_running=True)
 
     def _refine_and_snapshot(self, model: Model, tol: float, max_passes: int, job: Job) -> None:
-        """Refine a model, and snapshot a newly published projection."""
-        model.note_refine_start()
-        previous = model.published
-        published = refine_frozen_and_publish(
-            self.directory, model, model.freeze(), tol, max_passes, job.report, lambda: job.cancel_requested
-        )
+        """Refine a model, and snapshot a newly published projection.
 
-        # Without a new projection, nothing is to be reported or snapshotted.
-        if published is not None and published is not previous:
+        If this fails or is cancelled after rows were unlearned, the solution of one pass is
+        published.
+        """
+        previous = model.published
+        refined = None
+        try:
+            refined = self._refine_current(model, tol, max_passes, job)
+        finally:
+            is_new = refined is not None and refined is not previous
+            if not is_new and model.must_refine_again and not self._stopping:
+                refined = model.replace_refined()
+                is_new = True
+            if is_new:
+                self._report_and_snapshot(model, refined)
+
+    def _refine_current(self, model: Model, tol: float, max_passes: int, job: Job) -> Published | None:
+        """Refine a model until no rows are unlearned meanwhile.
+
+        Returns None if the job is cancelled.
+        """
+
+        def should_cancel() -> bool:
+            return self._stopping or job.cancel_requested
+
+        while not should_cancel():
+            model.note_refine_start()
+            frozen = model.freeze()
+            refined = refine_frozen_and_publish(
+                self.directory, model, frozen, tol, max_passes, job.report, should_cancel
+            )
+            if refined is not None:
+                return refined
+
+            # A rebuild may need this thread of the pool.
+            if model.status == "catching_up" and not should_cancel():
+                raise CannotRefine(
+                    f"rows that model {model.name!r} has learned were unlearned, and it is being rebuilt without them. "
+                    "Refine it again when its state is live."
+                )
+            # The thread of models has to apply the unlearn event.
+            time.sleep(RETRY_SECONDS)
+        return None
+
+    def _report_and_snapshot(self, model: Model, published: Published | None) -> None:
+        """Report a new projection, and snapshot the model.
+
+        published: the projection. None if it was withdrawn.
+        """
+        if published is not None:
             report_published(self._wake_and_notify, model, published)
-            self._on_models_advanced()
-            # Snapshot the present state, because the model may have learned rows meanwhile.
-            self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
+        self._on_models_advanced()
+        # Snapshot the present state, because the model may have learned rows meanwhile.
+        self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
 
 
 _WAKING = (EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.SNAPSHOTS_ENDED, EngineEvent.WAIT_ADDED)

@@ -302,3 +302,44 @@ def test_an_outlier_that_is_unlearned_leaves_nothing(served: Served, size: float
         told = np.asarray(post(served.http, arrow(DENSE), path=f"/transform?model={name}").json()["z"])
         signs = np.sign(np.sum(expected * told, axis=0))
         np.testing.assert_allclose(told * signs, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_unlearned_rows_that_are_still_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    demand = {"rows": None, "seconds": None, "idle": False}
+    with in_thread(tmp_path, wait_timeout=1.0) as served:
+        diagonal = {"estimator": "lda", "params": {"scatter": "diagonal", "gamma": 1.0}}
+        served.http.put("/models/refined", json=diagonal).raise_for_status()
+        learn(served, DENSE)
+        job = served.http.post("/models/refined/refine", json={}).json()
+        wait_until(lambda: served.http.get(f"/jobs/{job['id']}").json()["state"] == "done", 20)
+        before = served.http.get("/models/refined").json()
+
+        # The refine without the rows stands still, and the old solution is served.
+        go_on = threading.Event()
+        events = served.directory.history.events
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                served.directory.history, "events", lambda *given, **named: go_on.wait(20) and events(*given, **named)
+            )
+            answer = served.http.post("/unlearn?wait=applied", json={"positions": [0, 1]})
+            assert (answer.status_code, "wait_timeout" in answer.json()["reason"]) == (202, True), answer.text
+            told = served.http.get("/models/refined").json()
+            assert (told["version"], told["stale_rows"], told["rows"]) == (before["version"], 50, 70)
+            go_on.set()
+        wait_until(lambda: served.http.get("/models/refined").json()["refined_at"] == 4, 20)
+        older = served.http.get(f"/models/refined/projection?version={before['version']}")
+        assert (older.status_code, older.json()["code"]) == (404, "unknown_version")
+
+        # A model without a rule learns, and is published on request alone.
+        served.http.put("/models/held", json={"estimator": "class_means", "publish": demand}).raise_for_status()
+        assert (
+            served.http.post(
+                "/partial_fit?wait=applied", json={"rows": DENSE[:9].tolist(), "labels": CLASSES[:9].tolist()}
+            ).status_code
+            == 200
+        )
+        assert served.http.get("/models/held").json()["version"] == 0
+        served.http.post("/models/held/publish").raise_for_status()
+        answer = served.http.post("/unlearn?wait=applied", json={"positions": [5]})
+        assert (answer.status_code, "POST /models/held/publish" in answer.json()["reason"]) == (202, True), answer.text
+        assert served.http.get("/models/held").json()["stale_rows"] == 9

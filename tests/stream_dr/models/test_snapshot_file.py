@@ -89,11 +89,11 @@ def test_foreign_files(tmp_path: Path) -> None:
 
 
 def test_another_format_version(path: Path) -> None:
-    ours = rb"\"format\":1"
+    ours = rb"\"format\":2"
     whole = path.read_bytes()
     assert whole.count(ours) == 1
-    path.write_bytes(whole.replace(ours, rb"\"format\":2"))
-    with pytest.raises(errors.UnknownFormat, match="of format 2"):
+    path.write_bytes(whole.replace(ours, rb"\"format\":1"))
+    with pytest.raises(errors.UnknownFormat, match="of format 1"):
         read_file(path)
 
 

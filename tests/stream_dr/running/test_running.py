@@ -37,6 +37,7 @@ from tests.support.waiting import assert_stays, wait_until
 
 WAIT = 20.0
 ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
+SELDOM = PublishPolicy(rows=10**9, seconds=None, idle=False)
 
 
 @contextmanager
@@ -139,7 +140,7 @@ def test_refusals_come_through_the_future(tmp_path: Path) -> None:
 
 
 def test_wait_applied_means_learned_and_published(tmp_path: Path) -> None:
-    with running(tmp_path, publish=ON_DEMAND) as run:
+    with running(tmp_path, publish=SELDOM) as run:
         run.add_model("lda", "lda", {})
         run.add_model("cm", "class_means", {})
         for i in range(10):
@@ -153,7 +154,7 @@ def test_wait_applied_means_learned_and_published(tmp_path: Path) -> None:
 
 
 def test_who_gave_up_waiting_makes_no_model_hurry(tmp_path: Path) -> None:
-    with running(tmp_path, publish=ON_DEMAND) as run:
+    with running(tmp_path, publish=SELDOM) as run:
         model, _ = run.add_model("cm", "class_means", {})
         given_up, kept = run.future_until_all_include(1), run.future_until_all_include(0)
         given_up.cancel()
@@ -690,7 +691,7 @@ def test_components_point_the_way_they_first_did_though_killed_before_a_snapshot
 
 
 def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_asked_for(tmp_path: Path) -> None:
-    with running(tmp_path, publish=ON_DEMAND, snapshot_rows=None, snapshot_seconds=None) as run:
+    with running(tmp_path, publish=SELDOM, snapshot_rows=None, snapshot_seconds=None) as run:
         model, _ = run.add_model("m", "class_means", {})
         run.submit(draft(dense(0))).result(WAIT)
         eventually(lambda: model.position == 0)
@@ -726,7 +727,7 @@ def test_a_snapshot_that_overtakes_a_demand_leaves_what_was_published(tmp_path: 
 
 def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_time(tmp_path: Path) -> None:
     """Though no row comes any more, and a snapshot of the same position is there."""
-    with running(tmp_path, publish=ON_DEMAND, snapshot_rows=1, snapshot_seconds=0.1) as run:
+    with running(tmp_path, publish=SELDOM, snapshot_rows=1, snapshot_seconds=0.1) as run:
         model, _ = run.add_model("m", "class_means", {})
         run.submit(draft(dense(0))).result(WAIT)
         eventually(lambda: model.last_snapshot.position == 0)
@@ -793,7 +794,7 @@ def test_solving_takes_a_twentieth_of_a_processor_at_most(tmp_path: Path, idle: 
 
 
 def test_who_waited_before_a_model_was_there_has_not_asked_for_it(tmp_path: Path) -> None:
-    with running(tmp_path, publish=ON_DEMAND) as run:
+    with running(tmp_path, publish=SELDOM) as run:
         first, _ = run.add_model("first", "class_means", {})
         run.submit(draft(dense(0))).result(WAIT)
         assert run.wait_until_all_include(0, WAIT)

@@ -246,7 +246,7 @@ def test_a_column_that_goes_with_the_only_row_that_had_it(key: str, tmp_path: Pa
     rows = [{"x": float(x), "y": float(y), "plan": "paid"} for x, y in rng.normal(size=(40, 2))]
     params = {"feature_map": table()} | CALM.get(key, {})
     with Directory(tmp_path / "D") as directory:
-        running = Running(directory, RunSettings(publish=PublishPolicy(None, None, False)))
+        running = Running(directory, RunSettings(publish=PublishPolicy(10**9, None, False)))
         running.start()
         try:
             model, _ = running.add_model("m", key, params)
