@@ -386,7 +386,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         with self.lock:
-            if "fitted_" in vars(self):
+            if "fitted_" in self.__dict__:
                 fitted = self.fitted_
                 fitted.check_parameters(self)
             else:
@@ -397,10 +397,11 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             kind = rows_kind(rows.X)
             # Learn a Dask collection separately, and merge the two states.
             if kind in DASK:
-                parts = copy(self)
-                parts.fitted_ = learn_dask_collections(self, move_named_column_to_targets(rows, kind))
+                learned = learn_dask_collections(self, move_named_column_to_targets(rows, kind))
                 # Columns without names go by their position, as those of an array.
-                parts.fitted_.names = parts.fitted_.names or fitted.names
+                learned.names = learned.names or fitted.names
+                parts = copy(self)
+                parts.fitted_ = learned
                 self.fitted_ = fitted
                 return self.merge(parts)
 

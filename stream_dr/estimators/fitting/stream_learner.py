@@ -32,8 +32,12 @@ class StreamLearner(NamedParameters, BaseEstimator):
 
         A copy of the estimator has its own lock.
         """
-        # `setdefault` is atomic, so that the first calls of two threads get one lock.
-        return cast(RLock, vars(self).setdefault("_lock", RLock()))
+        try:
+            lock: RLock = self.__dict__["_lock"]
+        except KeyError:
+            # `setdefault` is atomic, so that the first calls of two threads get one lock.
+            lock = self.__dict__.setdefault("_lock", RLock())
+        return lock
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range.

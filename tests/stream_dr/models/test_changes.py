@@ -6,8 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 
-OTHERS = {"fitted.names", "array.position"}
-"""Attributes of the same names, of an estimator's Holder and of a ServedArray."""
+OTHERS = {"fitted.names", "learned.names", "array.position"}
+"""Attributes of the same names, of an estimator's FittedState and of a ServedArray."""
 
 
 def assigned(tree: ast.AST) -> Iterator[ast.Attribute]:
