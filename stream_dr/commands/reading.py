@@ -85,15 +85,19 @@ class ReadOptions(NamedTuple):
         Other paths are read as files of another format.
 
         - A folder or a manifest of shards, and the URI of shards, are always read as shards.
+        - A folder of files is read as shards if each of its files is.
         - A single shard is read as a shard only if the user gave no option that says how to read
           a file, such as --format or --label.
         """
-        from stream_dr.datasets.sources import Options
+        from stream_dr.datasets.sources import Options, files_of_folder
         from stream_dr.shards.dataset import are_shards_or_missing
         from stream_dr.shards.uri import RemotePath
 
         if isinstance(path, RemotePath):
             return True
+        files = files_of_folder(path)
+        if files != [path]:
+            return all(self.reads_as_shards(Path(file)) for file in files)
         plain = self.format is None and self.options == Options()
         return are_shards_or_missing(path) and (plain or not path.is_file() or path.suffix == ".json")
 
@@ -253,7 +257,9 @@ def _declare_file_options(
             "file's name."
         ),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="Tables, arff: column or attribute of the class.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Tables, arff, npz: column, attribute or array of the class.")
+    ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -287,6 +293,14 @@ def _declare_file_options(
     ] = None,
     decimal: Annotated[str, typer.Option(help="csv: decimal separator of numbers.")] = ".",
     encoding: Annotated[str, typer.Option(help="csv: encoding of the file, such as latin-1 or utf-16.")] = "utf-8",
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORD",
+            help="csv: word that stands for a missing value, beside NA, NaN, null and the like in numbers. An empty one "
+            "switches those off. May be repeated.",
+        ),
+    ] = None,
     target: Annotated[
         str, typer.Option(help="libsvm, vw, npy, npz: class, multilabel or continuous. auto decides by the first rows.")
     ] = "auto",
@@ -363,6 +377,7 @@ def _add_options(command: Callable[..., None], *declarations: Callable[..., None
         texts = options.pop("text", None) or ()
         options["drop"] = ",".join(options["drop"] or ()) or None
         options["kinds"] = (*map(_parse_column_kind, options.pop("as_") or ()), *((name, "text") for name in texts))
+        options["missing"] = tuple(options["missing"] or ())
         options["delimiter"] = options["delimiter"].replace("\\t", "\t")
         read_as = ReadOptions(options.pop("format"), Options(**options), map_options)
 

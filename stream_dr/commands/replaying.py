@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stream_dr.distributed.parts import PlanRunner
     from stream_dr.models.model import Model
     from stream_dr.running.replay import ReplayReport, ReplaySettings
-    from stream_dr.shards.dataset import Dataset
+    from stream_dr.shards.dataset import Dataset, Shard
 
 _REFINE_OPTIONS: JsonDict = {"tol": 1e-3, "max_passes": 20}
 """Options with which `learn` refines models: tolerance and maximum number of passes."""
@@ -67,6 +67,7 @@ def replay_and_report(
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
+    _print_repeated_shards(dataset)
     opened = Directory(dir, n_features=dataset.n_features, allowed_labels=_allowed_labels_from_environment())
     with opened as directory, _add_models_or_undo(directory, specs):
         # Compile numba functions first. Otherwise the progress bar would count this time.
@@ -88,6 +89,14 @@ def replay_and_report(
         if out is not None:
             name = specs[0].name if specs else next(iter(directory.models))
             _project_into(out, directory, directory.model(name), dataset)
+
+
+def _print_repeated_shards(dataset: "Dataset") -> None:
+    first: dict[str, Shard] = {}
+    for shard in dataset.shards:
+        original = first.setdefault(shard.sha256, shard)
+        if original is not shard:
+            say(f"note: {shard.path} has the same bytes as {original.path}, and counts once.")
 
 
 def _project_into(out: Path, directory: "Directory", model: "Model", dataset: "Dataset") -> None:

@@ -51,12 +51,19 @@ def path_or_uri(text: str) -> Path:
     return cast(Path, parse_path_or_uri(text))
 
 
+def _files_of_folders(paths: list[Path]) -> list[Path]:
+    from stream_dr.datasets.sources import files_of_folder
+
+    return [Path(file) if path.is_dir() else path for path in paths for file in files_of_folder(path)]
+
+
 Sources = Annotated[
     list[Path],
     typer.Argument(
         metavar="SRC…",
         parser=path_or_uri,
-        help="Files (compressed or not), shards, folders of shards, or URIs of shards.",
+        callback=_files_of_folders,
+        help="Files (compressed or not), folders of files, shards, folders of shards, or URIs of shards.",
     ),
 ]
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Skip damaged shards, and print their names.")]

@@ -28,7 +28,10 @@ from stream_dr.datasets.readers.parquet import read_arrow_ipc, read_parquet
 from stream_dr.datasets.readers.rcv1 import read_lyrl2004
 from stream_dr.datasets.readers.vw import read_vw
 from stream_dr.errors import InvalidParameter, InvalidTargets, MalformedInput, did_you_mean, error_for_unknown_parameter
+from stream_dr.first_bytes import describe_other_format
 from stream_dr.rows.block import Block
+from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED
+from stream_dr.shards.uri import refuse_url
 from stream_dr.targets.targets import KINDS
 
 
@@ -57,22 +60,22 @@ class Options(NamedTuple):
         - mat: name of a variable.
         - npy: path of a .npy file.
         - npz: name of an array, or path of a .npy file.
-        - tables: names of columns with 0 and 1, one for each label, separated by commas.
+        - tables: names of columns with 0 and 1, one for each label, as in `drop`.
     label : str or None
-        Name of the column with one label for each row (arff, tables).
-    targets : str or None
-        Names of the columns with numeric targets, separated by commas (tables).
+        Name of the column or array with one label for each row (arff, npz, tables).
+    targets : str, sequence of str or None
+        Names of the columns with numeric targets, as in `drop` (tables).
     weight : str or None
         Name of the column with the rows' weights (tables).
     id : str or None
         Name of the column with the rows' ids (tables).
-    drop : str, tuple of str or None
+    drop : str, sequence of str or None
         Names of columns that are not read. A str has names separated by commas (tables).
     features : str or None
         Name of the variable or array with the rows (mat, npz).
     subset : str or None
         Name of the variable with the numbers of the rows to read (mat).
-    delimiter, header, decimal, encoding
+    delimiter, header, decimal, encoding, missing
         Format of the text, as in `CsvFormat` (csv).
     raw, kinds
         Types of the features, as in `ColumnRoles` (tables).
@@ -83,18 +86,19 @@ class Options(NamedTuple):
     one_based: bool = False
     n_features: int | None = None
     topics: FileName | None = None
-    labels: str | None = None
+    labels: str | Sequence[str] | None = None
     label: str | None = None
-    targets: str | None = None
+    targets: str | Sequence[str] | None = None
     weight: str | None = None
     id: str | None = None
-    drop: str | tuple[str, ...] | None = None
+    drop: str | Sequence[str] | None = None
     features: str | None = None
     subset: str | None = None
     delimiter: str = ","
     header: bool | None = None
     decimal: str = "."
     encoding: str = "utf-8"
+    missing: str | Sequence[str] = ()
     raw: bool | None = None
     kinds: tuple[tuple[str, str], ...] = ()
 
@@ -108,12 +112,12 @@ _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
     "rcv1": (read_lyrl2004, ("topics", "n_features")),
     "arff": (read_arff, ("labels", "label")),
     "mat": (read_matlab, ("labels", "features", "subset")),
-    "csv": (read_csv, (*_TABLE_OPTIONS, "delimiter", "header", "decimal", "encoding")),
+    "csv": (read_csv, (*_TABLE_OPTIONS, "delimiter", "header", "decimal", "encoding", "missing")),
     "jsonl": (read_jsonl, _TABLE_OPTIONS),
     "parquet": (read_parquet, _TABLE_OPTIONS),
     "arrow": (read_arrow_ipc, _TABLE_OPTIONS),
     "npy": (read_npy, ("labels", "target")),
-    "npz": (read_npz, ("features", "labels", "target")),
+    "npz": (read_npz, ("features", "labels", "label", "target")),
     "sqlite": (read_sqlite, _TABLE_OPTIONS),
     "duckdb": (read_duckdb, _TABLE_OPTIONS),
 }
@@ -149,14 +153,19 @@ def infer_format_from_suffix(path: FileName) -> str:
     if (format := _SUFFIXES.get(Path(archive).suffix.lower())) in DATABASES:
         return str(format)
 
-    name = Path(member or archive)
-    if name.suffix.lower() in PACKED:
-        name = name.with_suffix("")
-    if name.suffix.lower() not in _SUFFIXES:
+    suffix = _suffix_of(Path(member or archive))
+    if suffix not in _SUFFIXES:
         raise InvalidParameter(
             f"{path}: its name does not say which format it has; give --format (format=), one of {', '.join(FORMATS)}."
         )
-    return _SUFFIXES[name.suffix.lower()]
+    return _SUFFIXES[suffix]
+
+
+def _suffix_of(name: Path) -> str:
+    """Return the suffix of a file's name, without a suffix of compression."""
+    if name.suffix.lower() in PACKED:
+        name = name.with_suffix("")
+    return name.suffix.lower()
 
 
 class FileSource:
@@ -280,7 +289,13 @@ class FileSource:
         if self.format in TABLES:
             arguments = {name: value for name, value in arguments.items() if name not in _TABLE_OPTIONS}
             arguments["roles"] = _roles_from_options(self.options)
-        return self._reader(path, **arguments, **reader_arguments)
+        try:
+            yield from self._reader(path, **arguments, **reader_arguments)
+        except MalformedInput as e:
+            actual = describe_other_format(_first_bytes(path), self.format)
+            if actual is None:
+                raise
+            raise MalformedInput(f"{e} By its first bytes {path} is {actual}.", **e.details) from e
 
 
 def open_source(
@@ -320,10 +335,27 @@ def open_source(
     path_list = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not path_list:
         raise InvalidParameter("no file is named; name one or several.")
+    path_list = [file for path in path_list for file in files_of_folder(path)]
+    for path in path_list:
+        refuse_url(str(path))
     if error := error_for_unknown_parameter("reading a file", more_options, Options._fields):
         raise error
     options = (options or Options())._replace(**more_options)
     return FileSource(path_list, format or infer_format_from_suffix(path_list[0]), options)
+
+
+def files_of_folder(path: FileName) -> list[FileName]:
+    """Return the files of a folder that programs write a table into.
+
+    A path that is no such folder is returned as it is. A folder of shards with a manifest, or with
+    an unfinished file, is none. Files whose suffix names no format are left out, and those whose
+    name begins with "_" or ".".
+    """
+    folder = Path(path)
+    if not folder.is_dir() or (folder / MANIFEST_NAME).exists() or (folder / UNFINISHED).exists():
+        return [path]
+    files = [file for file in sorted(folder.iterdir()) if file.name[0] not in "_." and _suffix_of(file) in _SUFFIXES]
+    return list(files) or [path]
 
 
 def _check_option_values(format: str, options: Options) -> None:
@@ -343,6 +375,14 @@ def _check_option_values(format: str, options: Options) -> None:
         codecs.lookup(options.encoding)
     except LookupError as e:
         raise InvalidParameter(f"encoding={options.encoding!r}; name one that Python knows, such as latin-1.") from e
+
+
+def _first_bytes(path: Path) -> bytes:
+    """Return the first bytes of a file that its suffix does not call packed."""
+    if path.suffix.lower() in PACKED or not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(16)
 
 
 def _size_and_change_time(path: Path) -> tuple[int, int]:
@@ -366,9 +406,11 @@ def _roles_from_options(options: Options) -> ColumnRoles:
     return ColumnRoles(options.label, labels, target, options.weight, options.id, drop, options.raw, options.kinds)
 
 
-def _split_column_names(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+def _split_column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return names of columns as a tuple.
 
-    names: a string of names separated by commas, a tuple of names, or None.
+    names: a string of names separated by commas, a sequence of names, or None.
     """
-    return tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names or ()
+    if isinstance(names, str):
+        return tuple(name.strip() for name in names.split(","))
+    return tuple(names or ())

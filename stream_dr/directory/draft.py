@@ -24,6 +24,7 @@ from stream_dr.arrow.json_rows import block_from_json, refuse_too_many_missing_v
 from stream_dr.arrow.messages import FIRST_BYTES
 from stream_dr.arrow.rows import MAX_WIDTH
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
+from stream_dr.first_bytes import describe_other_format
 from stream_dr.log.event import Body, EventKind, xxh64_digest
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.index import LASTING
@@ -214,10 +215,11 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
     array([[1., 2.],
            [3., 1.]])
     """
-    if json_or_arrow(body) != media:
+    actual = describe_other_format(bytes(body[:16]), media)
+    if actual is not None or json_or_arrow(body) != media:
         raise MalformedInput(
-            f"the body is declared {media} and begins with {bytes(body[:6])!r}; send Arrow, of version 0.15 or later, "
-            "as Arrow, and JSON as JSON."
+            f"the body is declared {media}, and is {actual or repr(bytes(body[:6]))}. Send Arrow, of version 0.15 or "
+            "later, as Arrow, and JSON as JSON."
         )
     if media == "arrow":
         return block_from_arrow(read_arrow(body, max_unpacked_bytes=limits.max_body_bytes if limits else None))

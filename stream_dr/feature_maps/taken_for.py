@@ -5,6 +5,7 @@ is not encoded. At least 20 values are needed to recognise ids and constants. A 
 integers whose name is usual for ids is recognised with fewer values.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,6 +19,12 @@ AS = ("number", "date", "time", "category", "text")
 
 ENOUGH = 20
 """Smallest number of values by which a column is recognised as an id or a constant."""
+
+MOST_WORDS = 3
+"""Largest number of words for missing values that are looked for in a column of numbers."""
+
+LEAST_NUMBERS = 0.5
+"""Smallest share of numbers in a column with words for missing values."""
 
 WORDS = 3.0
 """Smallest mean number of words with which a column of strings is a column of texts.
@@ -104,7 +111,33 @@ def declared_or_inferred_kind(name: str, first_values: RawColumn, overrides: Col
     words = _mean_words_per_distinct_text(first_values)
     if words >= WORDS and distinct > len(present) / 2:
         return InferredKind("text", f"{words:.0f} words on average, mostly different")
-    return InferredKind("category", f"{distinct} distinct")
+    return InferredKind("category", _note_on_number_words(first_values) or f"{distinct} distinct")
+
+
+def _note_on_number_words(texts: RawColumn) -> str:
+    """Return a note if a column of texts is numbers with a word for missing ones.
+
+    The note is "" if it is not. There may be up to `MOST_WORDS` such words.
+    """
+    words = [text for text in texts.labels if not _is_number(text)]
+    if not 0 < len(words) <= MOST_WORDS or len(words) == len(texts.labels):
+        return ""
+
+    is_word = np.array([text in words for text in texts.labels])
+    present = texts.values[~texts.missing]
+    share = 1.0 - float(is_word[present].mean())
+    if share < LEAST_NUMBERS:
+        return ""
+    listed = " and ".join(map(repr, words))
+    options = " ".join(f"--missing {word!r}" for word in words)
+    return f"{100 * share:.0f} % numbers and the word {listed}: {options}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def likely_id_column(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:

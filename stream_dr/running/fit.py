@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stream_dr.aliases import JsonDict
-from stream_dr.datasets.sources import open_source
+from stream_dr.datasets.sources import files_of_folder, open_source
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.rows.batches import as_block, batches
@@ -94,6 +94,7 @@ def _read_blocks(source: Any, label: str | None, format: str | None, options: Js
     if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
         all_options = options if label is None else options | {"label": label}
         without_options = format is None and not set(all_options) - {"raw"}
+        paths = [file for path in paths for file in files_of_folder(path)]
         shards = without_options and all(are_shards_or_missing(Path(path)) for path in paths)
         source = open_dataset(paths) if shards else open_source(paths, format, **all_options)
     elif format is not None or set(options) - {"raw"}:

@@ -169,6 +169,12 @@ def parse_path_or_uri(path_or_uri: str) -> AnyPath:
     return RemotePath(path_or_uri) if "://" in path_or_uri else Path(path_or_uri)
 
 
+def refuse_url(path_or_uri: str) -> None:
+    """Raise InvalidParameter for a URL of the web."""
+    if path_or_uri.startswith(("http://", "https://")):
+        raise InvalidParameter(f"{path_or_uri.partition('?')[0]}: URLs are not read; download it first.")
+
+
 def open_filesystem_and_path(path_or_uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a URI or path.
 
@@ -238,6 +244,7 @@ def _split_secret_free_uri(uri: str) -> SplitResult:
     Raises InvalidParameter if the URI contains a user, a password, or an option that is not in
     OPTIONS. The message does not repeat them.
     """
+    refuse_url(uri)
     parts = urlsplit(uri)
     # Messages show the URI without user and password.
     location = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -15,7 +15,8 @@ Arrow's errors do not name a line. After an error, the file is read once more to
 import csv
 import io
 import itertools
-from collections.abc import Generator, Iterator
+import re
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from typing import IO, NamedTuple, NoReturn
@@ -32,7 +33,6 @@ from stream_dr.datasets.readers.columns import (
     RaiseLocated,
     choose_column_types,
     must_read_as_table,
-    replace_empty_strings_by_null,
     split_batch_into_blocks,
 )
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_decompressed
@@ -53,6 +53,9 @@ _SEARCHED_FIELDS = 200_000
 
 GAPS = frozenset(pacsv.ConvertOptions().null_values)
 """Strings, such as "NA", that stand for a missing number."""
+
+_THOUSANDS = r"[-+]?\d{1,3}(,\d{3})+(\.\d+)?"
+"""Pattern of numbers with commas between thousands."""
 
 _TYPE_WORDS = {
     pa.float64(): "number (finite, at most 1e100 in size); name the column as label or drop it",
@@ -77,12 +80,22 @@ class CsvFormat(NamedTuple):
         Decimal separator of numbers, "." or ",".
     encoding : str
         Python's name of the text encoding.
+    missing : tuple of str
+        Words that stand for a missing value in any column, in addition to an empty field and, in
+        columns of numbers, to GAPS. If "" is among the words, GAPS are not used.
     """
 
     delimiter: str = ","
     header: bool | None = None
     decimal: str = "."
     encoding: str = "utf-8"
+    missing: tuple[str, ...] = ()
+
+    @property
+    def gaps(self) -> frozenset[str]:
+        """Strings that stand for a missing number."""
+        words = frozenset({"", *self.missing})
+        return words if "" in self.missing else words | GAPS
 
 
 def read_csv(
@@ -93,6 +106,7 @@ def read_csv(
     header: bool | None = None,
     decimal: str = ".",
     encoding: str = "utf-8",
+    missing: str | Sequence[str] = (),
     rows_per_block: int = BLOCK_ROWS,
     head_only: bool = False,
 ) -> Iterator[Block]:
@@ -106,8 +120,8 @@ def read_csv(
         File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     roles : ColumnRoles
         Role of each column: label, target, weight, id or feature.
-    delimiter, header, decimal, encoding
-        Format of the file, as in `CsvFormat`.
+    delimiter, header, decimal, encoding, missing
+        Format of the file, as in `CsvFormat`. `missing` may also be a single word.
     rows_per_block : int
         Maximum number of rows in a block.
     head_only : bool
@@ -116,14 +130,15 @@ def read_csv(
     Raises SourceMissing. Raises SchemaMismatch if a column with a role does not exist. Raises
     MalformedInput, which names the file, the line and the column.
     """
-    file = CsvFile(path, CsvFormat(delimiter, header, decimal, encoding))
+    words = (missing,) if isinstance(missing, str) else tuple(missing)
+    file = CsvFile(path, CsvFormat(delimiter, header, decimal, encoding, words))
     features = roles.features(file.names)
     file.raise_if_unnamed_feature(features)
     file.raise_if_decimal_commas([name for name in features if name not in dict(roles.kinds)])
     roles = roles._replace(raw=must_read_as_table(file.first, features, roles))
     file.has_gaps = bool(roles.raw)
     types = _choose_column_types(file, features, roles)
-    text_columns = {name for name in features if types[name] == pa.string()}
+    text_columns = {name for name in types if types[name] == pa.string() and name != roles.id}
 
     # If a quote is not closed, the rest of the file becomes part of the last field.
     # To notice this, read the last column even if the caller drops the column.
@@ -141,7 +156,7 @@ def read_csv(
         for batch in batches:
             if roles.id is not None and integer_ids is not False:
                 batch, integer_ids = _ids_to_integers_if_possible(batch, roles.id, integer_ids, raise_with_line)
-            batch = _replace_empty_strings_by_null(batch, text_columns)
+            batch = _replace_words_by_null(batch, text_columns, ("", *words))
             yield from split_batch_into_blocks(batch, features, roles, rows_per_block, raise_with_line)
             line += batch.num_rows
 
@@ -202,13 +217,14 @@ def _ids_to_integers_if_possible(
     return _BatchWithIds(batch.set_column(batch.schema.get_field_index(id_column), id_column, integers), True)
 
 
-def _replace_empty_strings_by_null(batch: pa.RecordBatch, text_columns: set[str]) -> pa.RecordBatch:
-    """Return a batch with empty strings replaced by null.
+def _replace_words_by_null(batch: pa.RecordBatch, text_columns: set[str], words: Sequence[str]) -> pa.RecordBatch:
+    """Return a batch with words for missing values replaced by null.
 
-    text_columns: names of the columns in which empty strings are replaced.
+    text_columns: names of the columns in which words are replaced.
     """
+    gaps = pa.array(words, pa.string())
     columns = [
-        replace_empty_strings_by_null(column) if name in text_columns else column
+        pc.if_else(pc.is_in(column, gaps), None, column) if name in text_columns else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
@@ -283,7 +299,10 @@ class CsvFile:
         """
         form = self.form
         convert = pacsv.ConvertOptions(
-            column_types=type_by_column, include_columns=column_names, decimal_point=form.decimal
+            column_types=type_by_column,
+            include_columns=column_names,
+            decimal_point=form.decimal,
+            null_values=sorted(form.gaps),
         )
         try:
             source: AbstractContextManager[pa.NativeFile]
@@ -322,7 +341,9 @@ class CsvFile:
             column = self.first.column(name)
             if pa.types.is_string(column.type):
                 texts = column.filter(pc.not_equal(column, ""))
-                are_numbers = pc.all(pc.match_substring_regex(texts, r"^\s*[-+]?\d[\d.]*(,\d+)?\s*$")).as_py()
+                are_numbers = pc.all(
+                    pc.match_substring_regex(texts, rf"^\s*([-+]?\d[\d.]*(,\d+)?|{_THOUSANDS})\s*$")
+                ).as_py()
                 if are_numbers and pc.any(pc.match_substring(texts, ",")).as_py():
                     self._raise_if_any_bad_record({name: pa.float64()})
 
@@ -375,6 +396,14 @@ class CsvFile:
             )
         if self.form.header is False:
             return [f"f{j}" for j in range(len(first_record))]
+
+        other = max(";\t|", key=first_record[0].count)
+        if len(first_record) == 1 and first_record[0].count(other):
+            option = {"\t": "\\t"}.get(other, f"'{other}'")
+            self._raise_malformed(
+                record_line,
+                f"one column, and {other!r} in its name; if that separates fields, say --delimiter {option}.",
+            )
 
         seen: dict[str, int] = {}
         for j, name in enumerate(first_record, 1):
@@ -513,7 +542,7 @@ class CsvFile:
         if len(fields) != len(self.names):
             self._raise_malformed(line, f"{len(fields)} fields where {len(self.names)} are needed.")
         for j, name, kind in typed_columns:
-            if not fields[j].strip() or (self.has_gaps and fields[j] in GAPS):
+            if not fields[j].strip() or (self.has_gaps and fields[j] in self.form.gaps):
                 if kind == pa.float64() and not self.has_gaps:
                     self._raise_malformed(line, f"column {name!r} has no value; fill it or leave the row out.", j + 1)
             elif not self._can_parse_all_fields([fields[j]], kind):
@@ -529,7 +558,7 @@ class CsvFile:
         arrow_type: Arrow type of the column.
         """
         texts = [field.strip().replace(self.form.decimal, ".") for field in fields]
-        gaps = GAPS if self.has_gaps else frozenset({""}) - ({""} if arrow_type == pa.float64() else set())
+        gaps = self.form.gaps if self.has_gaps else frozenset({""}) - ({""} if arrow_type == pa.float64() else set())
         try:
             values = pa.array([text for text in texts if text not in gaps], pa.string()).cast(arrow_type)
         except pa.ArrowException:
@@ -561,8 +590,20 @@ def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
     field: field that does not have the type.
     arrow_type: Arrow type that the field should have.
     """
-    if arrow_type == pa.float64() and _is_number_or_nan_or_infinity(field.replace(",", ".")):
-        return "number; where a comma stands before the fraction, say --decimal ,"
+    number = field.strip()
+    if arrow_type != pa.float64():
+        return _TYPE_WORDS.get(arrow_type, str(arrow_type))
+
+    if re.fullmatch(_THOUSANDS, number):
+        or_decimal = ", or say --decimal , if it stands before the fraction" if number.count(",") == 1 else ""
+        return f"number; leave out the comma of thousands{or_decimal}"
+    if "," in number and _is_number_or_nan_or_infinity(number.replace(".", "").replace(",", ".")):
+        points = "leave out the points of thousands and " if "." in number else ""
+        return f"number; where a comma stands before the fraction, {points}say --decimal ,"
+    if number.lower().strip("+-") in ("inf", "infinity"):
+        return f"number, it is infinite; leave the row out, or say --missing {number}"
+    if _is_number_or_nan_or_infinity(number):
+        return "number of at most 1e100 in size; write the column in a larger unit"
     return _TYPE_WORDS.get(arrow_type, str(arrow_type))
 
 

@@ -133,6 +133,7 @@ def read_npz(
     *,
     features: str = "X",
     labels: str | None = None,
+    label: str | None = None,
     target: str = "auto",
     rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
@@ -146,7 +147,7 @@ def read_npz(
         File to read.
     features : str
         Name of the array with the rows. Ignored if the archive is a sparse matrix.
-    labels : str or None
+    labels, label : str or None
         Name of the array with the targets, or path of a .npy file. None: the array "y", or no
         targets if the archive has no array "y".
     target : str
@@ -161,6 +162,7 @@ def read_npz(
         arrays = [name.removesuffix(".npy") for name in archive.namelist()]
 
     is_sparse = {"format", "shape", "data"} <= set(arrays)
+    labels = labels or label
     labels = "y" if labels is None and "y" in arrays else labels
     needed = [] if is_sparse else [features]
     needed += [labels] if labels is not None and not labels.endswith(".npy") else []

@@ -530,3 +530,40 @@ def test_a_model_without_a_component_is_said(tmp_path: Path, capsys: pytest.Capt
             capsys, "transform", tmp_path / f"{labels}.d", tmp_path / f"{labels}.csv", "--model", "lda", "-o", out
         )
         assert (asked.status, "Nothing was written" in asked.err, out.exists()) == (int(said), said, not said)
+
+
+def test_a_folder_of_files_is_read_with_every_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "spark"
+    folder.mkdir()
+    for number in range(2):
+        pq.write_table(TABLE.slice(100 * number, 100), folder / f"part-{number:05d}.snappy.parquet")
+    (folder / "_SUCCESS").touch()
+    done = Done(capsys, "learn", folder, "--label", "y", "--drop", "d,n", "--dir", tmp_path / "d")
+    assert done.status == 0, done.err
+    assert "--model lda=lda is taken" in done.err
+    with Directory(tmp_path / "d", writable=False) as directory:
+        schema = directory.schema
+        assert (directory.rows, schema.names, schema.target_kind) == (200, ("a", "b", "c"), "class")
+
+    out = tmp_path / "z.csv"
+    done = Done(capsys, "transform", tmp_path / "d", folder, "--model", "lda", "--out", out, "--drop", "y,d,n")
+    assert done.status == 0, done.err
+    assert len(out.read_text().splitlines()) == 201
+
+
+def test_files_of_equal_bytes_count_once_and_that_is_told(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copy(file, tmp_path / "copy.csv"))
+    done = Done(capsys, "learn", file, copy, *PARTS, "--dir", tmp_path / "d")
+    assert re.search(r"copy\.csv\S* has the same bytes as \S*data\.csv\S*, and counts once", done.err)
+    assert learned(tmp_path / "d", capsys)["rows"] == 2_500
+
+
+def test_a_word_among_numbers_is_named_and_can_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b,y\n" + "".join(f"{i % 40},{i},{'uv'[i % 2]}\n" for i in range(95)) + "?,1,u\n" * 5)
+    done = Done(capsys, "learn", path, "--label", "y", "--check")
+    assert re.search(r"a +category .* 95 % numbers and the word '\?': --missing '\?'", done.err)
+    done = Done(capsys, "learn", path, "--label", "y", "--check", "--missing", "?")
+    assert re.search(r"a +number +number \+ missing", done.err)

@@ -165,3 +165,43 @@ def test_a_file_that_grows_or_vanishes_while_it_is_read(tmp_path):
     path.unlink()
     with pytest.raises(SourceMissing, match=r"a\.csv"):
         list(blocks)
+
+
+def test_names_as_lists_tuples_and_texts(tmp_path):
+    path = tmp_path / "m.csv"
+    path.write_text("a,b,u,v\n1,2,0,1\n2,1,1,0\n")
+    for option in ("labels", "targets"):
+        read = [next(open_source(path, **{option: names}).blocks()) for names in (["u", "v"], ("u", "v"), "u,v")]
+        assert [block.names for block in read] == [("a", "b")] * 3
+        assert read[0].y.targets_by_row() == read[1].y.targets_by_row() == read[2].y.targets_by_row()
+    (block,) = open_source(path, label="u", drop=["v", "b"]).blocks()
+    assert block.names == ("a",)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "arrow"])
+def test_a_folder_is_its_files(tmp_path, ending):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(3):
+        write(folder, f"x.{ending}").rename(folder / f"part-{number}.{ending}")
+    for name in ("_SUCCESS", ".part-0.csv", "README.txt"):
+        (folder / name).write_text("nothing")
+    source = open_source(folder, label="y", drop="b")
+    assert [path.name for path in source.paths] == [f"part-{number}.{ending}" for number in range(3)]
+    for block in source.blocks():
+        assert (block.names, block.y.targets_by_row()) == (("a",), ["u", "v", "u"])
+    learned = stream_dr.fit(stream_dr.LDA(), folder, label="y", drop="b")
+    assert (learned.n_samples_seen_, learned.feature_names_in_.tolist()) == (9, ["a"])
+
+
+def test_label_names_an_array_of_npz(tmp_path):
+    np.savez(tmp_path / "x.npz", X=np.ones((3, 2)), y=[9, 9, 9], kind=["u", "v", "u"])
+    for option in ("label", "labels"):
+        (block,) = open_source(tmp_path / "x.npz", **{option: "kind"}).blocks()
+        assert block.y.targets_by_row() == ["u", "v", "u"]
+
+
+def test_urls_are_not_read():
+    for url in ("http://example.org/x.csv", "https://example.org/x.parquet"):
+        with pytest.raises(InvalidParameter, match="URLs are not read; download it first"):
+            open_source(url)

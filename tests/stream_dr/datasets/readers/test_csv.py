@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import re
 import subprocess
 import sys
 
@@ -160,3 +161,55 @@ def test_python_ends_while_arrow_reads_ahead(tmp_path, suffix):
     for _ in range(3):
         child = subprocess.run(command, timeout=60, capture_output=True, text=True)
         assert child.returncode == 4, child.stderr
+
+
+@pytest.mark.parametrize("at", [0, 30_000])
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("1,000", "leave out the comma of thousands, or say --decimal ,"),
+        ("1,234,567", "leave out the comma of thousands."),
+        ("1.234,5", "leave out the points of thousands and say --decimal ,"),
+        ("2,5", "say --decimal ,"),
+        ("inf", "no number, it is infinite; leave the row out, or say --missing inf"),
+        ("1e400", "at most 1e100 in size; write the column in a larger unit"),
+    ],
+)
+def test_a_number_that_is_none_gets_the_hint_that_fits(tmp_path, field, hint, at):
+    path = tmp_path / "x.csv"
+    rows = ["2,1\n"] * (at + 20)
+    rows[at] = f'"{field}",1\n'
+    path.write_text("a,b\n" + "".join(rows))
+    with pytest.raises(MalformedInput, match=rf"line {at + 2}: '{re.escape(field)}' in column 'a'.*{re.escape(hint)}"):
+        list(read_csv(path, ColumnRoles(raw=False)))
+
+
+@pytest.mark.parametrize(("sign", "option"), [(";", "';'"), ("\t", r"\t"), ("|", "'|'")])
+def test_another_delimiter_is_proposed(tmp_path, sign, option):
+    path = tmp_path / "x.csv"
+    path.write_text(f"a{sign}b{sign}y\n1{sign}2{sign}u\n")
+    with pytest.raises(MalformedInput, match=re.escape(f"say --delimiter {option}")):
+        list(read_csv(path, ColumnRoles(label="y")))
+    (block,) = read_csv(path, ColumnRoles(label="y"), delimiter=sign)
+    assert block.X.tolist() == [[1.0, 2.0]]
+
+
+def test_words_for_missing_values(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("n,c,y,id\n1,x,u,?\n?,?,v,b\nNA,NA,?,c\n2,x,u,d\n")
+
+    def read(missing):
+        (block,) = read_csv(path, ColumnRoles(label="y", id="id", raw=None), missing=missing)
+        values = dict(zip(block.names, (column.json_values() for column in block.X.columns), strict=True))
+        return values, block.y.targets_by_row(), block.ids
+
+    values, labels, ids = read(("?",))
+    assert values == {"n": [1.0, None, None, 2.0], "c": ["x", None, "NA", "x"]}
+    assert labels == ["u", "v", None, "u"]
+    assert ids == ["?", "b", "c", "d"]
+    assert read("?") == read(["?"])
+    # An empty word switches the built-in words off.
+    assert read(["", "?"])[0]["n"] == ["1", None, "NA", "2"]
+    assert read(["?", "NA"])[0]["c"] == ["x", None, None, "x"]
+    # Without words, the question mark is a value like any other.
+    assert read(())[0]["n"] == ["1", "?", "NA", "2"]
