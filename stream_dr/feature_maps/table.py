@@ -454,11 +454,20 @@ def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str
     """Return the names of the columns of mapped rows.
 
     There are `state.width` names. Examples are `age`, `age missing`, `sex=female` and `cabin #5`.
+    A number is added to a name that an earlier column has, as in `sex=female (2)`.
     """
     names: dict[int, str] = {}
     for column in state.columns:
         names |= table_columns.mapped_names_by_index(column, table_map.encoding()) if column.is_encoded else {}
-    return tuple(names[i] for i in range(state.width))
+    unique: dict[str, None] = {}
+    for i in range(state.width):
+        name = names[i]
+        number = 2
+        while name in unique:
+            name = f"{names[i]} ({number})"
+            number += 1
+        unique[name] = None
+    return tuple(unique)
 
 
 def is_mapping_independent_of_statistics(table_map: Table | Text, state: TableState, rows: RawRows) -> bool:
