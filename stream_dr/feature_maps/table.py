@@ -258,7 +258,7 @@ class Text(FeatureMap):
 
         rows: rows of the table that has the column.
         """
-        texts = [name for name, kind in rows.kinds.items() if kind == "text"]
+        texts = [name for name, kind in rows.kinds.items() if kind in ("text", "category")]
         name = self.column or ("text" if "text" in texts else texts[0] if len(texts) == 1 else None)
         if name not in rows.names:
             names = ", ".join(rows.names[:5])

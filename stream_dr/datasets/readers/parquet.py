@@ -7,8 +7,10 @@ Arrow's pre-buffering is switched off, because it would hold all buffers until t
 Page checksums of a Parquet file are verified if there are any.
 """
 
+import base64
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -54,7 +56,30 @@ def read_parquet(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per
         features = feature_columns_unless_shard(names, roles)
         with errors_as_malformed_input(path, "is not to be read", *_ERRORS):
             batches = file.iter_batches(rows_per_block, columns=columns)
+        categories = _declared_categories(file).intersection(features or ())
+        batches = _encode_categories(batches, categories)
         yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
+
+
+def _declared_categories(file: pq.ParquetFile) -> set[str]:
+    """Return the names of columns that were dictionaries in Arrow.
+
+    Arrow restores only dictionaries of strings. Parquet's own dictionary encoding has no meaning.
+    """
+    encoded = (file.metadata.metadata or {}).get(b"ARROW:schema")
+    if encoded is None:
+        return set()
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
+    return {field.name for field in schema if pa.types.is_dictionary(field.type)}
+
+
+def _encode_categories(batches: Iterable[pa.RecordBatch], names: set[str]) -> Iterator[pa.RecordBatch]:
+    """Yield batches with the named columns as dictionaries."""
+    for batch in batches:
+        for name in names:
+            column = batch.column(name)
+            batch = batch.set_column(batch.schema.get_field_index(name), name, column.dictionary_encode())
+        yield batch
 
 
 def read_arrow_ipc(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS) -> Blocks:
