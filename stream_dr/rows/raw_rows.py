@@ -296,6 +296,22 @@ def raise_if_raw_rows(rows: object) -> None:
     raise InvalidRows(f"the rows are a table's columns, and this model learns numbers. {way}")
 
 
+def fill_masked(X: Any) -> Any:
+    """Return a masked array with NaN for masked values.
+
+    A list of masked rows is a masked array, too. Any other X is returned unchanged.
+    """
+    if isinstance(X, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in X):
+        X = np.ma.array(X)
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    if X.dtype.kind in "biu":
+        X = X.astype(np.float64)
+    elif X.dtype.kind not in "fc":
+        X = X.astype(object)
+    return X.filled(np.nan)
+
+
 def default_column_names(X: Shaped) -> tuple[str, ...]:
     """Return the names x0, x1, … for unnamed columns.
 

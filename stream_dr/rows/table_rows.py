@@ -25,6 +25,7 @@ from stream_dr.rows.raw_rows import (
     RawRows,
     convert_column,
     default_column_names,
+    fill_masked,
     parse_date_columns,
     raw_from_array,
 )
@@ -150,7 +151,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
 
     # Arrays of Python objects may have texts, so the type of each column is inferred.
     if kind is not Kind.SPARSE:
-        dense = np.asarray(X)
+        dense = np.asarray(fill_masked(X))
         if dense.dtype == object and dense.ndim == 2:
             names = names or default_column_names(dense)
             columns = [_column_of_values(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
