@@ -14,6 +14,7 @@ import pytest
 import stream_dr
 from stream_dr import LDA, Client, table
 from stream_dr.errors import MalformedInput, NotNumeric, StreamDRError
+from stream_dr.shards.dataset import open_shard
 from tests.support.serving import ARROW, Served, in_thread, stream
 
 Y = ["u", "v", "u", "w", "v"] * 12
@@ -72,6 +73,18 @@ def test_the_arrow_type_in_a_parquet_file_counts(kind: tuple[pa.Table, np.ndarra
     pa.feather.write_feather(both, tmp_path / "file.arrow", compression="uncompressed")
     for name in ("arrow.parquet", "pandas.parquet", "file.arrow"):
         assert learned(tmp_path / name) == pytest.approx(expected, abs=1e-9), name
+
+
+def test_the_arrow_type_in_a_shard_counts(kind: tuple[pa.Table, np.ndarray], tmp_path: Path) -> None:
+    rows, expected = kind
+    both = rows.append_column("label", pa.array(Y)).append_column("weight", pa.array([1.0] * 60).dictionary_encode())
+    pq.write_table(both, tmp_path / "shard.parquet", row_group_size=25)
+    shard = open_shard(tmp_path / "shard.parquet")
+    blocks = [shard.read(number) for number in range(len(shard.batch_rows))]
+    lda = LDA(feature_map=table())
+    for block in blocks:
+        lda.partial_fit(block)
+    assert np.abs(np.vstack([lda.transform(block) for block in blocks])) == pytest.approx(expected, abs=1e-9)
 
 
 def test_parquets_own_dictionaries_mean_nothing(tmp_path: Path) -> None:

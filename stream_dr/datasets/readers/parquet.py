@@ -7,10 +7,8 @@ Arrow's pre-buffering is switched off, because it would hold all buffers until t
 Page checksums of a Parquet file are verified if there are any.
 """
 
-import base64
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stream_dr.aliases import FileName
+from stream_dr.arrow.categories import declared_categories, encode_categories
 from stream_dr.arrow.messages import read_checked_messages, strip_file_header_footer
 from stream_dr.datasets.readers.columns import (
     Blocks,
@@ -56,30 +55,9 @@ def read_parquet(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per
         features = feature_columns_unless_shard(names, roles)
         with errors_as_malformed_input(path, "is not to be read", *_ERRORS):
             batches = file.iter_batches(rows_per_block, columns=columns)
-        categories = _declared_categories(file).intersection(features or ())
-        batches = _encode_categories(batches, categories)
+        categories = declared_categories(file).intersection(features or ())
+        batches = (encode_categories(batch, categories) for batch in batches)
         yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
-
-
-def _declared_categories(file: pq.ParquetFile) -> set[str]:
-    """Return the names of columns that were dictionaries in Arrow.
-
-    Arrow restores only dictionaries of strings. Parquet's own dictionary encoding has no meaning.
-    """
-    encoded = (file.metadata.metadata or {}).get(b"ARROW:schema")
-    if encoded is None:
-        return set()
-    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded)))
-    return {field.name for field in schema if pa.types.is_dictionary(field.type)}
-
-
-def _encode_categories(batches: Iterable[pa.RecordBatch], names: set[str]) -> Iterator[pa.RecordBatch]:
-    """Yield batches with the named columns as dictionaries."""
-    for batch in batches:
-        for name in names:
-            column = batch.column(name)
-            batch = batch.set_column(batch.schema.get_field_index(name), name, column.dictionary_encode())
-        yield batch
 
 
 def read_arrow_ipc(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS) -> Blocks:
