@@ -15,7 +15,7 @@ million times.
 Layouts of rows:
 
 dense
-    `features: fixed_size_list<float|double, d>`, or plain numeric columns with names.
+    `features`, a column of lists of one length, or plain numeric columns with names.
 sparse
     `indices: list<integer>` and `values: list<float|double>`.
 table
@@ -58,7 +58,7 @@ from stream_dr.arrow.sound import BytesLike, first_message_line, refuse_invalid_
 from stream_dr.arrow.target_columns import arrow_from_targets, targets_from_arrow
 from stream_dr.errors import MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
-from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
+from stream_dr.rows.table_rows import as_floats, is_number_type, is_string_type, raw_from_arrow
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
@@ -301,13 +301,13 @@ def _read_weight_column(batch: pa.RecordBatch) -> np.ndarray | None:
     if "weight" not in batch.schema.names:
         return None
     column = batch.column("weight")
-    if not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+    if not is_number_type(column.type):
         raise SchemaMismatch(f"column weight is {column.type}; it must be double.", column="weight")
     refuse_nulls(column, "weight")
 
     # numpy warns when it casts a signalling NaN. `as_weights` refuses NaN.
     with np.errstate(invalid="ignore"):
-        return as_weights(column.to_numpy(zero_copy_only=False), batch.num_rows)
+        return as_weights(as_floats(column).to_numpy(zero_copy_only=False), batch.num_rows)
 
 
 def id_array(row_ids: Ids) -> pa.Array:

@@ -70,7 +70,8 @@ _Type = IntEnum(
     "large_list_view",
 )
 _LISTS = ("list", "large_list", "fixed_size_list")
-_SUPPORTED = ("null", "int", "float", "bool", "date", "timestamp", "string", "large_string", "string_view", *_LISTS)
+_SCALARS = ("null", "int", "float", "decimal", "bool", "date", "timestamp", "string", "large_string", "string_view")
+_SUPPORTED = (*_SCALARS, *_LISTS)
 
 
 class _VectorPlace(NamedTuple):

@@ -28,7 +28,13 @@ import pyarrow as pa
 from stream_dr.arrow.target_columns import TARGET_COLUMNS, first_null_index, is_list, list_offsets
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.table_rows import arrow_from_raw, is_number_or_boolean_type, view_of_numbers
+from stream_dr.rows.table_rows import (
+    arrow_from_raw,
+    as_floats,
+    is_number_or_boolean_type,
+    is_number_type,
+    view_of_numbers,
+)
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -106,14 +112,17 @@ def dense_array_from_column(features_column: pa.Array) -> np.ndarray:
     The array has the shape (rows, d) for d features. It is float32 or float64, and shares the
     column's memory if possible.
 
-    features_column: column of type fixed_size_list<float|double, d>. Each list has the d values of
-        a row.
+    features_column: column of lists of numbers. Each list has the d values of a row.
 
-    Raises SchemaMismatch for another type and InvalidRows for a null.
+    Raises SchemaMismatch for another type. Raises InvalidRows for a null, or if the lists differ in
+    length.
     """
     kind = features_column.type
-    if not pa.types.is_fixed_size_list(kind) or kind.list_size == 0:
-        raise SchemaMismatch(f"column features is {kind}; it must be fixed_size_list<double, d>.", column="features")
+    if is_list(kind):
+        features_column = _equal_lists(features_column)
+        kind = features_column.type
+    if not pa.types.is_fixed_size_list(kind) or (kind.list_size == 0 and len(features_column)):
+        raise SchemaMismatch(f"column features is {kind}; it must be a list of numbers a row.", column="features")
 
     d = kind.list_size
     flat = features_column.values.slice(features_column.offset * d, len(features_column) * d)
@@ -122,6 +131,23 @@ def dense_array_from_column(features_column: pa.Array) -> np.ndarray:
         row, feature = divmod(first_null_index(flat), d)
         raise InvalidRows(f"row {row}, column {feature} is null; send a number.", row=row, column=feature)
     return _float32_or_float64_array(flat, "features").reshape(len(features_column), d)
+
+
+def _equal_lists(lists: pa.Array) -> pa.FixedSizeListArray:
+    """Return lists of one length as lists of fixed size.
+
+    Raises InvalidRows for a null, or for a list of another length than the first one.
+    """
+    refuse_nulls(lists, "features")
+    lengths = np.diff(list_offsets(lists))
+    length = int(lengths[0]) if len(lengths) else 0
+    different = np.flatnonzero(lengths != length)
+    if len(different):
+        row = int(different[0])
+        raise InvalidRows(
+            f"row {row} has {lengths[row]} features; row 0 has {length}. Send rows of one width.", row=row
+        )
+    return lists.cast(pa.list_(lists.type.value_type, length))
 
 
 def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_matrix":
@@ -177,7 +203,7 @@ def stack_feature_columns(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str,
     single = all(pa.types.is_float32(column.type) for column in columns)
     X = np.empty((batch.num_rows, len(names)), dtype=np.float32 if single else np.float64)
     for i, column in enumerate(columns):
-        X[:, i] = column.to_numpy(zero_copy_only=False)
+        X[:, i] = as_floats(column).to_numpy(zero_copy_only=False)
     return X, names
 
 
@@ -288,17 +314,17 @@ def _check_numeric_column(name: str, column: pa.Array) -> None:
 def _float32_or_float64_array(numbers: pa.Array, name: str) -> np.ndarray:
     """Return an array of numbers as float32 or float64.
 
-    Integers and float16 are cast to float64.
+    Integers, decimals and float16 are cast to float64.
 
     numbers: array without nulls.
     name: name of the column, for the error message.
     """
     if pa.types.is_float32(numbers.type) or pa.types.is_float64(numbers.type):
         return view_of_numbers(numbers)
-    if pa.types.is_integer(numbers.type) or pa.types.is_float16(numbers.type):
+    if is_number_type(numbers.type):
         # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
         with np.errstate(invalid="ignore"):
-            return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+            return np.asarray(as_floats(numbers).to_numpy(zero_copy_only=False), dtype=np.float64)
     raise SchemaMismatch(f"column {name} holds {numbers.type}; it must hold float or double.", column=name)
 
 

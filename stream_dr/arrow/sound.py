@@ -56,7 +56,7 @@ def refuse_unsupported_types(schema: pa.Schema) -> None:
             kind = kind.value_type
         if kind.id == _DICTIONARY:
             kind = kind.value_type
-        if kind.id not in _SCALAR:
+        if kind.id not in _SCALAR and not pa.types.is_decimal(kind):
             raise unsupported_type_error(field.name, field.type)
 
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidTargets, SchemaMismatch
 from stream_dr.rows.block import LARGEST
-from stream_dr.rows.table_rows import is_string_type, view_of_numbers
+from stream_dr.rows.table_rows import as_floats, is_number_type, is_string_type, view_of_numbers
 from stream_dr.targets.label_codes import Label, old_and_new_codes_by_appearance, sort_distinct_codes_in_rows
 from stream_dr.targets.targets import Targets
 
@@ -186,7 +186,7 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
     flat = target_column
     if has_lists:
         flat = target_column.values.slice(target_column.offset * k, len(target_column) * k)
-    if k == 0 or not (pa.types.is_floating(flat.type) or pa.types.is_integer(flat.type)):
+    if k == 0 or not is_number_type(flat.type):
         raise SchemaMismatch(
             f"column target is {target_column.type}; it must be double or fixed_size_list<double>. Call a column of "
             "labels label or labels.",
@@ -195,7 +195,9 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
 
     # Convert the targets to floats (rows, k), with NaN for a row without a target.
     # Then replace the NaN by zeros, because NaN is refused below.
-    values = flat.to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(len(target_column), k)
+    values = (
+        as_floats(flat).to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(len(target_column), k)
+    )
     present = None if target_column.null_count == 0 else target_column.is_valid().to_numpy(zero_copy_only=False)
     if present is not None:
         values = np.where(present[:, None], values, 0.0)

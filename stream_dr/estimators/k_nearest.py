@@ -11,10 +11,9 @@ from stream_dr.errors import CannotMerge, TargetsRequired, nothing_to_fit_error
 from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
-from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
+from stream_dr.estimators.fitting.label_column import LabelScore, flatten_column_with_warning
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_positive_int
-from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.estimators.fitting.stream_learner import StreamLearner
 from stream_dr.feature_maps.draws import check_seed_or_none
 from stream_dr.projection import check_n_features
@@ -29,7 +28,7 @@ from stream_dr.targets.parsing import parse_targets
 
 
 @dataclass(eq=False, repr=False)
-class KNearest(ClassifierMixin, StreamLearner):
+class KNearest(LabelScore, StreamLearner):
     """Classify rows by their nearest neighbours in a sample.
 
     The papers use this classifier for projected rows, as in `KNearest().fit(lda.transform(X), y)`.
@@ -115,7 +114,9 @@ class KNearest(ClassifierMixin, StreamLearner):
         """
         with self.lock:
             self.check_parameters()
-            return self._learn_batch(new_fitted_state(self), X, y, refuse_empty=True)
+            self._learn_batch(new_fitted_state(self), X, y, refuse_empty=True)
+            self.target_column_ = y if isinstance(y, str) else None
+            return self
 
     def partial_fit(self, X: RowsLike, y: TargetsLike, classes: ArrayLike | None = None) -> Self:
         """Learn more rows with one label a row.
@@ -224,7 +225,8 @@ class KNearest(ClassifierMixin, StreamLearner):
         Raises WidthMismatch if the columns differ from the learned rows' columns, and EmptyInput
         if there is no row.
         """
-        rows, _ = self._with_learned_column_order(self.fitted(), X)
+        table = self.without_target_column(Block(X)).X
+        rows, _ = self._with_learned_column_order(self.fitted(), table)
         named_columns.raise_if_no_rows_or_features(rows)
         return rows
 
@@ -279,9 +281,9 @@ class KNearest(ClassifierMixin, StreamLearner):
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
 
-        y = flatten_column_with_warning(block.y, stacklevel=3)
+        labels = flatten_column_with_warning(block.y, stacklevel=3)
         sample = fitted.accumulator
-        targets = parse_targets(y, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
+        targets = parse_targets(labels, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
         sample.add(Block(rows, targets, names=names, checked=True))
 
         if refuse_empty and not sample.rows:
@@ -291,4 +293,6 @@ class KNearest(ClassifierMixin, StreamLearner):
         fitted.names = names
         fitted.forget_projection()
         self.fitted_ = fitted
+        if isinstance(y, str):
+            self.target_column_ = y
         return self

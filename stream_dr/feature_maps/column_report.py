@@ -247,7 +247,7 @@ def _report_column(
 
     # Count the values of each batch, and add them to the statistics until the first error.
     for batch in filter(None, batches):
-        values |= set(batch.labels if batch.kind == "text" else np.unique(batch.values[~batch.missing]).tolist())
+        values |= set(batch.labels if batch.has_texts else np.unique(batch.values[~batch.missing]).tolist())
         missing += int(batch.missing.sum())
         if inferred.kind and not column.kind:
             column, width = set_kind_and_add_columns(column, inferred.kind, n_hashed_words, width)

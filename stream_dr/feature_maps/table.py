@@ -258,7 +258,7 @@ class Text(FeatureMap):
 
         rows: rows of the table that has the column.
         """
-        texts = [name for name, kind in rows.kinds.items() if kind == "text"]
+        texts = [name for name, kind in rows.kinds.items() if kind in ("text", "category")]
         name = self.column or ("text" if "text" in texts else texts[0] if len(texts) == 1 else None)
         if name not in rows.names:
             names = ", ".join(rows.names[:5])
@@ -454,11 +454,20 @@ def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str
     """Return the names of the columns of mapped rows.
 
     There are `state.width` names. Examples are `age`, `age missing`, `sex=female` and `cabin #5`.
+    A number is added to a name that an earlier column has, as in `sex=female (2)`.
     """
     names: dict[int, str] = {}
     for column in state.columns:
         names |= table_columns.mapped_names_by_index(column, table_map.encoding()) if column.is_encoded else {}
-    return tuple(names[i] for i in range(state.width))
+    unique: dict[str, None] = {}
+    for i in range(state.width):
+        name = names[i]
+        number = 2
+        while name in unique:
+            name = f"{names[i]} ({number})"
+            number += 1
+        unique[name] = None
+    return tuple(unique)
 
 
 def is_mapping_independent_of_statistics(table_map: Table | Text, state: TableState, rows: RawRows) -> bool:

@@ -92,6 +92,9 @@ def declared_or_inferred_kind(name: str, first_values: RawColumn, overrides: Col
     if declared is not None or name in overrides.categories:
         return InferredKind(declared or "category", "declared")
 
+    if first_values.kind == "category":
+        return InferredKind("category", "a category by its type")
+
     # Recognise ids and constants.
     present = first_values.values[~first_values.missing]
     if not len(present):

@@ -72,12 +72,13 @@ def _pack_estimator(estimator: Any) -> FileContents:
         fitted.check_learning_parameters_unchanged(estimator)
         state = fitted.accumulator.freeze()
         names = fitted.names
+        target_column = estimator.target_column_
         refined = fitted.refined
         shown = fitted.shown
 
     # Add the state, then the refined projection and the projection last returned to the user.
     arrays, described = snapshot_file.pack_under_prefix("state", state)
-    metadata |= described | {"names": list(names) if names else None}
+    metadata |= described | {"names": list(names) if names else None, "target_column": target_column}
     for name, projection in (("refined", refined), ("shown", shown)):
         if projection is not None and (name == "refined" or projection is not refined):
             more, metadata[name] = snapshot_file.pack_projection(name, projection)
@@ -117,6 +118,7 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
         _check_state_size(what, estimator, metadata, max_bytes)
         with snapshot_file.errors_as_damaged_file(what):
             estimator.fitted_ = _unpack_fitted_state(estimator, arrays, metadata)
+            estimator.target_column_ = _checked_target_column(metadata.get("target_column"))
     return estimator
 
 
@@ -254,6 +256,12 @@ def _check_state_size(file_label: object, estimator: Any, metadata: JsonDict, ma
             needed=needed,
             limit=max_bytes,
         )
+
+
+def _checked_target_column(name: object) -> str | None:
+    if name is not None and not isinstance(name, str):
+        raise DamagedFile(f"target_column is {name!r:.60}; it must be a column's name. Use an older copy.")
+    return name
 
 
 def _unpack_fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedState:

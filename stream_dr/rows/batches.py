@@ -95,3 +95,20 @@ def move_named_column_to_targets(block: Block, rows_kind_if_known: Kind | None =
         raise SchemaMismatch(f"X has no column {y!r} for the targets{meant}; it has {columns[:10]}.", column=y)
     rows = table.drop(columns=y) if pandas else table.drop_columns([y])
     return block._replace(X=rows, y=table[y])
+
+
+def drop_column(X: Any, name: str) -> Any:
+    """Return a table without the column of this name.
+
+    Any X without exactly one such column is returned unchanged, but a stream becomes one table.
+    """
+    kind = rows_kind(X)
+    if kind is Kind.STREAM:
+        X = as_table(X, kind)
+        kind = Kind.TABLE
+    if kind in PANDAS:
+        return X.drop(columns=name) if X.ndim == 2 and list(X.columns).count(name) == 1 else X
+    table = as_table(X, kind)
+    if table is None or table.column_names.count(name) != 1:
+        return X
+    return table.drop_columns([name])

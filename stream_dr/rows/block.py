@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import InvalidWeights, NotFinite
-from stream_dr.rows.raw_rows import LARGEST, RawRows, raise_if_raw_rows
+from stream_dr.rows.raw_rows import LARGEST, RawRows, fill_masked, raise_if_raw_rows
 from stream_dr.rows.sparse_rows import check_indices_and_test_if_canonical, is_sparse
 
 Ids = list[str] | list[int]
@@ -196,7 +196,7 @@ def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
     if weights is None:
         return None
     try:
-        array = np.asarray(weights, dtype=np.float64)
+        array = np.asarray(fill_masked(weights), dtype=np.float64)
     except (TypeError, ValueError) as e:
         raise InvalidWeights(f"weights are not numbers ({e}); pass one number ≥ 0 a row.") from e
     if array.ndim == 0:

@@ -142,10 +142,12 @@ def as_matrix(table: "pa.Table") -> RowsAndNames:
     if len(numbers) == 1 and next(iter(numbers.values())).ndim == 2:
         return RowsAndNames(np.ascontiguousarray(next(iter(numbers.values()))), None)
 
-    # Copy the columns into one matrix.
+    # Copy the columns into one matrix. A column v0 may repeat a name of a column of vectors v.
     names: list[str] = []
     for name, part in numbers.items():
         names += [name] if part.ndim == 1 else [f"{name}{j}" for j in range(part.shape[1])]
+    if repeated := repeated_name_error(names):
+        raise repeated
     single = bool(numbers) and all(part.dtype == np.float32 for part in numbers.values())
     X = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
     start = 0
@@ -165,14 +167,11 @@ def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: st
     """
     import pyarrow as pa
 
-    # Replace extension types and dictionary-encoded columns by the values that they store.
+    # Replace extension types by the values that they store. A dictionary is a category.
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
         kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = kind.value_type
 
     if pa.types.is_nested(kind) and not pa.types.is_struct(kind) and not pa.types.is_map(kind):
         return _vector_array_if_numeric(column, column_name)

@@ -11,7 +11,7 @@ from stream_dr.errors import InvalidRows, NotNumeric
 from stream_dr.rows.block import Rows, check_finite
 from stream_dr.rows.frames import RowsAndNames, as_matrix, as_table, type_name
 from stream_dr.rows.kinds import Kind, rows_kind
-from stream_dr.rows.raw_rows import raise_if_raw_rows, repeated_name_error
+from stream_dr.rows.raw_rows import fill_masked, raise_if_raw_rows, repeated_name_error
 from stream_dr.rows.sparse_rows import raise_if_complex, sparse_as_csr
 
 
@@ -57,7 +57,7 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
     The result is C-ordered. Raises InvalidRows or NotNumeric.
     """
     try:
-        array = np.asarray(X)
+        array = np.asarray(fill_masked(X))
         # An array of lists becomes an array (rows, features).
         if array.dtype == object and array.ndim == 1 and all(isinstance(row, Sized) for row in array):
             array = np.asarray(array.tolist())

@@ -16,7 +16,7 @@ Columns of one family can be compared, even if their kinds differ:
 
 * The kinds "number", "integer" and "boolean" are of the family "number".
 * The kinds "date" and "time" are of the family "date".
-* The kind "text" is of the family "text".
+* The kinds "text" and "category" are of the family "text". A column is a category if its type says so.
 """
 
 import re
@@ -57,7 +57,7 @@ class RawColumn(NamedTuple):
 
     Attributes
     ----------
-    kind : one of NUMBERS, or "text"
+    kind : one of NUMBERS, "text" or "category"
         Kind of the values. Dates and times are days since 1970-01-01 (UTC).
     values : ndarray (rows,)
         Value of each row. Numbers and dates are float64, NaN if missing. Texts are int32 indices
@@ -71,9 +71,14 @@ class RawColumn(NamedTuple):
     labels: tuple[str, ...] = ()
 
     @property
+    def has_texts(self) -> bool:
+        """True if the values are indices into `labels`."""
+        return self.kind in ("text", "category")
+
+    @property
     def missing(self) -> np.ndarray:
         """Mask (rows,) that is True where a value is missing."""
-        return self.values < 0 if self.kind == "text" else np.isnan(self.values)
+        return self.values < 0 if self.has_texts else np.isnan(self.values)
 
     def take(self, row_index: Index) -> "RawColumn":
         """Return the values of some rows as a column.
@@ -83,14 +88,14 @@ class RawColumn(NamedTuple):
         row_index: integers, a mask or a slice.
         """
         values = self.values[row_index]
-        if self.kind != "text":
+        if not self.has_texts:
             return self._replace(values=values)
 
         used, codes = np.unique(values, return_inverse=True)
         # `used` is sorted, so the code −1 of missing texts comes first.
         any_missing = int(used[:1].sum() < 0)
         labels = tuple(self.labels[i] for i in used[any_missing:].tolist())
-        return RawColumn("text", (codes - any_missing).astype(np.int32), labels)
+        return RawColumn(self.kind, (codes - any_missing).astype(np.int32), labels)
 
     def json_values(self) -> list[JsonValue]:
         """Return the column's values for JSON, with None if missing."""
@@ -102,7 +107,7 @@ class RawColumn(NamedTuple):
 
         value: a number, or the index of a text in `labels`.
         """
-        if self.kind == "text":
+        if self.has_texts:
             return self.labels[int(value)]
         if self.kind == "boolean":
             return value != 0.0
@@ -161,7 +166,7 @@ class RawRows:
     def kinds(self) -> dict[str, str]:
         """Kind of each column by name.
 
-        The kinds are "text", "number", "integer", "boolean", "date" and "time".
+        The kinds are "text", "category", "number", "integer", "boolean", "date" and "time".
         """
         return {name: column.kind for name, column in zip(self.names, self.columns, strict=True)}
 
@@ -282,13 +287,29 @@ def raise_if_raw_rows(rows: object) -> None:
 
     way = 'Take feature_map={"map": "table"} (stream_dr.table()), encode it, or leave it out.'
     for name, column in zip(rows.names, rows.columns, strict=True):
-        if column.kind in ("text", "date", "time"):
+        if column.has_texts or column.kind in ("date", "time"):
             raise SchemaMismatch(f"column {name} is {column.kind}; features are numbers. {way}", column=name)
     for name, column in zip(rows.names, rows.columns, strict=True):
         if column.missing.any():
             row = int(column.missing.argmax())
             raise InvalidRows(f"column {name} is null in row {row}; send a value. {way}", row=row, column=name)
     raise InvalidRows(f"the rows are a table's columns, and this model learns numbers. {way}")
+
+
+def fill_masked(X: Any) -> Any:
+    """Return a masked array with NaN for masked values.
+
+    A list of masked rows is a masked array, too. Any other X is returned unchanged.
+    """
+    if isinstance(X, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in X):
+        X = np.ma.array(X)
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    if X.dtype.kind in "biu":
+        X = X.astype(np.float64)
+    elif X.dtype.kind not in "fc":
+        X = X.astype(object)
+    return X.filled(np.nan)
 
 
 def default_column_names(X: Shaped) -> tuple[str, ...]:
@@ -328,8 +349,11 @@ def _integer_or_number_column(values: np.ndarray) -> RawColumn:
 def column_family(column: RawColumn) -> str:
     """Return the family of a column: "number", "date" or "text".
 
-    Values of one family can be compared. "" is returned if all values are missing.
+    Values of one family can be compared. "" is returned if all values are missing, except for a
+    category.
     """
+    if column.kind == "category":
+        return "text"
     if column.missing.all():
         return ""
     return {"date": "date", "time": "date", "text": "text"}.get(column.kind, "number")
@@ -448,7 +472,7 @@ def _wrong_family_error(name: str, column: RawColumn, row: int, family: str) -> 
     family: family that the column must have, "number", "date" or "text".
     """
     value = column.values[row]
-    shown = column.labels[value] if column.kind == "text" else number_or_date_as_text(column.kind, float(value))
+    shown = column.labels[value] if column.has_texts else number_or_date_as_text(column.kind, float(value))
     return SchemaMismatch(
         f"row {row}, column {name} is {shown[:40]!r} ({column.kind}), not a {family} as that column is. Send one, or null, "
         f"or start a new stream with as_={{{name!r}: 'category'}} in its map.",
@@ -459,7 +483,7 @@ def _wrong_family_error(name: str, column: RawColumn, row: int, family: str) -> 
 
 def _refuse_infinite_or_huge_numbers(name: str, column: RawColumn) -> None:
     """Raise NotFinite for a number that is infinite or too large."""
-    if column.kind == "text":
+    if column.has_texts:
         return
     with np.errstate(invalid="ignore"):
         too_large = np.flatnonzero(np.abs(column.values) > LARGEST)

@@ -1,8 +1,9 @@
 """Convert rows to RawRows, and RawRows to Arrow columns.
 
 RawRows are the columns of a table for a feature map. A column may have numbers, booleans, dates,
-timestamps or strings, dictionary-encoded or not, and nulls. Dates and timestamps become days since
-1970 (UTC). A column `v` of vectors of equal length becomes the columns v0, v1, …
+timestamps or strings, and nulls. Dates and timestamps become days since 1970 (UTC). A
+dictionary-encoded column is a category, whatever its values are. A column `v` of vectors of equal
+length becomes the columns v0, v1, …
 
 The conversion costs one pass over each column, in compiled functions of Arrow. Each distinct text
 becomes one Python string.
@@ -19,7 +20,15 @@ from stream_dr.errors import InvalidRows, SchemaMismatch
 from stream_dr.rows.frames import as_table
 from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
-from stream_dr.rows.raw_rows import RawColumn, RawRows, default_column_names, parse_date_columns, raw_from_array
+from stream_dr.rows.raw_rows import (
+    RawColumn,
+    RawRows,
+    convert_column,
+    default_column_names,
+    fill_masked,
+    parse_date_columns,
+    raw_from_array,
+)
 
 LARGEST_EXACT_INTEGER = 2**53
 """Largest absolute value of an integer that is read as a number.
@@ -94,8 +103,8 @@ def raw_from_arrow(batch: Any, skipped_columns: Sequence[str] = ()) -> RawRows:
 def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
     """Return RawRows as Arrow columns by name.
 
-    Missing values become null. Texts become strings without dictionary encoding. `raw_from_arrow`
-    converts a table of these columns back.
+    Missing values become null. Only categories are dictionary-encoded. `raw_from_arrow` converts
+    a table of these columns back.
     """
     return dict(zip(rows.names, map(_arrow_from_raw_column, rows.columns), strict=True))
 
@@ -142,7 +151,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
 
     # Arrays of Python objects may have texts, so the type of each column is inferred.
     if kind is not Kind.SPARSE:
-        dense = np.asarray(X)
+        dense = np.asarray(fill_masked(X))
         if dense.dtype == object and dense.ndim == 2:
             names = names or default_column_names(dense)
             columns = [_column_of_values(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
@@ -214,7 +223,18 @@ def is_string_type(arrow_type: pa.DataType) -> bool:
 
 def is_number_or_boolean_type(arrow_type: pa.DataType) -> bool:
     """Return True for the Arrow types of numbers and booleans."""
-    return bool(pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_boolean(arrow_type))
+    return is_number_type(arrow_type) or bool(pa.types.is_boolean(arrow_type))
+
+
+def is_number_type(arrow_type: pa.DataType) -> bool:
+    """Return True for Arrow's types of integers, floats and decimals."""
+    types = pa.types
+    return bool(types.is_integer(arrow_type) or types.is_floating(arrow_type) or types.is_decimal(arrow_type))
+
+
+def as_floats(decimals: pa.Array) -> pa.Array:
+    """Return decimals as float64, and any other column unchanged."""
+    return decimals.cast(pa.float64()) if pa.types.is_decimal(decimals.type) else decimals
 
 
 def view_of_numbers(array: pa.Array) -> np.ndarray:
@@ -238,13 +258,16 @@ def _raw_column_from_arrow(column: pa.Array) -> RawColumn:
 
     column: array of a type for which `is_convertible_column_type` is true, and not of vectors.
     """
-    # Convert texts, null columns and dictionary-encoded columns.
+    # Convert categories, texts and null columns.
     kind = column.type
-    if pa.types.is_dictionary(kind) and not is_string_type(kind.value_type):
-        return _raw_column_from_arrow(column.dictionary_decode())
+    if pa.types.is_dictionary(kind):
+        if is_string_type(kind.value_type):
+            return RawColumn("category", *_encode_texts(column))
+        decoded = _raw_column_from_arrow(column.dictionary_decode())
+        return convert_column("", decoded, "text")._replace(kind="category")
     if pa.types.is_null(kind):
         return RawColumn("number", np.full(len(column), np.nan))
-    if pa.types.is_dictionary(kind) or is_string_type(kind):
+    if is_string_type(kind):
         return RawColumn("text", *_encode_texts(column))
 
     # Convert dates, times, booleans and floats.
@@ -255,7 +278,7 @@ def _raw_column_from_arrow(column: pa.Array) -> RawColumn:
     if pa.types.is_boolean(kind):
         return RawColumn("boolean", _numbers_or_nan(column.cast(pa.int8())))
     if not pa.types.is_integer(kind):
-        return RawColumn("number", _numbers_or_nan(column))
+        return RawColumn("number", _numbers_or_nan(as_floats(column)))
 
     # Convert integers. If an integer is too large for float64, the column becomes texts.
     values = _numbers_or_nan(column)
@@ -341,9 +364,11 @@ def _encode_texts(column: pa.Array) -> _EncodedTexts:
 def _arrow_from_raw_column(column: RawColumn) -> pa.Array:
     """Return a RawColumn as an Arrow array of matching type."""
     missing = column.missing
-    if column.kind == "text":
+    if column.has_texts:
         # The values of a column of text are indices of its labels.
-        return pa.array(column.labels, pa.string()).take(pa.array(column.values, mask=missing))
+        indices = pa.array(column.values, mask=missing)
+        labels = pa.array(column.labels, pa.string())
+        return labels.take(indices) if column.kind == "text" else pa.DictionaryArray.from_arrays(indices, labels)
     if column.kind == "number":
         return pa.array(column.values, mask=missing)
 

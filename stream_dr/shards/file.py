@@ -26,7 +26,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stream_dr.arrow.categories import declared_categories, encode_categories
 from stream_dr.arrow.codec import checked_row_counts, read_arrow
+from stream_dr.arrow.rows import EXTRA_COLUMNS
 from stream_dr.arrow.sound import first_message_line, refuse_unsupported_types
 from stream_dr.errors import DamagedShard, LimitExceeded, MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.shards.uri import AnyPath, RemotePath
@@ -215,11 +217,14 @@ class ShardFile:
 
     def _open_parquet(self, source: pa.BufferReader) -> None:
         file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=True)
-        self.schema = file.schema_arrow
+        categories = declared_categories(file).difference(EXTRA_COLUMNS)
+        empty = encode_categories(pa.RecordBatch.from_pylist([], schema=file.schema_arrow), categories)
+        self.schema = empty.schema
         self.batch_rows = tuple(file.metadata.row_group(n).num_rows for n in range(file.num_row_groups))
 
         def read_row_group(number: int) -> list[pa.RecordBatch]:
-            return file.read_row_group(number).to_batches() or [pa.RecordBatch.from_pylist([], schema=self.schema)]
+            batches = file.read_row_group(number).to_batches() or [empty]
+            return [encode_categories(batch, categories) for batch in batches]
 
         self._read_batch = read_row_group
 

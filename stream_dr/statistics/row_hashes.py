@@ -128,7 +128,7 @@ def table_row_hashes(columns: Iterable[tuple[str, RawColumn]], targets: Targets 
     out = np.zeros(n_rows, dtype=np.uint64)
     for name, column in columns:
         key = mix_bits(text_hashes([name]))
-        if column.kind != "text":
+        if not column.has_texts:
             _add_dense_row_hashes(_float32_bits(np.nan_to_num(column.values)[:, None]), key, out)
         elif column.labels:
             out += np.where(column.missing, np.uint64(0), mix_bits(text_hashes(column.labels) ^ key)[column.values])

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stream_dr.aliases import FileName
+from stream_dr.arrow.categories import declared_categories, encode_categories
 from stream_dr.arrow.messages import read_checked_messages, strip_file_header_footer
 from stream_dr.datasets.readers.columns import (
     Blocks,
@@ -54,6 +55,8 @@ def read_parquet(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per
         features = feature_columns_unless_shard(names, roles)
         with errors_as_malformed_input(path, "is not to be read", *_ERRORS):
             batches = file.iter_batches(rows_per_block, columns=columns)
+        categories = declared_categories(file).intersection(features or ())
+        batches = (encode_categories(batch, categories) for batch in batches)
         yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
 
 

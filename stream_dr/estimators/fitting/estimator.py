@@ -223,7 +223,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             Arrays, sparse matrices, tables, streams of tables or Dask collections.
         y : array (rows,), str or None
             Targets, for a supervised method. For a table or a stream of tables, y may be the name
-            of the column with the targets. For a Dask collection, y may be a Dask collection, too.
+            of the column with the targets. Rows to transform or predict may have this column or
+            not. For a Dask collection, y may be a Dask collection, too.
         """
         return self._fit(X, y, None)
 
@@ -380,6 +381,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 for block in batches(rows, kind):
                     self._parse_and_learn(fitted, block, kind if block.X is rows.X else None, raise_if_empty=True)
             self.fitted_ = fitted
+            self.target_column_ = rows.y if isinstance(rows.y, str) else None
 
         warn_at_fit_if_few_components(self)
         return self
@@ -395,6 +397,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
             rows = as_block(X, y, weights)
             kind = rows_kind(rows.X)
+            target_column = rows.y if isinstance(rows.y, str) else self.target_column_
             # Learn a Dask collection separately, and merge the two states.
             if kind in DASK:
                 learned = learn_dask_collections(self, move_named_column_to_targets(rows, kind))
@@ -403,13 +406,16 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 parts = copy(self)
                 parts.fitted_ = learned
                 self.fitted_ = fitted
-                return self.merge(parts)
+                self.merge(parts)
+                self.target_column_ = target_column
+                return self
 
             # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
             fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
             for block in batches(rows, kind):
                 self._parse_and_learn(fitted, block, kind if block.X is rows.X else None)
             self.fitted_ = fitted
+            self.target_column_ = target_column
         return self
 
     def _parse_and_learn(
@@ -505,7 +511,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         keep_float32: if true, the result is float32 for float32 rows.
         """
         by_name, learned = self.identifies_columns_by_name(), self.n_features_in_
-        given = as_block(X)
+        given = self.without_target_column(as_block(X))
         rows, names = named_columns.read_rows_and_names(given, by_name, map_reads_tables(self))
         if not by_name:
             rows, _ = named_columns.reorder_columns_by_name(self.fitted().names, names, rows, type(self).__name__)

@@ -5,7 +5,21 @@ import warnings
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from stream_dr.estimators.fitting.inputs import TargetsLike
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
+from stream_dr.rows.batches import as_block, move_named_column_to_targets
+
+
+class LabelScore(ClassifierMixin):
+    """scikit-learn's classifiers, with labels that may be a column of X."""
+
+    def score(self, X: RowsLike, y: TargetsLike, sample_weight: WeightsLike = None) -> float:
+        """Return the share of rows whose label is predicted correctly.
+
+        y: labels (rows,), or the name of the column of X with the labels.
+        """
+        rows = move_named_column_to_targets(as_block(X, y, sample_weight))
+        return super().score(rows.X, rows.y, rows.weights)
 
 
 def flatten_column_with_warning(y: TargetsLike, stacklevel: int) -> TargetsLike:

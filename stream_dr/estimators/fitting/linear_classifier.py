@@ -13,10 +13,9 @@ from scipy.special import log_softmax
 
 from stream_dr.errors import Uncalibrated
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
-from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
+from stream_dr.estimators.fitting.label_column import LabelScore, flatten_column_with_warning
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import Predictor, fitted_readout
-from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS, Readout
 from stream_dr.statistics.protocol import Accumulator
@@ -40,7 +39,7 @@ class LinearScores(NamedTuple):
     intercepts: np.ndarray
 
 
-class LinearClassifier(ClassifierMixin, Predictor):
+class LinearClassifier(LabelScore, Predictor):
     """Base class of estimators that are also classifiers.
 
     Attributes

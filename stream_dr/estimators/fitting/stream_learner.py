@@ -12,6 +12,8 @@ from stream_dr.errors import error_for_unknown_parameter
 from stream_dr.estimators.fitting.fitted_state import FittedState
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
+from stream_dr.rows.batches import drop_column
+from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import Accumulator, State
 
 
@@ -25,6 +27,8 @@ class StreamLearner(NamedParameters, BaseEstimator):
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters of the accumulator, which may not change after rows were learned."""
     fitted_: FittedState
+    target_column_: str | None = None
+    """Name of the column of X that had the targets, or None."""
 
     @property
     def lock(self) -> RLock:
@@ -85,6 +89,18 @@ class StreamLearner(NamedParameters, BaseEstimator):
         import stream_dr
 
         stream_dr.save(self, path)
+
+    def without_target_column(self, rows: Block) -> Block:
+        """Return rows without the column that had the targets.
+
+        A column that was learned as a feature is not dropped.
+        """
+        name = self.target_column_
+        if name is None:
+            return rows
+        fitted = self.fitted()
+        features = fitted.accumulator.table_names or fitted.names or ()
+        return rows if name in features else rows._replace(X=drop_column(rows.X, name))
 
     @property
     def n_samples_seen_(self) -> int:

@@ -262,6 +262,15 @@ def test_a_batch_of_no_rows_is_a_block_of_no_rows():
     assert block_from_arrow(pa.record_batch(sparse([], []))).X.shape == (0, 0)
 
 
+def test_lists_of_one_length_are_dense_rows():
+    for kind in (pa.list_(pa.float32()), pa.large_list(pa.int64()), pa.list_(pa.decimal128(5, 1))):
+        lists = pa.array([[1, 2], [3, 4], [5, 6]], kind)
+        for part in (slice(0, 3), slice(1, 3)):
+            rows = block_from_arrow(pa.record_batch({"features": lists[part]})).X
+            assert rows.tolist() == [[1, 2], [3, 4], [5, 6]][part]
+    assert block_from_arrow(pa.record_batch({"features": lists[:0]})).rows == 0
+
+
 def dense(values, kind=None):
     return {"features": pa.array(values, kind or pa.list_(pa.float64(), 2))}
 
@@ -280,7 +289,11 @@ NAN, INF = math.nan, math.inf
         ({"a": [1.0], "when": pa.array([0], pa.time32("s"))}, errors.SchemaMismatch, "when"),
         ({"a": [1.0], "__index_level_0__": [0]}, errors.SchemaMismatch, "preserve_index"),
         ({"features": [1.0, 2.0]}, errors.SchemaMismatch, "features"),
-        ({"features": [[1.0], [2.0]]}, errors.SchemaMismatch, "features"),
+        ({"features": [[1.0], [2.0, 3.0]]}, errors.InvalidRows, "row 1 has 2 features"),
+        ({"features": [[1.0], None]}, errors.InvalidRows, "row 1"),
+        ({"features": [[1.0], [None]]}, errors.InvalidRows, "row 1, column 0"),
+        ({"features": [["a"], ["b"]]}, errors.SchemaMismatch, "features"),
+        ({"features": pa.array([[], []], pa.list_(pa.float64()))}, errors.SchemaMismatch, "features"),
         (dense([["a", "b"]], pa.list_(pa.string(), 2)), errors.SchemaMismatch, "features"),
         ({"indices": pa.array([[1]], pa.list_(pa.int32()))}, errors.SchemaMismatch, "values"),
         ({"values": pa.array([[1.0]])}, errors.SchemaMismatch, "indices"),

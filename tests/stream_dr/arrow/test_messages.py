@@ -157,7 +157,6 @@ OTHER_TYPES = [
     pa.binary(),
     pa.binary_view(),
     pa.time64("us"),
-    pa.decimal128(5),
     pa.dictionary(pa.int8(), pa.list_(pa.string())),
     pa.list_(pa.list_(pa.string())),
     pa.list_(pa.dense_union([pa.field("x", pa.int32())])),

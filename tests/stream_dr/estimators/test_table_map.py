@@ -351,3 +351,18 @@ def test_a_table_of_constant_columns_has_no_components(make):
     model = make(feature_map=table()).fit(constant, ["u", "v"] * 30)
     assert model.transform(constant).shape == (60, 0)
     assert model.n_samples_seen_ == 60
+
+
+def test_mapped_names_are_unique():
+    frame = pd.DataFrame(
+        {
+            "c": ["p", "q"] * 30,
+            "c=p": np.arange(60.0),
+            "c=p (2)": np.arange(60.0) ** 2,
+            "n": [1.0, None] * 30,
+            "n missing": np.arange(60.0) % 7,
+        }
+    )
+    names = LDA(feature_map=table()).fit(frame, ["u", "v", "v"] * 20).mapped_names_.tolist()
+    assert len(set(names)) == len(names)
+    assert {"c=p", "c=p (2)", "n missing", "n missing (2)"} <= set(names)

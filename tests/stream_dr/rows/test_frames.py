@@ -9,7 +9,16 @@ import pyarrow.dataset as ds
 import pytest
 
 import stream_dr
-from stream_dr.errors import EmptyInput, InvalidParameter, InvalidRows, InvalidTargets, NotNumeric, SchemaMismatch
+from stream_dr.errors import (
+    EmptyInput,
+    InvalidParameter,
+    InvalidRows,
+    InvalidTargets,
+    InvalidWeights,
+    NotFinite,
+    NotNumeric,
+    SchemaMismatch,
+)
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.table_rows import raw_rows
 
@@ -136,3 +145,29 @@ def test_targets_of_a_stream_are_a_column_of_it():
     stream_dr.LDA().fit(reader, "y")
     with pytest.raises(EmptyInput, match="can be read once"):
         stream_dr.LDA().fit(reader, "y")
+
+
+def test_a_masked_value_is_a_missing_value():
+    values = np.where(np.arange(60).reshape(20, 3) % 7 == 3, -9999.0, X[:20])
+    masks = {"some": values == -9999.0, "none": np.ma.nomask, "all false": np.zeros(values.shape, bool)}
+    labels = Y[:20]
+    for dtype in (np.float64, np.float32, np.int64, object):
+        masked = np.ma.masked_array((10 * values).astype(dtype), mask=masks["some"])
+        for given in (masked, [*masked]):
+            with pytest.raises(NotFinite, match="row 1, column 0 is NaN"):
+                stream_dr.PCA().fit(given)
+            filled = (10 * values).astype(dtype).astype(float)
+            filled[masks["some"]] = np.nan
+            learned = stream_dr.LDA(feature_map=stream_dr.table()).fit(given, labels)
+            expected = stream_dr.LDA(feature_map=stream_dr.table()).fit(filled, labels)
+            np.testing.assert_allclose(learned.transform(given), expected.transform(filled))
+    for name in ("none", "all false"):
+        masked = np.ma.masked_array(values, mask=masks[name])
+        np.testing.assert_array_equal(as_rows(masked).rows, values)
+    with pytest.raises(InvalidWeights, match="row 1"):
+        stream_dr.LDA().fit(X[:3], Y[:3], sample_weight=np.ma.masked_array([1.0, 2.0, 1.0], mask=[0, 1, 0]))
+
+
+def test_a_vectors_columns_have_names_of_their_own():
+    with pytest.raises(InvalidRows, match="'v0'"):
+        stream_dr.PCA().fit(pa.table({"v": [[1.0, 2.0], [3.0, 4.0]], "v0": [1.0, 2.0]}))
