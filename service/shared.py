@@ -75,7 +75,8 @@ class Ingest:
         self, body: bytes, body_format: BodyFormat, idempotency_key: str | None
     ) -> "Future[stream_dr.Receipt]":
         try:
-            return self._running.submit(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits))
+            names = self._running.directory.schema.names or ()
+            return self._running.submit(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits, names))
         except stream_dr.errors.StreamDRError as e:
             # Remove the traceback from the error.
             # The frames of the traceback refer to the body, so the body would stay in memory.
@@ -84,7 +85,8 @@ class Ingest:
     def _parse_and_check(
         self, body: bytes, body_format: BodyFormat, idempotency_key: str | None
     ) -> stream_dr.DryRunReceipt:
-        return self._running.check(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits))
+        names = self._running.directory.schema.names or ()
+        return self._running.check(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits, names))
 
 
 class NumbaWarmUp:

@@ -114,7 +114,7 @@ async def _respond_to_rows(
     body = b"".join([piece async for piece in request.stream()])
 
     def compute_response() -> Response:
-        block = stream_dr.parse_rows(body, body_format, shared.limits)
+        block = stream_dr.parse_rows(body, body_format, shared.limits, shared.directory.schema.names or ())
         _refuse_large_response(block.rows, numbers_per_row(model), accept, max(len(body), block.nbytes // 8))
         result = compute(shared, model, block)
         content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())

@@ -22,7 +22,8 @@ table
     Columns with nulls, strings or dates (rows/raw_rows.py).
 
 In addition, a batch may have a column `weight`, a column `id`, and one of the columns `label`,
-`labels` and `target`. In the dense layout with `features` and in the sparse layout, any other
+`labels` and `target`. A feature with one of these names has the column `feature:weight`, and so
+on. In the dense layout with `features` and in the sparse layout, any other
 column raises an error, which names the column. Lists of integers are cast to float64.
 
 Payloads from the network, events of the log and batches of a shard have the same format and pass
@@ -43,16 +44,17 @@ import pyarrow as pa
 
 from stream_dr.arrow.messages import checked_footer_row_counts, read_checked_messages, strip_file_header_footer
 from stream_dr.arrow.rows import (
-    EXTRA_COLUMNS,
     MAX_WIDTH,
     FeatureRows,
     arrow_feature_columns,
     check_columns_fit_layout,
     dense_array_from_column,
-    features_numeric_no_nulls,
+    feature_columns,
+    numeric_no_nulls,
+    prefix_features,
     refuse_nulls,
     sparse_rows,
-    stack_feature_columns,
+    stack_columns,
 )
 from stream_dr.arrow.sound import BytesLike, first_message_line, refuse_invalid_batches, refuse_unsupported_types
 from stream_dr.arrow.target_columns import arrow_from_targets, targets_from_arrow
@@ -137,7 +139,12 @@ def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def block_from_arrow(batches: EventBatches, declared_n_features: int | None = None) -> Block:
+def block_from_arrow(
+    batches: EventBatches,
+    declared_n_features: int | None = None,
+    stream_features: Sequence[str] = (),
+    to_learn: bool = False,
+) -> Block:
     """Return all rows of one event as a Block.
 
     An event is an entry of the log. The number of features of sparse rows is declared by the
@@ -154,8 +161,15 @@ def block_from_arrow(batches: EventBatches, declared_n_features: int | None = No
         Rows of the event. All record batches must have the same schema.
     declared_n_features : int or None
         Number of features that a setting or a manifest declares, or None.
+    stream_features : sequence of str
+        Names of the stream's features, if they are known. A column `weight` is then the feature
+        of this name, if there is one. In all other cases it has the weights of the rows.
+    to_learn : bool
+        True to refuse a column `weight` if the stream has a feature `weight`.
     """
     batch = _validate_and_join(batches)
+    if stream_features:
+        batch = prefix_features(batch, stream_features, to_learn)
     X, feature_names, width_stated = _read_feature_columns(batch, declared_n_features)
     check_finite(X)
 
@@ -192,11 +206,14 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
     names: tuple[str, ...] | None = None
     if dense:
         X = dense_array_from_column(batch.column("features"))
-    elif features_numeric_no_nulls(batch):
-        X, names = stack_feature_columns(batch)
     else:
-        X = raw_from_arrow(batch, EXTRA_COLUMNS)
-        names = X.names
+        named = feature_columns(batch)
+        if numeric_no_nulls(named):
+            X = stack_columns(named)
+            names = tuple(named.schema.names)
+        else:
+            X = raw_from_arrow(named)
+            names = X.names
 
     if declared_width is not None and X.shape[1] != declared_width:
         message = f"the batch has {X.shape[1]} features; {declared_width} are stated. Send {declared_width}."
@@ -211,8 +228,6 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
     names are copied into one column for each feature. Other rows are not copied. If the number
     of features of sparse rows was declared, it is stored in the entry "n_features" of the schema's
     metadata.
-
-    Raises SchemaMismatch if a feature has a reserved name, such as "label" (RESERVED_NAMES).
     """
     columns = arrow_feature_columns(block)
     if block.y is not None:

@@ -8,6 +8,8 @@ There are three numeric layouts of the feature columns:
 - sparse: the columns `indices` and `values`, with a list for each row,
 - dense with names: one numeric column for each feature.
 
+A feature called `weight`, or by another name of RESERVED_NAMES, has the column `feature:weight`.
+
 Each error message names its column.
 
 Sparse rows become one CSR matrix. So the lists `indices` and `values` of a row must have equal
@@ -19,7 +21,8 @@ Cost: the columns of dense rows with names are copied once into a C-ordered arra
 are copied only if a Block needs another type or order.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -43,7 +46,13 @@ EXTRA_COLUMNS = (*TARGET_COLUMNS, "weight", "id")
 """Names of columns that a batch may have in addition to its features."""
 
 RESERVED_NAMES = ("features", "indices", "values", *EXTRA_COLUMNS)
-"""Names that no feature may have, because a layout of rows uses them for its own columns."""
+"""Names of columns that are no features, unless they have the prefix FEATURE."""
+
+FEATURE = "feature:"
+"""Prefix of the column of a feature whose name is reserved."""
+
+# A feature whose own name is "feature:weight" has the column "feature:feature:weight".
+_PREFIXED_OR_RESERVED = re.compile(f"({FEATURE})*({'|'.join(RESERVED_NAMES)})")
 
 # Sparse rows become a CSR matrix, whose column indices are int32.
 MAX_WIDTH = 2**31 - 1
@@ -61,6 +70,51 @@ class FeatureRows(NamedTuple):
     X: Rows
     names: tuple[str, ...] | None
     width_stated: bool
+
+
+def column_of_feature(name: str) -> str:
+    """Return the name of the column that holds a feature."""
+    return FEATURE + name if _PREFIXED_OR_RESERVED.fullmatch(name) else name
+
+
+def feature_of_column(name: str) -> str:
+    """Return the name of the feature that a column holds."""
+    return name.removeprefix(FEATURE) if _PREFIXED_OR_RESERVED.fullmatch(name) else name
+
+
+def feature_hint(name: str) -> str:
+    """Return the sentence that says how to send a feature of a reserved name."""
+    return f"If {name} is a feature, call its Arrow column {FEATURE}{name}, or read a file with --as {name}=feature."
+
+
+def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the feature columns, each under its feature's name.
+
+    The columns of targets, weights and ids are left out.
+    """
+    names = [name for name in batch.schema.names if name not in EXTRA_COLUMNS]
+    return batch.select(names).rename_columns([feature_of_column(name) for name in names])
+
+
+def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_learn: bool) -> pa.RecordBatch:
+    """Return a batch that marks the stream's features by their prefix.
+
+    A column `weight` becomes `feature:weight` if the stream has a feature `weight`, and the batch
+    has no column `feature:weight`. Lists are not renamed, because no feature is a list.
+
+    to_learn: True to raise SchemaMismatch instead, because wrong rows would be learned for good.
+    """
+    columns = batch.schema.names
+    renamed = []
+    for field in batch.schema:
+        name = field.name
+        column = column_of_feature(name)
+        if column != name and name in stream_features and column not in columns and not pa.types.is_nested(field.type):
+            if to_learn:
+                raise SchemaMismatch(f"this stream has a feature called {name}. {feature_hint(name)}", column=name)
+            name = column
+        renamed.append(name)
+    return batch.rename_columns(renamed)
 
 
 def has_dense_or_sparse_columns(column_names: Sequence[str]) -> bool:
@@ -99,11 +153,16 @@ def check_columns_fit_layout(column_names: list[str], has_features: bool, has_in
         extra = next((name for name in column_names if name not in known), None)
         if extra is not None:
             others = "features" if has_features else "indices and values"
-            raise SchemaMismatch(f"column {extra} has no place beside {others}; leave it out.", column=extra)
+            hint = feature_hint(next(name for name in known[len(EXTRA_COLUMNS) :] if name in column_names))
+            raise SchemaMismatch(f"column {extra} has no place beside {others}; leave it out. {hint}", column=extra)
 
     if has_indices_or_values and not ("indices" in column_names and "values" in column_names):
-        missing = "values" if "indices" in column_names else "indices"
-        raise SchemaMismatch(f"column {missing} is missing: sparse rows need indices and values.", column=missing)
+        present = "indices" if "indices" in column_names else "values"
+        missing = "values" if present == "indices" else "indices"
+        hint = feature_hint(present)
+        raise SchemaMismatch(
+            f"column {missing} is missing: sparse rows need indices and values. {hint}", column=missing
+        )
 
 
 def dense_array_from_column(features_column: pa.Array) -> np.ndarray:
@@ -122,7 +181,10 @@ def dense_array_from_column(features_column: pa.Array) -> np.ndarray:
         features_column = _equal_lists(features_column)
         kind = features_column.type
     if not pa.types.is_fixed_size_list(kind) or (kind.list_size == 0 and len(features_column)):
-        raise SchemaMismatch(f"column features is {kind}; it must be a list of numbers a row.", column="features")
+        raise SchemaMismatch(
+            f"column features is {kind}; it must be a list of numbers a row. {feature_hint('features')}",
+            column="features",
+        )
 
     d = kind.list_size
     flat = features_column.values.slice(features_column.offset * d, len(features_column) * d)
@@ -183,37 +245,34 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
 
 # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
 @np.errstate(invalid="ignore")
-def stack_feature_columns(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Copy numeric columns to an array, and return their names.
+def stack_columns(batch: pa.RecordBatch) -> np.ndarray:
+    """Return numeric columns as an array (rows, columns).
 
-    Each column is a feature, except the columns of targets, weights and ids. The array has the
-    shape (rows, features). It is float32 if all features are float32, and float64 if not.
+    The array is float32 if all columns are float32, and float64 if not.
 
     Raises SchemaMismatch if there is no feature or a feature is not numeric, and InvalidRows for a
     null.
     """
-    names = tuple(name for name in batch.schema.names if name not in EXTRA_COLUMNS)
-    if not names:
+    columns = batch.columns
+    if not columns:
         raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
-    columns = [batch.column(name) for name in names]
-    for name, column in zip(names, columns, strict=True):
+    for name, column in zip(batch.schema.names, columns, strict=True):
         _check_numeric_column(name, column)
 
     # Copy each column into one column of a C-ordered array.
     single = all(pa.types.is_float32(column.type) for column in columns)
-    X = np.empty((batch.num_rows, len(names)), dtype=np.float32 if single else np.float64)
+    X = np.empty((batch.num_rows, len(columns)), dtype=np.float32 if single else np.float64)
     for i, column in enumerate(columns):
         X[:, i] = as_floats(column).to_numpy(zero_copy_only=False)
-    return X, names
+    return X
 
 
-def features_numeric_no_nulls(batch: pa.RecordBatch) -> bool:
-    """Return True if all feature columns are numeric without nulls.
+def numeric_no_nulls(batch: pa.RecordBatch) -> bool:
+    """Return True if all columns are numeric without nulls.
 
-    Columns of bools count as numeric. Columns of targets, weights and ids are ignored.
+    Columns of bools count as numeric.
     """
-    columns = [(batch.column(i), field) for i, field in enumerate(batch.schema) if field.name not in EXTRA_COLUMNS]
-    return all(is_number_or_boolean_type(field.type) and not column.null_count for column, field in columns)
+    return all(is_number_or_boolean_type(column.type) and not column.null_count for column in batch.columns)
 
 
 def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
@@ -221,8 +280,6 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
 
     Dense rows with feature names are copied. Sparse rows and dense rows without names share the
     Block's memory.
-
-    Raises SchemaMismatch if the name of a feature is in RESERVED_NAMES, such as "label".
     """
     if block.sparse:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
@@ -230,21 +287,13 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
         return {name: pa.ListArray.from_arrays(offsets, pa.array(flat)) for name, flat in lists}
 
     if block.table:
-        columns = arrow_from_raw(block.X)
-        _refuse_reserved_names(columns)
-        return columns
+        return {column_of_feature(name): column for name, column in arrow_from_raw(block.X).items()}
 
     if block.names is None:
         flat = pa.array(np.ascontiguousarray(block.X).ravel())
         return {"features": pa.FixedSizeListArray.from_arrays(flat, block.features)}
-    _refuse_reserved_names(block.names)
-    return {name: pa.array(np.ascontiguousarray(block.X[:, i])) for i, name in enumerate(block.names)}
-
-
-def _refuse_reserved_names(feature_names: Iterable[str]) -> None:
-    name = next((name for name in feature_names if name in RESERVED_NAMES), None)
-    if name is not None:
-        raise SchemaMismatch(f"a feature is called {name}, a name the layout uses itself; rename it.", column=name)
+    columns = enumerate(map(column_of_feature, block.names))
+    return {column: pa.array(np.ascontiguousarray(block.X[:, i])) for i, column in columns}
 
 
 def refuse_nulls(column: pa.Array, name: str) -> None:
@@ -280,7 +329,8 @@ def _flatten_list_column(list_column: pa.Array, name: str) -> _FlatLists:
     Raises SchemaMismatch for a column of another type, and InvalidRows for a null.
     """
     if not is_list(list_column.type):
-        raise SchemaMismatch(f"column {name} is {list_column.type}; it must be a list a row.", column=name)
+        hint = feature_hint(name)
+        raise SchemaMismatch(f"column {name} is {list_column.type}; it must be a list a row. {hint}", column=name)
     refuse_nulls(list_column, name)
 
     # Cut the values to those of the column.

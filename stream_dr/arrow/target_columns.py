@@ -24,7 +24,10 @@ from stream_dr.rows.table_rows import as_floats, is_number_type, is_string_type,
 from stream_dr.targets.label_codes import Label, old_and_new_codes_by_appearance, sort_distinct_codes_in_rows
 from stream_dr.targets.targets import Targets
 
-TARGET_COLUMNS = ("label", "labels", "target")
+TARGET_COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
+"""Kind of targets → name of the column with the targets or the predictions."""
+
+TARGET_COLUMNS = tuple(TARGET_COLUMN.values())
 """Names of target columns. A batch has at most one target column."""
 
 

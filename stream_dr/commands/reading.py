@@ -64,8 +64,8 @@ class ReadOptions(NamedTuple):
 
     def table_map_spec(self) -> JsonDict:
         """Return the command's options as parameters of the feature map `table`."""
-        kinds = self.options.kinds
-        return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
+        kinds = {name: kind for name, kind in self.options.kinds if kind != "feature"}
+        return {"map": "table"} | ({"as_": kinds} if kinds else {}) | self.map
 
     def text_or_table_map_spec(self, files: dict[Path, "FileSource"]) -> JsonDict:
         """Return parameters of a feature map that suits these files.
@@ -280,7 +280,8 @@ def _declare_file_options(
         typer.Option(
             "--as",
             metavar="COLUMN=KIND",
-            help="Tables: kind of a column: number, date, time, category or text. May be repeated.",
+            help="Tables: kind of a column: number, date, time, category or text, or feature for a column that is "
+            "called weight, id or the like and is a feature. May be repeated.",
         ),
     ] = None,
     delimiter: Annotated[str, typer.Option(help="csv: separator of fields. \\t is a tab.")] = ",",
@@ -412,11 +413,12 @@ def _pop_feature_map_options(options: JsonDict) -> JsonDict:
 def _parse_column_kind(option: str) -> tuple[str, str]:
     """Split an option COLUMN=KIND into the column and the kind.
 
-    Kinds are "number", "date" and others. Raises typer.BadParameter if the kind is unknown.
+    Kinds are "number", "date", "feature" and others. Raises typer.BadParameter if the kind is unknown.
     """
     from stream_dr.feature_maps.taken_for import AS
 
     column, sign, kind = option.rpartition("=")
-    if not sign or kind not in AS:
-        raise typer.BadParameter(f"{option!r}; give COLUMN=KIND, of {', '.join(AS)}.", param_hint="--as")
+    kinds = (*AS, "feature")
+    if not sign or kind not in kinds:
+        raise typer.BadParameter(f"{option!r}; give COLUMN=KIND, of {', '.join(kinds)}.", param_hint="--as")
     return column, kind

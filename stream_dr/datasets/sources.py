@@ -78,7 +78,8 @@ class Options(NamedTuple):
     delimiter, header, decimal, encoding, missing
         Format of the text, as in `CsvFormat` (csv).
     raw, kinds
-        Types of the features, as in `ColumnRoles` (tables).
+        Types of the features, as in `ColumnRoles` (tables). In addition, the kind "feature" says
+        that a column with a reserved name, such as "weight", is a feature.
     """
 
     target: str = "auto"
@@ -400,10 +401,12 @@ def _size_and_change_time(path: Path) -> tuple[int, int]:
 def _roles_from_options(options: Options) -> ColumnRoles:
     """Return the roles that the options give to columns.
 
-    The roles are label, labels, target, weight, id and drop.
+    The roles are label, labels, target, weight, id, drop and feature.
     """
     labels, target, drop = map(_split_column_names, (options.labels, options.targets, options.drop))
-    return ColumnRoles(options.label, labels, target, options.weight, options.id, drop, options.raw, options.kinds)
+    feature = tuple(name for name, kind in options.kinds if kind == "feature")
+    kinds = tuple((name, kind) for name, kind in options.kinds if kind != "feature")
+    return ColumnRoles(options.label, labels, target, options.weight, options.id, drop, options.raw, kinds, feature)
 
 
 def _split_column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:

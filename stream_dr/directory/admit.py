@@ -50,6 +50,7 @@ from stream_dr.models.schema import (
     drop_unneeded_targets_and_add_hashes,
     extend_by_accumulator_schema,
     extend_columns_or_kinds,
+    refuse_ambiguous_columns,
     reorder_columns,
     schema_delta,
     table_columns_missing_in_batch,
@@ -100,6 +101,7 @@ def check_block_and_extend_schema(
     if block.rows == 0 or (block.features == 0 and not block.sparse):
         raise errors.EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
 
+    refuse_ambiguous_columns(block, schema)
     block = block if schema.layout is None else reorder_columns(block, schema)
     _check_text_lengths("id", block.ids or (), limits)
     for model in learners if block.table else ():

@@ -136,7 +136,13 @@ class Reference(NamedTuple):
         return f"{REFERENCE}{self.sha256}:{self.batch}:{self.pass_number}"
 
 
-def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits: Limits | None = None) -> Draft:
+def rows_draft(
+    body: Body,
+    media: str = "arrow",
+    key: str | None = None,
+    limits: Limits | None = None,
+    stream_features: Sequence[str] = (),
+) -> Draft:
     """Return the draft of a batch sent as bytes.
 
     The rows are parsed and their values are checked.
@@ -146,6 +152,8 @@ def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits:
     media: "arrow" (an IPC stream or file) or "json".
     key: idempotency key or None.
     limits: limits on the sizes of a payload. None takes the defaults.
+    stream_features: names of the stream's features, if they are known. A column that may be one of
+        them or may have weights, for example, is then refused by its name.
 
     Raises MalformedInput, SchemaMismatch, InvalidIndex, InvalidTargets, InvalidWeights or
     LimitExceeded. Costs one pass over the payload.
@@ -155,7 +163,7 @@ def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits:
     >>> draft.rows, draft.key
     (2, 'first')
     """
-    block = parse_rows(body, media, limits or Limits())
+    block = parse_rows(body, media, limits or Limits(), stream_features, to_learn=True)
     stored: Body = body.cast("B") if isinstance(body, memoryview) and body.readonly else bytes(body)
     return Draft("rows", stored, xxh64_digest(body), key, block, block.rows, _block_id_hashes(block))
 
@@ -201,12 +209,15 @@ def parse_removal(body: Body) -> Removal:
     return {int(position): rows for position, rows in json.loads(bytes(body))["rows"].items()}
 
 
-def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
+def parse_rows(
+    body: Body, media: str, limits: Limits | None, stream_features: Sequence[str] = (), to_learn: bool = False
+) -> Block:
     """Return the rows of an Arrow or JSON payload.
 
     media: "arrow" or "json".
     limits: limits on the sizes of a payload. None for a payload from the log, whose sizes were
         checked when the payload was appended.
+    stream_features, to_learn: parameters of `block_from_arrow`.
 
     Raises the errors of `arrow.codec`, and LimitExceeded.
 
@@ -222,7 +233,8 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
             "later, as Arrow, and JSON as JSON."
         )
     if media == "arrow":
-        return block_from_arrow(read_arrow(body, max_unpacked_bytes=limits.max_body_bytes if limits else None))
+        batches = read_arrow(body, max_unpacked_bytes=limits.max_body_bytes if limits else None)
+        return block_from_arrow(batches, None, stream_features, to_learn)
     if limits and len(body) > limits.max_json_bytes:
         raise LimitExceeded(
             f"JSON body of {len(body)} bytes; at most {limits.max_json_bytes} are taken. Send Arrow, or fewer rows.",

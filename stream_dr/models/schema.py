@@ -24,7 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.rows import csr_without_check
+from stream_dr.arrow.rows import csr_without_check, feature_hint
+from stream_dr.arrow.target_columns import TARGET_COLUMN
 from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch, did_you_mean
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
@@ -32,7 +33,7 @@ from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import fill_unknown_families, raw_from_array, row_of_missing_values
 from stream_dr.statistics.protocol import Accumulator
-from stream_dr.targets.targets import Label, check_label_type, no_row_has_target
+from stream_dr.targets.targets import Label, Targets, check_label_type, no_row_has_target
 
 MEBIBYTE = 1 << 20
 
@@ -218,6 +219,24 @@ def reorder_columns(block: Block, schema: Schema) -> Block:
             X = block.X
             block = block._replace(X=csr_without_check(X.data, X.indices, X.indptr, (X.shape[0], schema.stated)))
     return block
+
+
+def refuse_ambiguous_columns(block: Block, schema: Schema) -> None:
+    """Raise SchemaMismatch if a feature seems to be sent as something else.
+
+    This is so if the stream has, for example, a feature `weight`, and the block has weights and
+    no feature of this name.
+    """
+    sent: dict[str, object] = {"weight": block.weights, "id": block.ids}
+    if isinstance(block.y, Targets):
+        sent[TARGET_COLUMN[block.y.kind]] = block.y
+    for name, value in sent.items():
+        if value is not None and block.names and name not in block.names and name in (schema.names or ()):
+            raise SchemaMismatch(
+                f"the batch has {name} for its rows, and lacks the stream's feature {name}. {feature_hint(name)} "
+                "In JSON, give the feature in each row.",
+                column=name,
+            )
 
 
 def check_dense_width(block: Block, declared_width: int) -> None:

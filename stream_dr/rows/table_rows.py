@@ -60,13 +60,12 @@ class _EncodedTexts(NamedTuple):
     distinct_texts: tuple[str, ...]
 
 
-def raw_from_arrow(batch: Any, skipped_columns: Sequence[str] = ()) -> RawRows:
+def raw_from_arrow(batch: Any) -> RawRows:
     """Return a record batch or table as RawRows.
 
     RawRows are the columns of a table for a feature map.
 
     batch: any object with Arrow's C stream or C array interface.
-    skipped_columns: names of columns to skip.
 
     Raises:
 
@@ -80,8 +79,7 @@ def raw_from_arrow(batch: Any, skipped_columns: Sequence[str] = ()) -> RawRows:
         raise SchemaMismatch(f"column {index} is a pandas index; convert with preserve_index=False.", column=index)
 
     # Refuse columns of unsupported types.
-    fields = [field for field in batch.schema if field.name not in skipped_columns]
-    refused = [f"{field.name} is {field.type}" for field in fields if not is_convertible_column_type(field.type)]
+    refused = [f"{field.name} is {field.type}" for field in batch.schema if not is_convertible_column_type(field.type)]
     if refused:
         raise SchemaMismatch(
             f"column {', column '.join(refused)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
@@ -91,8 +89,6 @@ def raw_from_arrow(batch: Any, skipped_columns: Sequence[str] = ()) -> RawRows:
     # Convert the columns. A column of vectors becomes several columns.
     columns: list[tuple[str, RawColumn]] = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        if field.name in skipped_columns:
-            continue
         if _is_number_list_type(field.type):
             columns += _split_vector_column(field.name, column)
         else:

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import id_array, write_arrow
+from stream_dr.arrow.target_columns import TARGET_COLUMN
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema, table_columns_missing_in_batch
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids
-from stream_dr.running.query import TARGET_COLUMN, check_reorder_and_count_unseen
+from stream_dr.running.query import check_reorder_and_count_unseen
 from stream_dr.targets.label_codes import Label
 
 

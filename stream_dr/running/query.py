@@ -32,11 +32,17 @@ import pyarrow as pa
 
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import arrow_from_block, id_array, write_arrow
+from stream_dr.arrow.target_columns import TARGET_COLUMN
 from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Schema, reorder_columns, table_columns_missing_in_batch
+from stream_dr.models.schema import (
+    Schema,
+    refuse_ambiguous_columns,
+    reorder_columns,
+    table_columns_missing_in_batch,
+)
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, linear_map_between_projections
 from stream_dr.projection import Mapped, Projection
@@ -47,9 +53,6 @@ from stream_dr.running.projected_file import check_output_path, write_projected
 from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.targets import Targets
-
-# Kind of the targets → name of the column that holds them, or that holds predictions.
-TARGET_COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 
 
 class ProjectedRows(NamedTuple):
@@ -153,6 +156,7 @@ def check_reorder_and_count_unseen(block: Block, projection: Projection, schema:
     """
     check_finite(block.X)
     _refuse_names_if_stream_has_none(block, schema)
+    refuse_ambiguous_columns(block, schema)
     if block.X.shape == (0, 0):
         block = block._replace(X=np.empty((0, projection.n_features)))
     else:

@@ -65,6 +65,8 @@ class ColumnRoles(NamedTuple):
     kinds : tuple of (str, str)
         Pairs of a feature's name and its declared kind: "number", "date", "time", "category" or
         "text". The kind of other features is inferred.
+    feature : tuple of str
+        Names of features that have a reserved name, such as "weight".
     """
 
     label: str | None = None
@@ -75,6 +77,7 @@ class ColumnRoles(NamedTuple):
     drop: tuple[str, ...] = ()
     raw: bool | None = False
     kinds: tuple[tuple[str, str], ...] = ()
+    feature: tuple[str, ...] = ()
 
     def non_feature_columns(self) -> tuple[str, ...]:
         """Return the names of all columns that are not features.
@@ -105,10 +108,11 @@ class ColumnRoles(NamedTuple):
 
         - A column that the options name does not exist in the file.
         - No column is a feature.
-        - A feature has a reserved name, such as "label" or "id".
+        - A column has a reserved name, such as "label" or "id", and the options do not name it.
         """
         excluded = set(self.non_feature_columns())
-        missing = sorted((excluded | set(dict(self.kinds))) - set(all_columns))
+        declared = {*dict(self.kinds), *self.feature}
+        missing = sorted((excluded | declared) - set(all_columns))
         if missing:
             listed = ", ".join(f"{name!r}{did_you_mean(name, all_columns)}" for name in missing)
             existing = list(all_columns)[:10]
@@ -118,10 +122,13 @@ class ColumnRoles(NamedTuple):
         if not features:
             raise SchemaMismatch("no column is left for the features.")
         for name in features:
-            if name in RESERVED_NAMES:
-                advice = f"say what it is (--{_ROLES_BY_NAME[name]} {name}), or " if name in _ROLES_BY_NAME else ""
-                message = f"a column is called {name!r}, as a part of a shard is; {advice}leave it out (--drop {name})."
-                raise SchemaMismatch(message, column=name)
+            if name in RESERVED_NAMES and name not in declared:
+                role = f"--{_ROLES_BY_NAME[name]} {name}, or " if name in _ROLES_BY_NAME else ""
+                raise SchemaMismatch(
+                    f"a column is called {name!r}, as a part of a shard is; say what it is ({role}--as {name}=feature), "
+                    f"or leave it out (--drop {name}).",
+                    column=name,
+                )
         return features
 
 

@@ -21,7 +21,9 @@ from stream_dr.arrow.codec import (
     write_arrow,
 )
 from stream_dr.arrow.json_rows import block_from_json, json_from_block
+from stream_dr.arrow.rows import RESERVED_NAMES
 from stream_dr.rows.block import Block, check_numeric_finite_rows
+from stream_dr.rows.raw_rows import raw_from_array
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 VALUES = st.floats(-1e100, 1e100, allow_subnormal=True)
@@ -371,9 +373,46 @@ def test_a_stated_width_holds_for_indices_and_for_dense_rows():
         block_from_arrow(pa.record_batch(GOOD), declared_n_features=3)
 
 
-def test_a_feature_may_not_have_a_name_of_the_layout():
-    with pytest.raises(errors.SchemaMismatch, match="weight"):
-        arrow_from_block(Block(np.ones((1, 2)), names=("a", "weight")))
+NAMES = (*RESERVED_NAMES, "a", *(f"feature:{name}" for name in RESERVED_NAMES), "feature:feature:id", "feature:a")
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_features_of_any_name_come_back_beside_columns_of_that_name(as_table):
+    X = np.arange(2.0 * len(NAMES)).reshape(2, -1)
+    X[0, 0] = np.nan if as_table else 0
+    rows = raw_from_array(X, NAMES) if as_table else X
+    block = Block(rows, class_targets(["u", "v"]), np.array([1.0, 2.0]), ["r", "s"], NAMES)
+    batch = arrow_from_block(block)
+    assert batch.column("weight").to_pylist() == [1.0, 2.0]
+    assert batch.column("feature:weight").to_pylist() == X[:, NAMES.index("weight")].tolist()
+    got = block_from_arrow(read_arrow(write_arrow([batch])))
+    assert (got.names, got.ids, got.weights.tolist(), got.table) == (NAMES, ["r", "s"], [1.0, 2.0], as_table)
+    np.testing.assert_array_equal(np.column_stack([c.values for c in got.X.columns]) if as_table else got.X, X)
+
+
+@pytest.mark.parametrize("name", [*RESERVED_NAMES, "feature:weight"])
+def test_a_bare_name_is_a_feature_if_the_stream_has_it(name):
+    batch = pa.record_batch({"a": [1.0, 2.0], name: [3.0, None]})
+    block = block_from_arrow(batch, stream_features=("a", name))
+    assert (block.names, block.y, block.weights, block.ids) == (("a", name), None, None, None)
+    both = pa.record_batch({"a": [1.0], f"feature:{name}": [3.0], "weight": [5.0], "id": ["r"]})
+    block = block_from_arrow(both, stream_features=("a", name))
+    assert block.names == ("a", name)
+    assert block.X.tolist() == [[1.0, 3.0]]
+
+
+def test_rows_without_names_stay_so_if_the_stream_has_a_feature_of_their_columns_name():
+    rows = Block(np.ones((2, 3)))
+    assert block_from_arrow(arrow_from_block(rows), stream_features=("features", "a", "b")).names is None
+
+
+@pytest.mark.parametrize("name", ["features", "indices", "values"])
+def test_a_bare_column_of_a_layout_says_how_a_feature_is_called(name):
+    for others in ({}, {"a": [1.0]}):
+        with pytest.raises(errors.SchemaMismatch, match=f"feature:{name}"):
+            block_from_arrow(pa.record_batch({name: [1.0]} | others))
+    with pytest.raises(errors.SchemaMismatch, match=r"feature:(indices|values)"):
+        block_from_arrow(pa.record_batch({"indices": [1.0], "values": [2.0]}))
 
 
 def test_raw_targets_of_a_callers_block_are_parsed():

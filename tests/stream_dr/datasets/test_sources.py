@@ -1,17 +1,25 @@
 """Files as batches: formats by name, the same rows from every format, and bad input told by file, line and column."""
 
 import gzip
+import json
+import sqlite3
+from contextlib import closing
 
+import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
 import stream_dr
+from stream_dr.arrow.rows import RESERVED_NAMES
 from stream_dr.datasets.sources import infer_format_from_suffix, open_source
-from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
+from stream_dr.errors import InvalidParameter, MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.rows.raw_rows import RawRows
+from stream_dr.shards.dataset import open_dataset
+from stream_dr.shards.writer import write_shards
 
 TABLE = pa.table({"a": [0.5, 0.0, 1.0], "b": [0, 2, 1], "y": ["u", "v", "u"]})
 LINES = b'{"a":0.5,"b":0,"y":"u"}\n{"a":0,"b":2,"y":"v"}\n{"a":1,"b":1,"y":"u"}\n'
@@ -205,3 +213,40 @@ def test_urls_are_not_read():
     for url in ("http://example.org/x.csv", "https://example.org/x.parquet"):
         with pytest.raises(InvalidParameter, match="URLs are not read; download it first"):
             open_source(url)
+
+
+@pytest.mark.parametrize("name", RESERVED_NAMES)
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "arrow", "db", "duckdb"])
+def test_a_column_of_a_reserved_name_is_a_feature_if_an_option_says_so(tmp_path, name, suffix):
+    table = pa.table({"a": [0.5, 0.0, 1.0], name: [3.0, 2.0, 5.0], "y": ["u", "v", "u"]})
+    path = write_table(table, tmp_path / f"x.{suffix}")
+    with pytest.raises((SchemaMismatch, MalformedInput), match=f"--as {name}=feature"):
+        list(open_source(path, label="y").blocks())
+    (block,) = open_source(path, label="y", kinds=((name, "feature"),)).blocks()
+    assert (block.names, block.weights, block.ids, block.table) == (("a", name), None, None, False)
+    np.testing.assert_array_equal(block.X, [[0.5, 3], [0, 2], [1, 5]])
+
+    write_shards([block], tmp_path / "shards")
+    ((_, again),) = open_dataset(tmp_path / "shards").events()
+    assert (again.names, again.weights, again.ids) == (("a", name), None, None)
+    np.testing.assert_array_equal(again.X, block.X)
+
+
+def write_table(table, path):
+    if path.suffix == ".csv":
+        pyarrow.csv.write_csv(table, path)
+    elif path.suffix == ".jsonl":
+        path.write_text("\n".join(map(json.dumps, table.to_pylist())))
+    elif path.suffix == ".parquet":
+        pq.write_table(table, path)
+    elif path.suffix == ".arrow":
+        with pa.ipc.new_stream(path, table.schema) as stream:
+            stream.write_table(table)
+    elif path.suffix == ".db":
+        with closing(sqlite3.connect(path)) as database:
+            table.to_pandas().to_sql("t", database, index=False)
+    else:
+        with duckdb.connect(path) as database:
+            database.register("rows", table)
+            database.execute("CREATE TABLE t AS SELECT * FROM rows")
+    return path
