@@ -257,9 +257,12 @@ def _declare_file_options(
     labels: Annotated[
         str | None,
         typer.Option(
-            help="Tables: columns of 0 and 1, one for each label, separated by commas. arff: MULAN's XML file. mat, "
-            "npz: variable of the labels. npy, npz: .npy file of the labels."
+            help="Tables: columns of 0 and 1, one for each label, separated by commas; or one column with lists of "
+            "labels. arff: MULAN's XML file. mat, npz: variable of the labels. npy, npz: .npy file of the labels."
         ),
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option(help="Tables: text between the labels of a row, in the column of --labels.")
     ] = None,
     targets: Annotated[
         str | None, typer.Option(help="Tables: columns of numeric targets, separated by commas.")
