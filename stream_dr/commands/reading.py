@@ -217,7 +217,9 @@ def refuse_ids_or_numbers_as_labels(files: dict[Path, "FileSource"], command_wor
     for path, source in files.items():
         first = source.first
         column = source.options.label
-        if first is None or first.y is None or not has_too_many_labels_for_classes(first.y):
+        if first is None or first.y is None:
+            continue
+        if not has_too_many_labels_for_classes(first.y.kind, len(first.y.labels), first.rows):
             continue
 
         numbers = ["--targets" + word[7:] if word.split("=")[0] == "--label" else word for word in command_words]

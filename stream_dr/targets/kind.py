@@ -80,13 +80,18 @@ def check_target_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str
         )
 
 
-def has_too_many_labels_for_classes(targets: Targets) -> bool:
+def has_too_many_labels_for_classes(kind: str | None, n_labels: int, n_rows: int) -> bool:
     """Return True if labels are probably measurements or ids.
 
-    The result is True if there are more than 100 distinct labels, and if the number of distinct
-    labels is more than a tenth of the number of rows. Classes usually have fewer labels.
+    The result is True if there is one label a row, if there are more than 100 distinct labels, and
+    if the number of distinct labels is more than a tenth of the number of rows. Classes usually
+    have fewer labels.
+
+    kind: kind of the targets, or None if there are none.
+    n_labels: number of distinct labels.
+    n_rows: number of rows.
     """
-    return targets.kind == "class" and len(targets.labels) > max(100, targets.rows / 10)
+    return kind == "class" and n_labels > max(100, n_rows / 10)
 
 
 def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -> None:
