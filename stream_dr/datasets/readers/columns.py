@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from stream_dr.aliases import FileName
 from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.arrow.rows import RESERVED_NAMES, has_dense_or_sparse_columns
-from stream_dr.arrow.target_columns import is_list, targets_from_arrow
+from stream_dr.arrow.target_columns import targets_from_arrow
 from stream_dr.errors import (
     InvalidParameter,
     InvalidTargets,
@@ -120,7 +120,7 @@ class ColumnRoles(NamedTuple):
             return None
         kind = schema.field(self.labels[0]).type
         values = kind.value_type if pa.types.is_dictionary(kind) else kind
-        has_sets = self.separator is not None or is_list(kind) or is_string_type(values)
+        has_sets = self.separator is not None or pa.types.is_nested(kind) or is_string_type(values)
         return self.labels[0] if has_sets else None
 
     def numeric_label_target_weight_columns(self, schema: pa.Schema) -> tuple[str, ...]:
@@ -366,6 +366,9 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
     """
     if roles.label is not None:
         column = batch.column(roles.label)
+        if pa.types.is_nested(column.type):
+            message = f"column {roles.label!r} has several labels in each row; name it with --labels, not with --label."
+            raise SchemaMismatch(message, column=roles.label)
         if pa.types.is_string(column.type):
             column = replace_empty_strings_by_null(column)
         if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
@@ -374,7 +377,9 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
 
     if (name := roles.label_set_column(batch.schema)) is not None:
         column = batch.column(name)
-        sets = column if is_list(column.type) else split_labels(column, name, roles.separator)
+        if pa.types.is_fixed_size_list(column.type):
+            column = column.cast(pa.list_(column.type.value_type))
+        sets = column if pa.types.is_nested(column.type) else split_labels(column, name, roles.separator)
         return targets_from_arrow(pa.record_batch([sets], ["labels"]))
 
     # Each column with 0 and 1 is one label.
@@ -382,7 +387,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         Y = np.column_stack([convert_complete_column_to_float64(batch.column(name), name) for name in roles.labels])
         if not np.all((Y == 0) | (Y == 1)):
             column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
-            raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as target.")
+            raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as label or target.")
         indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(Y, axis=1)))).astype(np.int64)
         return Targets("multilabel", roles.labels, np.nonzero(Y)[1].astype(np.int32), indptr)
 

@@ -154,6 +154,21 @@ def test_a_column_of_0_and_1_is_an_indicator(tmp_path, write):
     assert labels_of(write(tmp_path, [0, 1, 1]), labels="y") == [[], ["y"], ["y"]]
 
 
+@pytest.mark.parametrize("kind", [pa.large_list(pa.string()), pa.list_(pa.string(), 1), pa.list_(pa.large_string())])
+def test_lists_of_every_arrow_type(tmp_path, kind):
+    assert labels_of(write_parquet(tmp_path, pa.array([["u"], ["v"], ["u"]], kind)), labels="y") == [
+        ["u"],
+        ["v"],
+        ["u"],
+    ]
+
+
+@pytest.mark.parametrize("write", TYPED)
+def test_lists_that_are_named_as_one_label_are_refused(tmp_path, write):
+    with pytest.raises(MalformedInput, match="'y' has several labels in each row; name it with --labels"):
+        labels_of(write(tmp_path, [["u"], ["v"]]), label="y")
+
+
 @pytest.mark.parametrize("write", [write_csv, *TYPED])
 def test_texts_that_are_no_lists_are_refused(tmp_path, write):
     with pytest.raises(MalformedInput, match=r"'u\|v' in column 'y' is no JSON list of labels; give --separator"):
