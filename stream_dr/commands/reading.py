@@ -263,9 +263,7 @@ def _declare_file_options(
             "labels. arff: MULAN's XML file. mat, npz: variable of the labels. npy, npz: .npy file of the labels."
         ),
     ] = None,
-    separator: Annotated[
-        str | None, typer.Option(help="Tables: text between the labels of a row, in the column of --labels.")
-    ] = None,
+    separator: Annotated[str | None, typer.Option(help="Tables: text between the labels of one column.")] = None,
     targets: Annotated[
         str | None, typer.Option(help="Tables: columns of numeric targets, separated by commas.")
     ] = None,

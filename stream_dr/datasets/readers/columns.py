@@ -123,6 +123,15 @@ class ColumnRoles(NamedTuple):
         has_sets = self.separator is not None or pa.types.is_nested(kind) or is_string_type(values)
         return self.labels[0] if has_sets else None
 
+    def code_columns(self, schema: pa.Schema) -> list[str]:
+        """Return the names of the columns of ids and labels.
+
+        Columns of 0 and 1 are not included.
+
+        schema: Arrow types of the columns.
+        """
+        return [name for name in (self.id, self.label, self.label_set_column(schema)) if name is not None]
+
     def numeric_label_target_weight_columns(self, schema: pa.Schema) -> tuple[str, ...]:
         """Return the names of target and weight columns with numbers.
 

@@ -134,17 +134,14 @@ def read_csv(
         types[columns[-1]] = pa.string()
 
     line = file.first_line
-    label_set = roles.label_set_column(file.first.schema)
-    coded_columns = [name for name in (roles.id, roles.label, label_set) if name is not None]
     whole: dict[str, bool] = {}
 
     def raise_with_line(error: StreamDRError, batch_rows_before: int) -> NoReturn:
-        row = batch_rows_before + int(error.details.get("row", 0))
-        file.raise_malformed_with_line(error, types, line + row)
+        file.raise_malformed_with_line(error, types, line + batch_rows_before + int(error.details.get("row", 0)))
 
     with closing(file.batches(types, columns, head_only)) as batches:
         for batch in batches:
-            for name in coded_columns:
+            for name in roles.code_columns(file.first.schema):
                 column = _read_codes(file, batch.column(name), name, roles, whole)
                 batch = batch.set_column(batch.schema.get_field_index(name), name, column)
             batch = _replace_empty_strings_by_null(batch, text_columns)
@@ -160,8 +157,7 @@ def _choose_column_types(file: "CsvFile", feature_names: list[str], roles: Colum
     feature_names: names of the feature columns.
     """
     types = choose_column_types(file.first, feature_names, roles)
-    label_set = roles.label_set_column(file.first.schema)
-    return types | {name: pa.string() for name in (roles.id, roles.label, label_set) if name is not None}
+    return types | dict.fromkeys(roles.code_columns(file.first.schema), pa.string())
 
 
 def _read_codes(
