@@ -103,6 +103,10 @@ class FewerComponents(UserWarning):
     """
 
 
+class ManyLabels(UserWarning):
+    """Issued if whole numbers that are read as classes are probably measurements."""
+
+
 class OtherColumns(UserWarning):
     """Issued if a table's batch has other columns than the first rows."""
 

@@ -40,6 +40,7 @@ RANK = {
     "threads": 0,
     "checks": 1,
     "disk": 1,
+    "first_bytes": 1,
     "rows": 1,
     "targets": 2,
     "feature_maps": 3,

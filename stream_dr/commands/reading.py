@@ -221,7 +221,9 @@ def refuse_ids_or_numbers_as_labels(files: dict[Path, "FileSource"], command_wor
     for path, source in files.items():
         first = source.first
         column = source.options.label
-        if first is None or first.y is None or not has_too_many_labels_for_classes(first.y):
+        if first is None or first.y is None:
+            continue
+        if not has_too_many_labels_for_classes(first.y.kind, len(first.y.labels), first.rows):
             continue
 
         numbers = ["--targets" + word[7:] if word.split("=")[0] == "--label" else word for word in command_words]
@@ -247,7 +249,7 @@ def first_table_block(files: dict[Path, "FileSource"]) -> "Block | None":
     return None if source is None else source.first or next(source.blocks(), None)
 
 
-# The functions `_declare_file_options` and `_declare_table_options` are never called.
+# The functions `_declare_…_options` are never called.
 # typer reads options from the parameters of a command, so `_add_options` copies these to commands.
 def _declare_file_options(
     format: Annotated[
@@ -263,10 +265,11 @@ def _declare_file_options(
     labels: Annotated[
         str | None,
         typer.Option(
-            help="Tables: columns of 0 and 1, one for each label, separated by commas. arff: MULAN's XML file. mat, "
-            "npz: variable of the labels. npy, npz: .npy file of the labels."
+            help="Tables: columns of 0 and 1, one for each label, separated by commas; or one column with lists of "
+            "labels. arff: MULAN's XML file. mat, npz: variable of the labels. npy, npz: .npy file of the labels."
         ),
     ] = None,
+    separator: Annotated[str | None, typer.Option(help="Tables: text between the labels of one column.")] = None,
     targets: Annotated[
         str | None, typer.Option(help="Tables: columns of numeric targets, separated by commas.")
     ] = None,
@@ -282,24 +285,6 @@ def _declare_file_options(
             metavar="COLUMN=KIND",
             help="Tables: kind of a column: number, date, time, category or text, or feature for a column that is "
             "called weight, id or the like and is a feature. May be repeated.",
-        ),
-    ] = None,
-    delimiter: Annotated[str, typer.Option(help="csv: separator of fields. \\t is a tab.")] = ",",
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="csv: whether the first line names the columns. Default: yes, and a line of numbers is refused.",
-        ),
-    ] = None,
-    decimal: Annotated[str, typer.Option(help="csv: decimal separator of numbers.")] = ".",
-    encoding: Annotated[str, typer.Option(help="csv: encoding of the file, such as latin-1 or utf-16.")] = "utf-8",
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="WORD",
-            help="csv: word that stands for a missing value, beside NA, NaN, null and the like in numbers. An empty one "
-            "switches those off. May be repeated.",
         ),
     ] = None,
     target: Annotated[
@@ -319,6 +304,29 @@ def _declare_file_options(
     ] = None,
 ) -> None:
     """Declare options, which `_add_options` copies to commands that read files."""
+
+
+def _declare_csv_options(
+    delimiter: Annotated[str, typer.Option(help="csv: separator of fields. \\t is a tab.")] = ",",
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="csv: whether the first line names the columns. Default: yes, and a line of numbers is refused.",
+        ),
+    ] = None,
+    decimal: Annotated[str, typer.Option(help="csv: decimal separator of numbers.")] = ".",
+    encoding: Annotated[str, typer.Option(help="csv: encoding of the file, such as latin-1 or utf-16.")] = "utf-8",
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORD",
+            help="csv: word that stands for a missing value, beside NA, NaN, null and the like in numbers. An empty one "
+            "switches those off. May be repeated.",
+        ),
+    ] = None,
+) -> None:
+    """Declare options for CSV, which `_add_options` copies to commands that read files."""
 
 
 def _declare_table_options(
@@ -349,7 +357,7 @@ def add_file_options(command: Callable[..., None]) -> Callable[..., None]:
 
     `command` receives these options as the argument `read_as`.
     """
-    return _add_options(command, _declare_file_options)
+    return _add_options(command, _declare_file_options, _declare_csv_options)
 
 
 def add_table_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -357,7 +365,7 @@ def add_table_options(command: Callable[..., None]) -> Callable[..., None]:
 
     `command` receives these options as the argument `read_as`.
     """
-    return _add_options(command, _declare_file_options, _declare_table_options)
+    return _add_options(command, _declare_file_options, _declare_csv_options, _declare_table_options)
 
 
 def _add_options(command: Callable[..., None], *declarations: Callable[..., None]) -> Callable[..., None]:

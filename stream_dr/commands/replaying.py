@@ -118,6 +118,8 @@ def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None
     print_result(f"{rows}, in {report.seconds:.2f} s ({rate}); position {directory.position}")
     for name, model in directory.models.items():
         print_result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
+        if model.rows_skipped:
+            say(f"note: {name} did not learn {model.rows_skipped} rows that have no label.")
         if model.rows and model.published and not model.published.projection.n_components:
             say(f"note: {name} has no component yet: {model.estimator.limit}.")
 

@@ -60,7 +60,10 @@ class Options(NamedTuple):
         - mat: name of a variable.
         - npy: path of a .npy file.
         - npz: name of an array, or path of a .npy file.
-        - tables: names of columns with 0 and 1, one for each label, as in `drop`.
+        - tables: names of columns with 0 and 1, one for each label, as in `drop`. Or the
+          name of one column with several labels in each row: lists, or texts that are JSON lists.
+    separator : str or None
+        Text between the labels of a row, if one column of `labels` has several (tables).
     label : str or None
         Name of the column or array with one label for each row (arff, npz, tables).
     targets : str, sequence of str or None
@@ -102,9 +105,10 @@ class Options(NamedTuple):
     missing: str | Sequence[str] = ()
     raw: bool | None = None
     kinds: tuple[tuple[str, str], ...] = ()
+    separator: str | None = None
 
 
-_TABLE_OPTIONS = ("label", "labels", "targets", "weight", "id", "drop", "raw", "kinds")
+_TABLE_OPTIONS = ("label", "labels", "targets", "weight", "id", "drop", "raw", "kinds", "separator")
 """Names of the options that all formats of tables have."""
 
 _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
@@ -364,7 +368,7 @@ def _check_option_values(format: str, options: Options) -> None:
 
     The error is InvalidParameter or InvalidTargets.
     """
-    # Called only for its check: it raises InvalidTargets if two kinds of targets are named.
+    # Called only for its checks, for example that only one kind of targets is named.
     if format in TABLES:
         _roles_from_options(options).non_feature_columns()
     if options.target not in ("auto", *KINDS):
@@ -406,7 +410,18 @@ def _roles_from_options(options: Options) -> ColumnRoles:
     labels, target, drop = map(_split_column_names, (options.labels, options.targets, options.drop))
     feature = tuple(name for name, kind in options.kinds if kind == "feature")
     kinds = tuple((name, kind) for name, kind in options.kinds if kind != "feature")
-    return ColumnRoles(options.label, labels, target, options.weight, options.id, drop, options.raw, kinds, feature)
+    return ColumnRoles(
+        options.label,
+        labels,
+        target,
+        options.weight,
+        options.id,
+        drop,
+        options.raw,
+        kinds,
+        feature,
+        options.separator,
+    )
 
 
 def _split_column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:

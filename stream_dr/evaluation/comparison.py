@@ -376,7 +376,7 @@ def kind_of_rows_for_ridge(batch: Block, map_spec: JsonDict | None) -> str:
 
 def _refuse_too_many_labels_for_classes(sample: Block) -> None:
     """Raise InvalidTargets if labels look like numbers or ids."""
-    if has_too_many_labels_for_classes(sample.y):
+    if has_too_many_labels_for_classes(sample.y.kind, len(sample.y.labels), sample.rows):
         raise InvalidTargets(
             f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
             "target='continuous'."

@@ -4,7 +4,8 @@ The kind is the kind of earlier batches, or else the parameter `target`. If ther
 batches and `target` is "auto", the form of y decides:
 
 - A list of label collections is multilabel.
-- An array (rows, k) of only 0 and 1 is multilabel. Any other array (rows, k) is continuous.
+- An array (rows, k) of only 0 and 1 is multilabel. Any other array (rows, k) is continuous. An
+  array (rows, 1) is read like (rows,), unless the kind is known to be multilabel.
 - An array (rows,) of str, int or bool is class.
 - An array (rows,) of floats is class if every value is whole and the estimator learns from one
   label per row. Other arrays (rows,) of floats are continuous.
@@ -15,7 +16,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.targets.label_codes import check_float_labels_exact
 from stream_dr.targets.normalise import CollectionsOrArray, has_strings
@@ -80,21 +80,25 @@ def check_target_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str
         )
 
 
-def has_too_many_labels_for_classes(targets: Targets) -> bool:
+def has_too_many_labels_for_classes(kind: str | None, n_labels: int, n_rows: int) -> bool:
     """Return True if labels are probably measurements or ids.
 
-    The result is True if there are more than 100 distinct labels, and if the number of distinct
-    labels is more than a tenth of the number of rows. Classes usually have fewer labels.
+    The result is True if there is one label a row, if there are more than 100 distinct labels, and
+    if the number of distinct labels is more than a tenth of the number of rows. Classes usually
+    have fewer labels.
+
+    kind: kind of the targets, or None if there are none.
+    n_labels: number of distinct labels.
+    n_rows: number of rows.
     """
-    return targets.kind == "class" and len(targets.labels) > max(100, targets.rows / 10)
+    return kind == "class" and n_labels > max(100, n_rows / 10)
 
 
 def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -> None:
     """Raise InvalidTargets if estimators would read targets differently.
 
-    Estimators read two forms of targets differently: whole numbers written as floats, and an array
-    (rows, 1) of whole numbers. An estimator that takes one label per row reads these numbers as
-    labels. Other estimators read the numbers as measurements, or as an indicator of one label.
+    Estimators read whole numbers written as floats differently. An estimator that takes one label
+    per row reads these numbers as labels. Other estimators read the numbers as measurements.
 
     passed_targets: targets as the caller passed them, before they were parsed.
     parsed_targets: the parsed targets, for an unknown estimator.
@@ -102,12 +106,7 @@ def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -
     if isinstance(passed_targets, Targets) or not parsed_targets.rows:
         return
     values = parsed_targets.values
-    if values is None:
-        shape = passed_targets.shape if isinstance(passed_targets, Shaped) else ()
-        doubtful = parsed_targets.kind == "multilabel" and len(shape) == 2 and shape[1] == 1
-    else:
-        doubtful = values.shape[1] == 1 and bool(np.all(values == np.floor(values)))
-    if doubtful:
+    if values is not None and values.shape[1] == 1 and np.all(values == np.floor(values)):
         raise InvalidTargets(
             "y is whole numbers that can be classes or measurements, and no targets so far say which; what the first ones "
             'are holds for good. Give target="class" or target="continuous".'

@@ -37,27 +37,27 @@ _PLAIN = {str, int, bool, type(None)}
 """Types of labels that are not converted."""
 
 
-def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool) -> CollectionsOrArray:
+def normalise_targets(y: Any, keep_columns: bool, lists_are_numbers: bool) -> CollectionsOrArray:
     """Convert targets to a list of collections or an array.
 
     A list has a collection of labels for each row. An array is (rows, k) for numbers, and (rows,)
     for one label or number per row. Raises InvalidTargets if y is not one target per row. Raises
     TargetKindMismatch if numbers are needed but lists differ in length.
 
-    column_is_one_label: True to read y (rows, 1) as one label per row. A single column of text is
-        always read as one label per row.
+    keep_columns: True to read an array (rows, 1) of numbers as an indicator of one label. False to
+        read it as one label or number per row. A column of text always has one label per row.
     lists_are_numbers: True to read lists of lists as a table of numbers. Lists of equal length
         that have only floats are always read as a table.
     """
     # Check a numpy array first. Other containers are converted below.
     if type(y) is np.ndarray:
-        return _from_array(y, column_is_one_label)
+        return _from_array(y, keep_columns)
     has_rows = isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible)
     if not has_rows or isinstance(y, str | bytes | Mapping | Set):
         raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
     y = _unwrap_container(y)
     if isinstance(y, np.ndarray):
-        return _from_array(y, column_is_one_label)
+        return _from_array(np.asarray(y), keep_columns)
 
     # Here y is a sequence of labels, of numbers or of collections of labels.
     try:
@@ -79,7 +79,7 @@ def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool
         raise TargetKindMismatch(
             "lists of several lengths were given; this model was started with numbers. Pass a row of numbers a row."
         ) from e
-    return _from_array(table, column_is_one_label)
+    return _from_array(table, keep_columns)
 
 
 def has_strings(y: np.ndarray) -> bool:
@@ -97,14 +97,15 @@ def _unwrap_container(y: Any) -> Any:
     Arrow. Other objects are returned unchanged.
     """
     if np.ma.isMaskedArray(y):
-        y = y.tolist()
+        y = np.where(y.mask, np.array(None), y.data) if y.mask.any() else y.data
     # Convert missing values of pandas to objects first.
     # In an array of floats with NaN, large integers would lose digits.
     if _has_missing_of_pandas(y):
         y = y.astype(object)
 
+    # A table of Arrow has a shape. A column of Arrow has none, and its list keeps large integers.
     if isinstance(y, ListConvertible):
-        y = y.to_pylist()
+        y = np.asarray(y) if isinstance(y, Shaped) else y.to_pylist()
     elif isinstance(y, NumpyConvertible):
         y = y.to_numpy()
     if isinstance(y, DenseConvertible):
@@ -122,16 +123,16 @@ def _has_missing_of_pandas(y: object) -> bool:
     return own_type and bool(np.asarray(y.isna()).any())
 
 
-def _from_array(y: np.ndarray, column_is_one_label: bool) -> CollectionsOrArray:
+def _from_array(y: np.ndarray, keep_columns: bool) -> CollectionsOrArray:
     """Normalise targets that the caller passed as an array.
 
     Label collections are returned as a list, and other targets as an array. A single column (rows,
-    1) of labels is returned as an array (rows,).
+    1) is returned as an array (rows,).
 
     y: array of labels, numbers or objects.
-    column_is_one_label: True to read y (rows, 1) as one label per row.
+    keep_columns: True to return a single column of numbers as it is.
     """
-    if y.ndim == 2 and y.shape[1] == 1 and (column_is_one_label or has_strings(y)):
+    if y.ndim == 2 and y.shape[1] == 1 and (not keep_columns or has_strings(y)):
         y = y[:, 0]
     if y.ndim not in (1, 2):
         raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")

@@ -26,6 +26,7 @@ def parse_targets(
     ----------
     y : array-like or Targets
         Labels or numbers (rows,), indicators or numbers (rows, k), or a list of label collections.
+        An array (rows, 1) is read like (rows,), unless the kind is "multilabel".
     n_rows : int
         Number of rows.
     allowed_kinds : sequence of str
@@ -41,7 +42,7 @@ def parse_targets(
     else:
         form = normalise_targets(
             y,
-            column_is_one_label=allowed_kinds == ("class",) or wanted == "class",
+            keep_columns=wanted == "multilabel",
             lists_are_numbers=wanted == "continuous",
         )
         targets = build_targets(form, infer_targets_kind(form, allowed_kinds, wanted))

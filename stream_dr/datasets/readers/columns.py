@@ -9,9 +9,11 @@ and convert them with this module.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, NoReturn
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +21,15 @@ from stream_dr.aliases import FileName
 from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.arrow.rows import RESERVED_NAMES, has_dense_or_sparse_columns
 from stream_dr.arrow.target_columns import targets_from_arrow
-from stream_dr.errors import InvalidTargets, LimitExceeded, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
+from stream_dr.errors import (
+    InvalidParameter,
+    InvalidTargets,
+    LimitExceeded,
+    MalformedInput,
+    SchemaMismatch,
+    StreamDRError,
+    did_you_mean,
+)
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
 from stream_dr.rows.frames import as_matrix
 from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
@@ -49,7 +59,8 @@ class ColumnRoles(NamedTuple):
         Name of the column with one label for each row.
     labels : tuple of str
         Names of columns with 0 and 1, one for each label. The label has the name of the column. A
-        row with 1 has the label.
+        row with 1 has the label. Or the name of one column with several labels in each row: lists,
+        texts that are JSON lists, or texts with a separator.
     target : tuple of str
         Names of the columns with numeric targets.
     weight : str or None
@@ -67,6 +78,8 @@ class ColumnRoles(NamedTuple):
         "text". The kind of other features is inferred.
     feature : tuple of str
         Names of features that have a reserved name, such as "weight".
+    separator : str or None
+        Text between the labels of a row, in the one column of `labels`.
     """
 
     label: str | None = None
@@ -78,26 +91,60 @@ class ColumnRoles(NamedTuple):
     raw: bool | None = False
     kinds: tuple[tuple[str, str], ...] = ()
     feature: tuple[str, ...] = ()
+    separator: str | None = None
 
     def non_feature_columns(self) -> tuple[str, ...]:
         """Return the names of all columns that are not features.
 
         Targets are given by one of three options: `label` (a column of labels), `labels` (columns
-        of 0 and 1) or `target` (columns of numbers). Raises InvalidTargets if more than one is
-        given.
+        of 0 and 1, or a column of several labels) or `target` (columns of numbers). Raises
+        InvalidTargets if more than one is given. Raises InvalidParameter if `separator` is empty,
+        or is given without exactly one column of `labels`.
         """
+        if self.separator == "" or (self.separator is not None and len(self.labels) != 1):
+            raise InvalidParameter(
+                f"separator={self.separator!r} with {len(self.labels)} columns of labels; name one column with labels, "
+                "and the text between its labels with separator."
+            )
         if (self.label is not None) + bool(self.labels) + bool(self.target) > 1:
             raise InvalidTargets("columns are given as more than one of label, labels and target; give one kind.")
         single = tuple(c for c in (self.label, self.weight, self.id) if c is not None)
         return single + self.labels + self.target + self.drop
 
-    def numeric_label_target_weight_columns(self) -> tuple[str, ...]:
+    def label_set_column(self, schema: pa.Schema) -> str | None:
+        """Return the name of the column with several labels a row.
+
+        The result is None if there is no such column, for example because `labels` names columns
+        of 0 and 1.
+
+        schema: Arrow types of the columns.
+        """
+        if len(self.labels) != 1:
+            return None
+        kind = schema.field(self.labels[0]).type
+        values = kind.value_type if pa.types.is_dictionary(kind) else kind
+        has_sets = self.separator is not None or pa.types.is_nested(kind) or is_string_type(values)
+        return self.labels[0] if has_sets else None
+
+    def code_columns(self, schema: pa.Schema) -> list[str]:
+        """Return the names of the columns of ids and labels.
+
+        Columns of 0 and 1 are not included.
+
+        schema: Arrow types of the columns.
+        """
+        return [name for name in (self.id, self.label, self.label_set_column(schema)) if name is not None]
+
+    def numeric_label_target_weight_columns(self, schema: pa.Schema) -> tuple[str, ...]:
         """Return the names of target and weight columns with numbers.
 
         These are the columns of `labels` (with 0 and 1), of `target` and of `weight`. The column
         of `label` is not included, because its values may be texts.
+
+        schema: Arrow types of the columns.
         """
-        return (*self.labels, *self.target, *((self.weight,) if self.weight is not None else ()))
+        labels = () if self.label_set_column(schema) else self.labels
+        return (*labels, *self.target, *((self.weight,) if self.weight is not None else ()))
 
     def features(self, all_columns: Sequence[str]) -> list[str]:
         """Return the names of the feature columns.
@@ -272,7 +319,9 @@ def choose_column_types(
     first_batch: first rows of the file.
     feature_names: names of the feature columns.
     """
-    types = dict.fromkeys((*feature_names, *roles.numeric_label_target_weight_columns()), pa.float64())
+    types = dict.fromkeys(
+        (*feature_names, *roles.numeric_label_target_weight_columns(first_batch.schema)), pa.float64()
+    )
     if roles.raw:
         kinds = dict(roles.kinds)
         types |= {name: choose_feature_type(first_batch.column(name), kinds.get(name)) for name in feature_names}
@@ -333,18 +382,28 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
     """
     if roles.label is not None:
         column = batch.column(roles.label)
+        if pa.types.is_nested(column.type):
+            message = f"column {roles.label!r} has several labels in each row; name it with --labels, not with --label."
+            raise SchemaMismatch(message, column=roles.label)
         if pa.types.is_string(column.type):
             column = replace_empty_strings_by_null(column)
         if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
             return targets_from_arrow(pa.record_batch([column], ["label"]))
         return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])
 
+    if (name := roles.label_set_column(batch.schema)) is not None:
+        column = batch.column(name)
+        if pa.types.is_fixed_size_list(column.type):
+            column = column.cast(pa.list_(column.type.value_type))
+        sets = column if pa.types.is_nested(column.type) else split_labels(column, name, roles.separator)
+        return targets_from_arrow(pa.record_batch([sets], ["labels"]))
+
     # Each column with 0 and 1 is one label.
     if roles.labels:
         Y = np.column_stack([convert_complete_column_to_float64(batch.column(name), name) for name in roles.labels])
         if not np.all((Y == 0) | (Y == 1)):
             column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
-            raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as target.")
+            raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as label or target.")
         indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(Y, axis=1)))).astype(np.int64)
         return Targets("multilabel", roles.labels, np.nonzero(Y)[1].astype(np.int32), indptr)
 
@@ -352,6 +411,37 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         columns = [convert_complete_column_to_float64(batch.column(name), name) for name in roles.target]
         return continuous_targets(np.column_stack(columns))
     return None
+
+
+def split_labels(column: pa.Array, column_name: str, separator: str | None) -> pa.Array:
+    """Return a column of texts as a column of label lists.
+
+    An empty text becomes null, which is a row without a target.
+
+    column_name: name of the column, for error messages.
+    separator: text between the labels of a row. None: each text is a JSON list.
+
+    Raises SchemaMismatch if a text is no JSON list, or if the labels have several types.
+    """
+    sets: list[list[Any] | None] = []
+    for row, text in enumerate(column.cast(pa.string()).to_pylist()):
+        labels: Any = None
+        if text and separator is not None:
+            labels = [label.strip() for label in text.split(separator) if label.strip()]
+        elif text:
+            with suppress(orjson.JSONDecodeError):
+                labels = orjson.loads(text)
+            if not isinstance(labels, list):
+                message = f"{text!r} in column {column_name!r} is no JSON list of labels; give --separator, or --label."
+                raise SchemaMismatch(message, row=row, column=column_name)
+        sets.append(labels)
+
+    are_texts = separator is not None or not any(sets)
+    try:
+        return pa.array(sets, pa.list_(pa.string()) if are_texts else None)
+    except pa.ArrowException as e:
+        message = f"column {column_name!r} has labels of several types ({e}); give texts or whole numbers."
+        raise SchemaMismatch(message, column=column_name) from e
 
 
 def convert_complete_column_to_float64(column: pa.Array, column_name: str) -> np.ndarray:

@@ -7,7 +7,8 @@ The file is opened twice:
 
 1. The first piece is read, and Arrow infers the type of each column.
 2. The whole file is read with these types. Whole numbers in features are the exception. They are
-   read as floats, because a column may have 0 in the first piece and 0.5 in a later piece.
+   read as floats, because a column may have 0 in the first piece and 0.5 in a later piece. Labels
+   and ids are read as texts, and are integers if all of the first ones are.
 
 Arrow's errors do not name a line. After an error, the file is read once more to find the line.
 """
@@ -30,10 +31,10 @@ from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.arrow_stream import open_text_for_arrow, read_first_bytes_as_utf8
 from stream_dr.datasets.readers.columns import (
     ColumnRoles,
-    RaiseLocated,
     choose_column_types,
     must_read_as_table,
     split_batch_into_blocks,
+    split_labels,
 )
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_decompressed
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
@@ -127,8 +128,8 @@ def read_csv(
     head_only : bool
         True to read only the first rows of the file.
 
-    Raises SourceMissing. Raises SchemaMismatch if a column with a role does not exist. Raises
-    MalformedInput, which names the file, the line and the column.
+    Raises SourceMissing, SchemaMismatch if a column with a role does not exist, and MalformedInput,
+    which names the file, the line and the column.
     """
     words = (missing,) if isinstance(missing, str) else tuple(missing)
     file = CsvFile(path, CsvFormat(delimiter, header, decimal, encoding, words))
@@ -137,84 +138,62 @@ def read_csv(
     file.raise_if_decimal_commas([name for name in features if name not in dict(roles.kinds)])
     roles = roles._replace(raw=must_read_as_table(file.first, features, roles))
     file.has_gaps = bool(roles.raw)
-    types = _choose_column_types(file, features, roles)
-    text_columns = {name for name in types if types[name] == pa.string() and name != roles.id}
+    code_columns = roles.code_columns(file.first.schema)
+    types = choose_column_types(file.first, features, roles) | dict.fromkeys(code_columns, pa.string())
+    text_columns = {name for name in features if types[name] == pa.string()}
 
-    # If a quote is not closed, the rest of the file becomes part of the last field.
-    # To notice this, read the last column even if the caller drops the column.
+    # The last column is read even if it is dropped: after an open quote it has the rest of the file.
     columns = [name for name in file.names if name not in roles.drop or name == file.names[-1]]
     if columns[-1] in roles.drop:
         types[columns[-1]] = pa.string()
 
     line = file.first_line
-    integer_ids: bool | None = None
+    whole: dict[str, bool] = {}
 
     def raise_with_line(error: StreamDRError, batch_rows_before: int) -> NoReturn:
-        file.raise_malformed_with_line(error, types, line + batch_rows_before)
+        file.raise_malformed_with_line(error, types, line + batch_rows_before + int(error.details.get("row", 0)))
 
     with closing(file.batches(types, columns, head_only)) as batches:
         for batch in batches:
-            if roles.id is not None and integer_ids is not False:
-                batch, integer_ids = _ids_to_integers_if_possible(batch, roles.id, integer_ids, raise_with_line)
+            for name in code_columns:
+                codes = _read_codes(file, batch.column(name), name, roles, whole)
+                batch = batch.set_column(batch.schema.get_field_index(name), name, codes)
             batch = _replace_words_by_null(batch, text_columns, ("", *words))
             yield from split_batch_into_blocks(batch, features, roles, rows_per_block, raise_with_line)
             line += batch.num_rows
 
 
-def _choose_column_types(file: "CsvFile", feature_names: list[str], roles: ColumnRoles) -> dict[str, pa.DataType]:
-    """Return the Arrow types of columns, by column name.
+def _read_codes(
+    file: "CsvFile", texts: pa.Array, column_name: str, roles: ColumnRoles, whole: dict[str, bool]
+) -> pa.Array:
+    """Return a column of ids or labels as integers or texts.
 
-    Columns with a type of their own are features, targets, weights, ids and labels.
+    The first values of a column decide for the whole file. They are integers if all are whole
+    numbers. Codes such as 007 and +1 are texts. Labels such as 2.00 are whole numbers, too.
 
-    feature_names: names of the feature columns.
+    texts: the column's values in one batch. A column of `labels` is split into lists of labels.
+    whole: column name → True if the column has integers. The first values of a column are added.
+
+    Raises MalformedInput, which names the line, if a column has integers and a value is none.
     """
-    types = choose_column_types(file.first, feature_names, roles)
-    types |= {name: pa.string() for name in (roles.id, roles.label) if name is not None}
+    if column_name != roles.id:
+        texts = pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), pa.array(sorted(file.form.gaps))), None, texts)
+    sets = None
+    if column_name in roles.labels:
+        # Lists in JSON say themselves which labels are numbers.
+        if roles.separator is None:
+            return texts
+        sets = split_labels(texts, column_name, roles.separator)
+        texts = sets.flatten()
 
-    # Labels have the type that Arrow infers from the first labels.
-    # Labels that look like floats are read as strings, so that 1.50 does not become 1.5.
-    if roles.label is not None:
-        label_type = file.first.schema.field(roles.label).type
-        if not pa.types.is_floating(label_type):
-            types[roles.label] = pa.string() if pa.types.is_null(label_type) else label_type
-    return types
-
-
-class _BatchWithIds(NamedTuple):
-    """Arrow batch with converted ids.
-
-    ids_are_integers: True if the ids are integers, False if they are strings.
-    """
-
-    batch: pa.RecordBatch
-    ids_are_integers: bool
-
-
-def _ids_to_integers_if_possible(
-    batch: pa.RecordBatch, id_column: str, were_integers_before: bool | None, raise_with_line: RaiseLocated
-) -> _BatchWithIds:
-    """Convert a batch's ids from strings to integers if possible.
-
-    The ids of the first batch decide for the whole file. Ids such as 007 stay strings.
-
-    id_column: name of the column of ids.
-    were_integers_before: True if the ids of earlier batches are integers. None for the first
-        batch.
-    raise_with_line: function that raises an error with the file and the line. It is called if the
-        ids of earlier batches are integers and an id of this batch is no integer.
-    """
-    texts = batch.column(id_column)
-    try:
-        integers = texts.cast(pa.int64())
-    except pa.ArrowInvalid:
-        integers = None
-
-    if integers is None or not integers.cast(pa.string()).equals(texts):
-        if were_integers_before:
-            message = f"ids of column {id_column!r} are no longer whole numbers, as the first ones are."
-            raise_with_line(SchemaMismatch(message, column=id_column), 0)
-        return _BatchWithIds(batch, False)
-    return _BatchWithIds(batch.set_column(batch.schema.get_field_index(id_column), id_column, integers), True)
+    integers = file.as_integers(texts, column_name == roles.id)
+    if texts.null_count < len(texts):
+        whole.setdefault(column_name, integers is not None)
+    if not whole.get(column_name):
+        return texts if sets is None else sets
+    if integers is None:
+        file.raise_not_whole(column_name, roles)
+    return integers if sets is None else pa.ListArray.from_arrays(sets.offsets, integers, mask=sets.is_null())
 
 
 def _replace_words_by_null(batch: pa.RecordBatch, text_columns: set[str], words: Sequence[str]) -> pa.RecordBatch:
@@ -328,6 +307,48 @@ class CsvFile:
         last = last_batch.column(last_batch.num_columns - 1)
         if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
             self._raise_if_file_ends_quoted()
+
+    def as_integers(self, texts: pa.Array, are_ids: bool = False) -> pa.Array | None:
+        """Return texts as integers, or None if one is no integer.
+
+        A text such as 007 or +1 is no integer, because the integer would not show the text.
+
+        are_ids: True for ids. False for labels, which may have zeros after the decimal separator.
+        """
+        if not are_ids:
+            pattern = rf"^\s*(-?\d+)({re.escape(self.form.decimal)}0+)?\s*$"
+            texts = pc.replace_substring_regex(texts, pattern, r"\1")
+        try:
+            integers = texts.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return None
+        return integers if integers.cast(pa.string()).equals(texts) else None
+
+    def raise_not_whole(self, column_name: str, roles: ColumnRoles) -> NoReturn:
+        """Raise MalformedInput for the first value that is no whole number.
+
+        column_name: name of a column of ids or labels that has such a value.
+        """
+        j = self.names.index(column_name)
+        separator = roles.separator if column_name in roles.labels else None
+
+        def are_whole(records: list[tuple[int, list[str]]]) -> bool:
+            codes = [fields[j] for _, fields in records]
+            if separator is not None:
+                codes = [code for field in codes for code in field.split(separator)]
+            texts = pa.array([code for code in codes if code.strip() not in self.form.gaps], pa.string())
+            return self.as_integers(texts, column_name == roles.id) is not None
+
+        # Many rows are checked at once, which is fast. Only rows with an error are checked one by one.
+        records = itertools.islice(self._read_records(), int(self.form.header is not False), None)
+        while group := list(itertools.islice(records, 1_000)):
+            if are_whole(group):
+                continue
+            line, fields = next(record for record in group if not are_whole([record]))
+            message = f"{fields[j]!r} in column {column_name!r} is no whole number, as the first values are."
+            advice = "Correct it, or put a row with a text first: all values are then texts."
+            self._raise_malformed(line, f"{message} {advice}", j + 1)
+        raise MalformedInput(f"{self.path}: column {column_name!r} changed while it was read.", file=self.path)
 
     def raise_if_decimal_commas(self, column_names: list[str]) -> None:
         """Raise MalformedInput if numbers have a decimal comma.

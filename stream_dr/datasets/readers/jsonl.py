@@ -64,7 +64,7 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
     features = feature_columns_unless_shard(schema.names, roles)
     floats = {
         name: _replace_integer_by_float_type(schema.field(name).type)
-        for name in (*(features or ()), *roles.numeric_label_target_weight_columns())
+        for name in (*(features or ()), *roles.numeric_label_target_weight_columns(schema))
     }
 
     # Choose the Arrow type of each column: own types in a table, floats in a matrix.

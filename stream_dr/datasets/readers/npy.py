@@ -112,7 +112,8 @@ def read_npy(
     path : path
         File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     labels : str or None
-        Path of a .npy file with the targets, (n,) or (n, k). None if rows have no targets.
+        Path of a .npy file with the targets, (n,) or (n, k). None if rows have no targets. (n, 1)
+        is read like (n,), unless `target` is "multilabel".
     target : str
         Kind of the targets. "auto": the type and the values of the targets decide.
     rows_per_block : int
@@ -263,7 +264,8 @@ def _parse_target_array(y: np.ndarray, target_kind: str) -> Targets:
     """Convert some rows of an array to Targets.
 
     target_kind: kind of the targets. "auto" means that the type and the values decide the kind.
-        With "auto", a vector of floats is read as labels if all floats are whole numbers.
+        With "auto", a vector of floats is read as labels if all floats are whole numbers or NaN.
     """
-    is_whole = y.ndim == 1 and y.dtype.kind == "f" and target_kind == "auto" and bool(np.all(y == np.floor(y)))
+    may_be_labels = y.size == len(y) and y.dtype.kind == "f" and target_kind == "auto"
+    is_whole = may_be_labels and np.all(np.isnan(y) | (y == np.floor(y)))
     return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target_kind)

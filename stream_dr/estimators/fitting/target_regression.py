@@ -8,14 +8,16 @@ With all components of OPLS or CCA, this is ridge regression of every target. Wi
 it is reduced-rank regression [mathematics §10].
 """
 
+import warnings
 from abc import abstractmethod
 from itertools import compress
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import ClassifierTags, Tags
 
-from stream_dr.errors import EmptyInput, InvalidParameter
+from stream_dr.errors import EmptyInput, InvalidParameter, ManyLabels
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
 from stream_dr.estimators.fitting.moments import Moments
@@ -24,6 +26,7 @@ from stream_dr.readout import TARGETS, Readout
 from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import as_weights, weights_or_ones
 from stream_dr.statistics.protocol import Accumulator
+from stream_dr.targets.kind import has_too_many_labels_for_classes
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.targets import Targets
 
@@ -211,6 +214,30 @@ class TargetRegression(Predictor):
         loadings: (features, p), the p components w, for columns scaled as in `moments`.
         eigenvalues: (p,), eigenvalues of the components.
         """
+
+    def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
+        super()._fit(X, y, weights)
+        self._warn_if_numbers()
+        return self
+
+    def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
+        super()._partial_fit(X, y, weights)
+        self._warn_if_numbers()
+        return self
+
+    def _warn_if_numbers(self) -> None:
+        """Issue the warning ManyLabels if classes are probably measurements."""
+        learned = self.fitted().accumulator
+        if self.target != "auto" or not learned.labels or type(learned.labels[0]) is not int:
+            return
+        if has_too_many_labels_for_classes(learned.target_kind, len(learned.labels), learned.rows):
+            # The text has no numbers, so that Python shows it once for many batches.
+            warnings.warn(
+                f"{type(self).__name__} reads whole numbers as classes, and they have more values than a tenth of the rows. "
+                'Give target="continuous" to predict them as numbers, or target="class" for classes.',
+                ManyLabels,
+                stacklevel=4,
+            )
 
     def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         y = flatten_column_with_warning(y, stacklevel=6) if self.target == "class" else y

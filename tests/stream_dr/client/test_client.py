@@ -65,7 +65,12 @@ def test_whole_floats_are_read_as_the_stream_reads_them(client: Client) -> None:
     assert client.stream()["labels"] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("y", [np.arange(60.0) % 3, (np.arange(60) % 3)[:, None], (np.arange(60) % 2)[:, None]])
+def test_a_column_of_whole_numbers_is_one_label_a_row(client: Client) -> None:
+    client.partial_fit(X, (np.arange(60) % 2)[:, None])
+    assert (client.stream()["target_kind"], client.stream()["labels"]) == ("class", [0, 1])
+
+
+@pytest.mark.parametrize("y", [np.arange(60.0) % 3, (np.arange(60.0) % 2)[:, None]])
 def test_numbers_that_may_be_either_are_asked_about_until_the_stream_has_a_kind(client: Client, y: np.ndarray) -> None:
     with pytest.raises(errors.InvalidTargets, match='Give target="class" or target="continuous"'):
         client.partial_fit(X, y)

@@ -567,3 +567,20 @@ def test_a_word_among_numbers_is_named_and_can_be_missing(tmp_path: Path, capsys
     assert re.search(r"a +category .* 95 % numbers and the word '\?': --missing '\?'", done.err)
     done = Done(capsys, "learn", path, "--label", "y", "--check", "--missing", "?")
     assert re.search(r"a +number +number \+ missing", done.err)
+
+
+def test_rows_without_a_label_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labels = ["up", "NA", "down", "", "up", "null"] * 10
+    rows = [f"{i},{i % 7},{label}" for i, label in enumerate(labels)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,y", *rows, ""]))
+    done = Done(capsys, "learn", tmp_path / "a.csv", "--label", "y", "--dir", tmp_path / "d", "--model", "lda=lda")
+    assert (done.status, "lda: 30 rows" in done.out) == (0, True), done.err
+    assert "note: lda did not learn 30 rows that have no label." in done.err
+
+
+def test_several_labels_in_one_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{i},{i % 7},{'new|sale' if i % 3 else 'sale'}" for i in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,b,tags", *rows, ""]))
+    parts = ("--labels", "tags", "--separator", "|", "--dir", tmp_path / "d", "--model", "opls=opls")
+    done = Done(capsys, "learn", tmp_path / "a.csv", *parts)
+    assert (done.status, "multilabel targets" in done.err) == (0, True), done.err

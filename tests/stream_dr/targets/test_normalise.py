@@ -13,8 +13,8 @@ from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.targets.normalise import normalise_targets
 
 
-def normalised(y, one_label=False, numeric=False):
-    return normalise_targets(y, one_label, numeric)
+def normalised(y, columns=False, numeric=False):
+    return normalise_targets(y, columns, numeric)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,36 @@ def test_nested_lists_are_collections_unless_they_are_numbers():
         normalised([[0.5], [1.0, 2.0]], numeric=True)
 
 
-def test_a_single_column_is_one_label_a_row_where_that_is_wanted_or_it_is_text():
-    assert normalised(np.array([[1], [2]])).shape == (2, 1)
-    assert normalised(np.array([[1], [2]]), one_label=True).tolist() == [1, 2]
-    assert normalised(np.array([["a"], [None]], dtype=object)).tolist() == ["a", None]
+COLUMN = np.array([[1], [2]])
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        COLUMN,
+        COLUMN.astype(float),
+        COLUMN.astype(object),
+        np.asfortranarray(COLUMN),
+        np.matrix(COLUMN),
+        np.ma.masked_array(COLUMN),
+        sp.csr_matrix(COLUMN),
+        pd.DataFrame(COLUMN),
+        pd.DataFrame({"y": pd.array([1, 2], dtype="Int64")}),
+        pl.DataFrame({"y": [1, 2]}),
+        pa.table({"y": [1, 2]}),
+        pa.record_batch({"y": [1, 2]}),
+    ],
+)
+def test_a_single_column_is_one_target_a_row(y):
+    flat = normalised(y)
+    assert (flat.shape, flat.tolist()) == ((2,), [1, 2])
+    assert normalised(y, columns=True).shape == (2, 1)
+
+
+def test_a_column_of_text_is_one_label_a_row_and_may_have_gaps():
+    for columns in (False, True):
+        assert normalised(np.array([["a"], [None]], dtype=object), columns).tolist() == ["a", None]
+    assert normalised(np.ma.masked_array(COLUMN, [[False], [True]])).tolist() == [1, None]
 
 
 class _Unreadable:

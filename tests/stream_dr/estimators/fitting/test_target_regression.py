@@ -182,3 +182,37 @@ def test_score_leaves_out_rows_without_a_target_and_counts_a_label_never_seen_as
         opls.score(X, [None] * len(X))
     with pytest.raises(errors.TargetsRequired):
         opls.score(X, None)
+
+
+PRICES = (250_000 + (X - X.mean(0)) @ np.arange(8) * 300).round().astype(int)
+
+
+@pytest.mark.parametrize("kind", [OPLS, CCA, PLSDA])
+def test_whole_numbers_with_many_values_are_warned_of(kind: Any) -> None:
+    with pytest.warns(errors.ManyLabels, match=f'{kind.__name__} reads whole numbers.*target="continuous"'):
+        kind().fit(X, PRICES)
+    with pytest.warns(errors.ManyLabels):
+        learned(kind(), X, PRICES)
+    model = kind(target="continuous").fit(X, PRICES)
+    np.testing.assert_allclose(model.predict(X), kind().fit(X, PRICES + 0.0).predict(X))
+    assert metrics.r2_score(PRICES, model.predict(X)) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("y", "target"),
+    [
+        (PRICES, "class"),
+        (PRICES.astype(str), "auto"),
+        (PRICES + 0.0, "auto"),
+        (np.arange(200) % 100, "auto"),
+    ],
+)
+def test_other_targets_are_not_warned_of(y: np.ndarray, target: Any) -> None:
+    OPLS(target=target).fit(X, y)
+
+
+def test_classes_with_a_tenth_of_the_rows_are_not_warned_of() -> None:
+    y = np.arange(2_000) % 200
+    OPLS().fit(np.tile(X, (10, 1)), y)
+    with pytest.warns(errors.ManyLabels):
+        OPLS().fit(np.tile(X, (10, 1))[1:], y[1:])
