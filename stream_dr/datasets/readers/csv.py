@@ -140,12 +140,10 @@ def read_csv(
     file.has_gaps = bool(roles.raw)
     code_columns = roles.code_columns(file.first.schema)
     types = choose_column_types(file.first, features, roles) | dict.fromkeys(code_columns, pa.string())
-    text_columns = {name for name in features if types[name] == pa.string()}
 
     # The last column is read even if it is dropped: after an open quote it has the rest of the file.
     columns = [name for name in file.names if name not in roles.drop or name == file.names[-1]]
-    if columns[-1] in roles.drop:
-        types[columns[-1]] = pa.string()
+    types.setdefault(columns[-1], pa.string())
 
     line = file.first_line
     whole: dict[str, bool] = {}
@@ -158,7 +156,7 @@ def read_csv(
             for name in code_columns:
                 codes = _read_codes(file, batch.column(name), name, roles, whole)
                 batch = batch.set_column(batch.schema.get_field_index(name), name, codes)
-            batch = _replace_words_by_null(batch, text_columns, ("", *words))
+            batch = _replace_words_by_null(batch, features, ("", *words))
             yield from split_batch_into_blocks(batch, features, roles, rows_per_block, raise_with_line)
             line += batch.num_rows
 
@@ -196,14 +194,12 @@ def _read_codes(
     return integers if sets is None else pa.ListArray.from_arrays(sets.offsets, integers, mask=sets.is_null())
 
 
-def _replace_words_by_null(batch: pa.RecordBatch, text_columns: set[str], words: Sequence[str]) -> pa.RecordBatch:
-    """Return a batch with words for missing values replaced by null.
-
-    text_columns: names of the columns in which words are replaced.
-    """
+def _replace_words_by_null(batch: pa.RecordBatch, feature_names: list[str], words: Sequence[str]) -> pa.RecordBatch:
+    """Return a batch with words for missing values replaced by null in features that are texts."""
     gaps = pa.array(words, pa.string())
+    texts = {name for name in feature_names if pa.types.is_string(batch.schema.field(name).type)}
     columns = [
-        pc.if_else(pc.is_in(column, gaps), None, column) if name in text_columns else column
+        pc.if_else(pc.is_in(column, gaps), None, column) if name in texts else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
