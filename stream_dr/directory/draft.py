@@ -226,12 +226,8 @@ def parse_rows(
     array([[1., 2.],
            [3., 1.]])
     """
-    actual = describe_other_format(bytes(body[:16]), media)
-    if actual is not None or json_or_arrow(body) != media:
-        raise MalformedInput(
-            f"the body is declared {media}, and is {actual or repr(bytes(body[:6]))}. Send Arrow, of version 0.15 or "
-            "later, as Arrow, and JSON as JSON."
-        )
+    if json_or_arrow(body) != media:
+        raise _other_format_error(body, media)
     if media == "arrow":
         batches = read_arrow(body, max_unpacked_bytes=limits.max_body_bytes if limits else None)
         return block_from_arrow(batches, None, stream_features, to_learn)
@@ -244,10 +240,19 @@ def parse_rows(
     try:
         obj = orjson.loads(body)
     except orjson.JSONDecodeError as e:
+        if describe_other_format(bytes(body[:16]), media):
+            raise _other_format_error(body, media) from e
         raise MalformedInput(f"body is not JSON ({e}); send {{'rows': [[…], …], 'labels': […]}}.") from e
     if limits:
         refuse_too_many_missing_values(obj)
     return block_from_json(obj)
+
+
+def _other_format_error(body: Body, media: str) -> MalformedInput:
+    actual = describe_other_format(bytes(body[:16]), media) or repr(bytes(body[:6]))
+    return MalformedInput(
+        f"the body is declared {media}, and is {actual}. Send Arrow, of version 0.15 or later, as Arrow, and JSON as JSON."
+    )
 
 
 def json_or_arrow(body: Body) -> str:

@@ -57,7 +57,7 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
     The result is C-ordered. Raises InvalidRows or NotNumeric.
     """
     try:
-        array = np.asarray(fill_masked(X))
+        array = X if type(X) is np.ndarray else np.asarray(fill_masked(X))
         # An array of lists becomes an array (rows, features).
         if array.dtype == object and array.ndim == 1 and all(isinstance(row, Sized) for row in array):
             array = np.asarray(array.tolist())

@@ -80,6 +80,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         Number of rows learned.
     n_features_in_ : int
         Number of features of the rows learned so far.
+    target_column_ : str or None
+        Name of the column of X with the targets, which `transform` and others leave out. None if
+        the targets were no column of X.
     feature_names_in_ : ndarray (features,), object
         Names of the features, if the first rows were a table of named columns.
     classes_ : ndarray (classes,)
