@@ -391,12 +391,13 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         with self.lock:
-            if "fitted_" in self.__dict__:
+            try:
                 fitted = self.fitted_
-                fitted.check_parameters(self)
-            else:
+            except AttributeError:
                 self.check_parameters()
                 fitted = new_fitted_state(self)
+            else:
+                fitted.check_parameters(self)
 
             rows = as_block(X, y, weights)
             kind = rows_kind(rows.X)

@@ -27,6 +27,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters of the accumulator, which may not change after rows were learned."""
     fitted_: FittedState
+    _lock: RLock
     target_column_: str | None = None
     """Name of the column of X that had the targets, or None."""
 
@@ -37,11 +38,10 @@ class StreamLearner(NamedParameters, BaseEstimator):
         A copy of the estimator has its own lock.
         """
         try:
-            lock: RLock = self.__dict__["_lock"]
-        except KeyError:
+            return self._lock
+        except AttributeError:
             # `setdefault` is atomic, so that the first calls of two threads get one lock.
-            lock = self.__dict__.setdefault("_lock", RLock())
-        return lock
+            return cast(RLock, vars(self).setdefault("_lock", RLock()))
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range.
