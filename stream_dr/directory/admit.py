@@ -428,7 +428,9 @@ def _check_category_lengths(rows: Rows, learners: Sequence[Learner], limits: Lim
     """
     for name, column in zip(rows.names, rows.columns, strict=True):
         longest = max(column.labels, key=len, default="")
-        if len(longest) > limits.max_text and any(is_category(m.estimator, name, column) for m in learners):
+        if len(longest) > limits.max_text and any(
+            is_category(learner.estimator, learner.table, name, column) for learner in learners
+        ):
             _check_text_lengths(f"category of column {name}", [longest], limits)
 
 

@@ -66,6 +66,7 @@ class _Learner(NamedTuple):
     estimator: Estimator
     # Only a stream's first batch needs it, which is checked with the models before tasks start.
     state_if_started_from_saved: None = None
+    table: None = None
 
 
 def learn_task_or_return_refusal(

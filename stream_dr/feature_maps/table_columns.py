@@ -462,7 +462,7 @@ def _update_category_statistics(
     # `own` has the new categories that get their own column.
     own = [] if closed else [label for label in new if len(label) <= MAX_NAME]
     if len(own) > most:
-        own = [label for label in new[: max(0, most)] if row_counts[label] >= FREQUENT * len(values.values)]
+        own = [label for label in own[: max(0, most)] if row_counts[label] >= FREQUENT * len(values.values)]
     if len(own) < len(new) and column.hashed < 0:
         if sign < 0:
             raise CannotUnlearn(f"column {column.name} never had the value {new[0]!r}; it cannot be taken out.")

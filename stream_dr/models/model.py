@@ -29,6 +29,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
+from stream_dr.feature_maps.table import TableState
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
 from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes, row_counts_by_class
@@ -141,6 +142,10 @@ class Learner(Protocol):
     @property
     def state_if_started_from_saved(self) -> State | None:
         """State from which learning continues, or None to start empty."""
+
+    @property
+    def table(self) -> TableState | None:
+        """Statistics of the table's columns, or None before the first rows of a table."""
 
 
 class Model:
@@ -388,6 +393,11 @@ class Model:
             return None
         with self._learning:
             return self.accumulator.freeze()
+
+    @property
+    def table(self) -> TableState | None:
+        """Statistics of the table's columns, or None before the first rows of a table."""
+        return self.accumulator.table
 
     @property
     def rows(self) -> int:

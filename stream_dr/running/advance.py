@@ -386,7 +386,8 @@ def _replace_state(
     """
     rows = model.rows - int(accumulator.rows)
     unlearned = []
-    if rows:
+    # If unlearned rows are still served, a second request to unlearn them waits as the first does.
+    if rows or model.unlearned:
         # The events are not counted one by one, so the first event gets all rows.
         for event, first in directory.history.unlearn_events(model.start, position - 1, unlearn_horizon).items():
             unlearned.append(Unlearned(event, first, rows))

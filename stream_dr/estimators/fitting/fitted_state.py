@@ -108,6 +108,10 @@ class FittedState:
         copied.last_warned_n_components = self.last_warned_n_components
         return copied
 
+    def __getstate__(self) -> JsonDict:
+        # The attributes include the estimator's lock, which cannot be copied.
+        return {**vars(self), "_last_checked_attributes": ((), ())}
+
     def check_parameters(self, estimator: "StreamLearner") -> None:
         """Raise InvalidParameter if a parameter has an invalid value.
 

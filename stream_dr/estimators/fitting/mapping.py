@@ -337,14 +337,18 @@ def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
     check_map_can_learn(feature_map_or_none(estimator), rows)
 
 
-def is_category(estimator: "Estimator", name: str, values: RawColumn) -> bool:
+def is_category(estimator: "Estimator", table: TableState | None, name: str, values: RawColumn) -> bool:
     """Return True if the feature map takes a table's column as categories.
 
-    The kind of the column is declared, or inferred from these values.
+    The kind of the column is the learned one. If no value was learned so far, the kind is declared,
+    or inferred from these values.
     """
     mapping = feature_map_or_none(estimator)
     if not isinstance(mapping, Table):
         return False
+    for column in table.columns if table else ():
+        if column.name == name and column.kind:
+            return column.kind == "category"
     return declared_or_inferred_kind(name, values, mapping.column_overrides()).kind == "category"
 
 

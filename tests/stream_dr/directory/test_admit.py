@@ -115,6 +115,23 @@ def test_a_long_text_of_words_is_no_category(tmp_path: Path) -> None:
         directory.append_all([rows_draft(json.dumps(body).encode(), "json")])
 
 
+def test_the_learned_kind_of_a_column_decides_if_a_long_text_is_a_category(tmp_path: Path) -> None:
+    def draft(texts: list[str]) -> Draft:
+        body = {"rows": [{"a": float(i), "c": text} for i, text in enumerate(texts)]}
+        return rows_draft(json.dumps(body).encode(), "json")
+
+    words = "many different words and more "
+    later = {"category": [f"{i} {words * 40}" for i in range(4)], "text": [words * 40] * 2}
+    first = {"category": ["u", "v", "u", "v"], "text": [f"{i} {words}" for i in range(4)]}
+    for kind in first:
+        with Directory(tmp_path / kind, limits=SMALL) as directory:
+            model, _ = directory.add_model("pca", "pca", {"feature_map": {"map": "table"}})
+            directory.append_all([draft(first[kind])])
+            backfill(directory, [model], 0)
+            (answer,) = directory.append([draft(later[kind])])
+            assert isinstance(answer, errors.LimitExceeded) == (kind == "category")
+
+
 def test_a_saved_estimator_brings_no_long_label(tmp_path: Path) -> None:
     estimator = ClassMeans().fit(X, ["a", LONG, "a"])
     with Directory(tmp_path, limits=SMALL) as directory, pytest.raises(errors.LimitExceeded, match="1001 characters"):

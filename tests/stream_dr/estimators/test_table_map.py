@@ -295,6 +295,9 @@ def test_a_long_category_is_hashed_and_not_remembered() -> None:
     model.partial_fit(frame_of([long, "u"])).unlearn(frame_of([long, "u"]))
     close(model.mean_, before)
 
+    few = PCA(feature_map=table(max_categories=2)).fit(frame_of([long, "u", "v", "w"] * 10))
+    assert [name for name in few.mapped_names_ if "=" in name] == ["c=u", "c=v"]
+
 
 def test_texts_are_those_of_the_hashing_vectorizer_and_tfidf() -> None:
     texts = X["note"].tolist()

@@ -254,6 +254,28 @@ def test_a_model_without_a_rule_is_published_on_request_alone(tmp_path: Path) ->
         assert run.directory.model("m").stale_rows == 0
 
 
+def test_a_second_request_to_unlearn_served_rows_waits_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(tmp_path) as run:
+        refined, _ = run.add_model("refined", "lda", DIAGONAL)
+        run.add_model("demand", "class_means", {}, policy=ON_DEMAND)
+        learn(run, 0, 1)
+        run.publish("demand")
+        assert run.refine("refined").wait(WAIT)
+        with refines_held(run, monkeypatch) as reads:
+            unlearn(run, 0)
+            assert reads.wait(WAIT)
+            again = unlearn(run, 0)
+            reason = run.future_until_all_include(again).result(WAIT)
+            assert reason is not None
+            assert "POST /models/demand/publish" in reason
+            run.publish("demand")
+            future = run.future_until_all_include(again)
+            assert refined.stale_rows == 30
+            assert not future.done()
+        assert future.result(WAIT) is None
+        assert run.future_until_all_include(unlearn(run, 0)).result(WAIT) is None
+
+
 def test_a_model_that_is_seldom_published_is_published_at_once(tmp_path: Path) -> None:
     with running(tmp_path, publish=SELDOM) as run:
         model, _ = run.add_model("m", "class_means", {})
