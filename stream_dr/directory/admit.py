@@ -115,8 +115,9 @@ def check_block_and_extend_schema(
     if new_schema == schema:
         return schema
     _check_schema_limits(new_schema, limits)
-    _check_text_lengths("label", new_schema.labels, limits)
-    _check_text_lengths("column name", new_schema.names or (), limits)
+    _check_text_lengths("label", new_schema.labels[len(schema.labels) :], limits)
+    if schema.layout is None:
+        _check_text_lengths("column name", new_schema.names or (), limits)
 
     # Find out if the batch decides the stream's layout or its kind of targets.
     # For example, the first batch with targets does.
