@@ -232,6 +232,20 @@ def test_a_column_of_a_reserved_name_is_a_feature_if_an_option_says_so(tmp_path,
     np.testing.assert_array_equal(again.X, block.X)
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "jsonl", "duckdb"])
+def test_a_list_column_called_features_is_the_rows_beside_columns_with_roles(tmp_path, suffix):
+    rows = [[0.5, 1.0], [0.0, 2.0], [1.0, 7.0]]
+    table = pa.table({"features": rows, "y": ["u", "v", "u"], "i": [7, 8, 9]})
+    path = write_table(table, tmp_path / f"x.{suffix}")
+    (block,) = open_source(path, label="y", id="i").blocks()
+    assert (block.names, block.ids, block.y.labels) == (None, [7, 8, 9], ("u", "v"))
+    np.testing.assert_array_equal(block.X, rows)
+
+    ragged = pa.table({"features": [[0.5, 1.0], [0.0]], "y": ["u", "v"]})
+    with pytest.raises(MalformedInput, match=r"row 1: .*'features' has 1 numbers in row 1 and 2 in row 0"):
+        list(open_source(write_table(ragged, tmp_path / f"r.{suffix}"), label="y").blocks())
+
+
 def write_table(table, path):
     if path.suffix == ".csv":
         pyarrow.csv.write_csv(table, path)
