@@ -32,7 +32,7 @@ from stream_dr.errors import (
 )
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
 from stream_dr.rows.frames import as_matrix
-from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
+from stream_dr.rows.table_rows import as_floats, is_string_type, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 Blocks = Iterator[Block]
@@ -385,7 +385,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
     target.
     """
     if roles.label is not None:
-        column = batch.column(roles.label)
+        column = as_floats(batch.column(roles.label))
         if pa.types.is_nested(column.type):
             message = f"column {roles.label!r} has several labels in each row; name it with --labels, not with --label."
             raise SchemaMismatch(message, column=roles.label)
@@ -393,7 +393,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
             column = replace_empty_strings_by_null(column)
         if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
             return targets_from_arrow(pa.record_batch([column], ["label"]))
-        return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])
+        return class_targets([None if v == "" else v for v in column.to_pylist()])
 
     if (name := roles.label_set_column(batch.schema)) is not None:
         column = batch.column(name)
