@@ -210,7 +210,7 @@ def test_label_names_an_array_of_npz(tmp_path):
 
 
 def test_urls_are_not_read():
-    for url in ("http://example.org/x.csv", "https://example.org/x.parquet"):
+    for url in ("http://example.org/x.csv", "HTTPS://example.org/x.parquet", "ftp://example.org/x.csv"):
         with pytest.raises(InvalidParameter, match="URLs are not read; download it first"):
             open_source(url)
 
