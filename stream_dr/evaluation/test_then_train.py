@@ -183,7 +183,8 @@ def evaluate(
 
     # Learn all batches. Without separate test rows, classify each batch before it is learned.
     evaluation = _Evaluation(models, settings, on_point or (lambda point: None))
-    for block in evaluation.labelled_batches(source):
+    skipped: list[int] = []
+    for block in _labelled_batches(source, skipped):
         evaluation.check_and_code_labels(block)
         if test_source is None:
             evaluation.classify_and_count(block)
@@ -195,10 +196,24 @@ def evaluate(
 
     if test_source is not None:
         evaluation.solve_and_fit_classifiers()
-        for block in evaluation.labelled_batches(test_source):
+        for block in _labelled_batches(test_source, skipped):
             evaluation.check_and_code_labels(block)
             evaluation.classify_and_count(block)
-    return evaluation.scores_by_model_and_classifier()
+    return evaluation.scores_by_model_and_classifier(sum(skipped))
+
+
+def _labelled_batches(source: Source, skipped: list[int]) -> Iterator[Block]:
+    """Yield the rows of each batch that have a target.
+
+    Batches without such a row are not yielded.
+
+    skipped: list to which the number of each batch's rows without a target is added.
+    """
+    for _, block in source.events():
+        labelled, n_skipped = drop_rows_without_target(block)
+        skipped.append(n_skipped)
+        if labelled.rows:
+            yield labelled
 
 
 class ShuffledSource:
@@ -250,7 +265,6 @@ class _Evaluation:
         self._accumulators = {name: e.accumulator() for name, e in models.items() if e is not None}
 
         self.rows = 0
-        self._unlabelled = 0
         self._kind = ""
         self._labels: dict[Label, int] = {}
         self._moments = MomentAccumulator("indicator", scatter="none")
@@ -333,17 +347,6 @@ class _Evaluation:
             predicted = np.where(self._labels_as_codes_or_indicators(previous), 1.0, -1.0)
         self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), codes_by_row, predicted)
 
-    def labelled_batches(self, source: Source) -> Iterator[Block]:
-        """Yield and count the rows that have a target.
-
-        Batches without such a row are skipped.
-        """
-        for _, block in source.events():
-            labelled, n_skipped = drop_rows_without_target(block)
-            self._unlabelled += n_skipped
-            if labelled.rows:
-                yield labelled
-
     def learn_and_sample(self, block: Block) -> None:
         """Let models learn a batch, and sample the batch's rows."""
         truth = self._label_codes_by_row(block)
@@ -358,8 +361,11 @@ class _Evaluation:
         self._sample.add(block)
         self.rows += block.rows
 
-    def scores_by_model_and_classifier(self) -> list[Score]:
-        """Return a Score for each pair of model and classifier."""
+    def scores_by_model_and_classifier(self, n_unlabelled: int) -> list[Score]:
+        """Return a Score for each pair of model and classifier.
+
+        n_unlabelled: number of rows without a target, for the scores of the baseline.
+        """
         # A model that was not solved yet has 0 components.
         components = {name: projection.n_components for name, projection in self._projections.items()}
         scores = [
@@ -370,7 +376,7 @@ class _Evaluation:
         if self._settings.baseline:
             figures = self._scores_of_pair((NO_CHANGE, _NO_CHANGE_PROBE))
             figures |= self._label_repeat_shares_actual_and_by_chance()
-            figures["unlabelled"] = self._unlabelled
+            figures["unlabelled"] = n_unlabelled
             scores.append(Score(NO_CHANGE, _NO_CHANGE_PROBE, 0, figures))
         return scores
 
