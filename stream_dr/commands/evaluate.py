@@ -131,6 +131,8 @@ def evaluate(
     with _csv_point_writer(curve) as write_point:
         scores = run(read_as, EvaluationPaths(sources, test, shuffle, skip_damaged), specs, settings, write_point)
 
+    if unlabelled := scores[-1].figures["unlabelled"]:
+        say(f"note: {unlabelled} rows have no label, and are left out.")
     _warn_if_labels_sorted(scores[-1].figures, shuffle)
     _warn_if_nothing_tested(scores, first)
     _print_scores(scores, as_json)

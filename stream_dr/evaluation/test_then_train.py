@@ -72,9 +72,10 @@ class EvaluateSettings(NamedTuple):
         Seed of the random sample.
     baseline : bool
         True to add the scores of the baseline NO_CHANGE, which predicts the previous row's label.
-        If rows have one label, these scores have two more entries. "unchanged" is the share of
-        rows with the previous row's label. "by_chance" is the expected share if the rows were in
-        random order. The two entries take 4 bytes of memory for each row.
+        These scores have the entry "unlabelled", the number of rows without a target. If rows have
+        one label, there are two more entries. "unchanged" is the share of rows with the previous
+        row's label. "by_chance" is the expected share if the rows were in random order. The two
+        entries take 4 bytes of memory for each row.
     """
 
     first: int = 500
@@ -182,7 +183,8 @@ def evaluate(
 
     # Learn all batches. Without separate test rows, classify each batch before it is learned.
     evaluation = _Evaluation(models, settings, on_point or (lambda point: None))
-    for block in _batches_without_unlabelled_rows(source):
+    skipped: list[int] = []
+    for block in _labelled_batches(source, skipped):
         evaluation.check_and_code_labels(block)
         if test_source is None:
             evaluation.classify_and_count(block)
@@ -194,26 +196,31 @@ def evaluate(
 
     if test_source is not None:
         evaluation.solve_and_fit_classifiers()
-        for block in _batches_without_unlabelled_rows(test_source):
+        for block in _labelled_batches(test_source, skipped):
             evaluation.check_and_code_labels(block)
             evaluation.classify_and_count(block)
-    return evaluation.scores_by_model_and_classifier()
+    return evaluation.scores_by_model_and_classifier(sum(skipped))
 
 
-def _batches_without_unlabelled_rows(source: Source) -> Iterator[Block]:
-    """Iterate over the batches of a source, without unlabelled rows.
+def _labelled_batches(source: Source, skipped: list[int]) -> Iterator[Block]:
+    """Yield the rows of each batch that have a target.
 
-    Rows without a target are removed. Batches without any remaining row are skipped.
+    Batches without such a row are not yielded.
+
+    skipped: list to which the number of each batch's rows without a target is added.
     """
-    blocks = (drop_rows_without_target(block)[0] for _, block in source.events())
-    return (block for block in blocks if block.rows)
+    for _, block in source.events():
+        labelled, n_skipped = drop_rows_without_target(block)
+        skipped.append(n_skipped)
+        if labelled.rows:
+            yield labelled
 
 
 class ShuffledSource:
     """Source that yields another source's rows in random order.
 
     Each yielded batch has rows from only one batch of the other source. All rows are held in
-    memory. Rows without a target are skipped.
+    memory.
     """
 
     def __init__(self, source: Source, seed: int) -> None:
@@ -226,7 +233,7 @@ class ShuffledSource:
         The batches are in random order, and numbered from 0 in this order.
         """
         rng = np.random.default_rng(self._seed)
-        blocks = list(_batches_without_unlabelled_rows(self._source))
+        blocks = [block for _, block in self._source.events()]
 
         # The batches are visited in several turns, in another random order in each turn.
         # Each row is assigned to one turn at random, and is yielded only in this turn.
@@ -354,8 +361,11 @@ class _Evaluation:
         self._sample.add(block)
         self.rows += block.rows
 
-    def scores_by_model_and_classifier(self) -> list[Score]:
-        """Return a Score for each pair of model and classifier."""
+    def scores_by_model_and_classifier(self, n_unlabelled: int) -> list[Score]:
+        """Return a Score for each pair of model and classifier.
+
+        n_unlabelled: number of rows without a target, for the scores of the baseline.
+        """
         # A model that was not solved yet has 0 components.
         components = {name: projection.n_components for name, projection in self._projections.items()}
         scores = [
@@ -364,9 +374,9 @@ class _Evaluation:
             for probe in self._settings.probes
         ]
         if self._settings.baseline:
-            figures = (
-                self._scores_of_pair((NO_CHANGE, _NO_CHANGE_PROBE)) | self._label_repeat_shares_actual_and_by_chance()
-            )
+            figures = self._scores_of_pair((NO_CHANGE, _NO_CHANGE_PROBE))
+            figures |= self._label_repeat_shares_actual_and_by_chance()
+            figures["unlabelled"] = n_unlabelled
             scores.append(Score(NO_CHANGE, _NO_CHANGE_PROBE, 0, figures))
         return scores
 

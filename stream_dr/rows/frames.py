@@ -129,12 +129,14 @@ def as_matrix(table: "pa.Table") -> RowsAndNames:
     parts = {name: _numeric_array_or_none(table.column(i), name) for i, name in enumerate(table.column_names)}
     if repeated := repeated_name_error(table.column_names):
         raise repeated
-    refused = [f"{name!r} ({table.schema.field(name).type})" for name, part in parts.items() if part is None]
+    refused = [name for name, part in parts.items() if part is None]
     if refused:
+        listed = ", ".join(f"{name!r} ({table.schema.field(name).type})" for name in refused[:10])
         more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
         raise NotNumeric(
-            f"columns {', '.join(refused[:10])}{more} hold no numbers. Leave them out, encode them as numbers, or have an "
-            "estimator learn them: feature_map=stream_dr.table()."
+            f"columns {listed}{more} hold no numbers. Leave them out, encode them as numbers, or have an estimator learn "
+            "them: feature_map=stream_dr.table().",
+            columns=refused[:10],
         )
 
     # A single column of vectors is the matrix. Its array is not copied if it is C-ordered.

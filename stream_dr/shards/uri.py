@@ -171,7 +171,7 @@ def parse_path_or_uri(path_or_uri: str) -> AnyPath:
 
 def refuse_url(path_or_uri: str) -> None:
     """Raise InvalidParameter for a URL of the web."""
-    if path_or_uri.startswith(("http://", "https://")):
+    if path_or_uri.lower().startswith(("http://", "https://", "ftp://")):
         raise InvalidParameter(f"{path_or_uri.partition('?')[0]}: URLs are not read; download it first.")
 
 

@@ -11,6 +11,7 @@ NaN.
 
 import numbers
 from collections.abc import Iterable, Mapping, Set, Sized
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,8 @@ def _from_array(y: np.ndarray, keep_columns: bool) -> CollectionsOrArray:
     """
     if y.ndim == 2 and y.shape[1] == 1 and (not keep_columns or has_strings(y)):
         y = y[:, 0]
+    if y.ndim == 2 and y.dtype == object and any(isinstance(v, Decimal) for v in y.flat):
+        y = y.astype(np.float64)
     if y.ndim not in (1, 2):
         raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")
     return _from_objects(y.tolist()) if y.ndim == 1 and y.dtype == object else y
@@ -163,8 +166,8 @@ def _from_objects(row_targets: list[Any]) -> CollectionsOrArray:
     """Return the targets of rows in one of three forms.
 
     - If some rows have a collection of labels, the result is a list with one item for each row.
-    - If all targets are floats, the result is a float array (rows,) in which missing targets are
-      NaN.
+    - If all targets are floats or decimals, the result is a float array (rows,) in which missing
+      targets are NaN.
     - For other targets, the result is an array (rows,) of objects in which missing targets are
       None.
 
@@ -176,7 +179,7 @@ def _from_objects(row_targets: list[Any]) -> CollectionsOrArray:
     types = set(map(type, row_targets)) - {type(None)}
     if _any_type_is_collection(types):
         return row_targets
-    if types and all(issubclass(kind, float | np.floating) for kind in types):
+    if types and all(issubclass(kind, float | np.floating | Decimal) for kind in types):
         return np.array([np.nan if v is None else v for v in row_targets], dtype=np.float64)
     return _object_array(row_targets)
 
@@ -200,13 +203,14 @@ def _any_type_is_collection(types: set[type]) -> bool:
 
 
 def _is_float_table(rows: list[Any]) -> bool:
-    """True if all targets are float vectors of equal length.
+    """True if all targets are vectors of floats of equal length.
 
-    Returns False if a target is no vector, if lengths differ, or if the vectors are empty.
+    Decimals count as floats. Returns False if a target is no vector, if lengths differ, or if the
+    vectors are empty.
 
     rows: target of each row.
     """
     lengths = {len(row) if isinstance(row, Sized) else -1 for row in rows}
     if len(lengths) != 1 or max(lengths) < 1:
         return False
-    return all(isinstance(v, float | np.floating) for row in rows for v in row)
+    return all(isinstance(v, float | np.floating | Decimal) for row in rows for v in row)

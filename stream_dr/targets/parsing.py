@@ -7,11 +7,13 @@ and build.py constructs a Targets object.
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from stream_dr.errors import InvalidTargets
 from stream_dr.targets.build import build_targets
 from stream_dr.targets.kind import check_target_kind, infer_targets_kind, reconcile_target_kind
 from stream_dr.targets.normalise import normalise_targets
-from stream_dr.targets.targets import Targets
+from stream_dr.targets.targets import KINDS, Targets
 
 
 def parse_targets(
@@ -54,3 +56,14 @@ def parse_targets(
         )
     check_target_kind(targets.kind, allowed_kinds, wanted)
     return targets
+
+
+def parse_target_array(y: np.ndarray, target_kind: str = "auto") -> Targets:
+    """Convert targets of an array in a file to Targets.
+
+    target_kind: kind of the targets. "auto" means that the type and the values decide the kind.
+        With "auto", a vector of floats is read as labels if all floats are whole numbers or NaN.
+    """
+    may_be_labels = y.size == len(y) and y.dtype.kind == "f" and target_kind == "auto"
+    is_whole = may_be_labels and np.all(np.isnan(y) | (y == np.floor(y)))
+    return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target_kind)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
 import stream_dr
-from stream_dr import LDA, Client, table
+from stream_dr import LDA, OPLS, Client, table
 from stream_dr.errors import MalformedInput, NotNumeric, StreamDRError
 from stream_dr.shards.dataset import open_shard
 from tests.support.serving import ARROW, Served, in_thread, stream
@@ -152,6 +153,42 @@ def test_decimals_are_numbers_on_every_way(kind: pa.DataType, other: str, tmp_pa
         assert z == pytest.approx(expected, abs=1e-9)
     if other == "number":
         assert LDA().fit(rows, Y).transform(rows) == pytest.approx(LDA().fit(floats, Y).transform(floats))
+
+
+FRACTIONS = [None, *(decimal.Decimal(i) / 4 for i in range(1, 60))]
+DECIMAL_TARGETS = {
+    "list": FRACTIONS,
+    "array": np.array(FRACTIONS, dtype=object),
+    "series": pd.Series(FRACTIONS),
+    "frame": pd.DataFrame({"y": FRACTIONS}),
+    "polars": pl.Series(FRACTIONS),
+    "arrow": pa.array(FRACTIONS),
+}
+
+
+@pytest.mark.parametrize("form", DECIMAL_TARGETS)
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+def test_decimals_are_numbers_to_predict(form: str) -> None:
+    y = np.arange(60) / 4
+    y[0] = np.nan
+    opls = OPLS(n_components=1).fit(X, DECIMAL_TARGETS[form])
+    assert opls.predict(X) == pytest.approx(OPLS(n_components=1).fit(X, y).predict(X))
+
+
+def test_decimals_in_several_columns_are_numbers_to_predict() -> None:
+    Y2 = np.column_stack([np.arange(60) / 4, np.arange(60) ** 2])
+    decimals = pd.DataFrame(Y2).map(decimal.Decimal)
+    expected = OPLS(n_components=2).fit(X, Y2).predict(X)
+    assert OPLS(n_components=2).fit(X, decimals).predict(X) == pytest.approx(expected)
+    assert OPLS(n_components=2).fit(X, decimals.to_numpy().tolist()).predict(X) == pytest.approx(expected)
+
+
+def test_whole_decimals_are_labels_for_a_method_of_classes(tmp_path: Path) -> None:
+    whole = [decimal.Decimal(i % 3) for i in range(60)]
+    assert LDA().fit(X, whole).classes_.tolist() == [0, 1, 2]
+    pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": whole}), tmp_path / "rows.parquet")
+    (block,) = stream_dr.open_source(tmp_path / "rows.parquet", label="y").blocks()
+    assert block.y.labels == (0, 1, 2)
 
 
 LISTS = {

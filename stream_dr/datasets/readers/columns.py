@@ -32,7 +32,7 @@ from stream_dr.errors import (
 )
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
 from stream_dr.rows.frames import as_matrix
-from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
+from stream_dr.rows.table_rows import as_floats, is_string_type, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 Blocks = Iterator[Block]
@@ -155,7 +155,7 @@ class ColumnRoles(NamedTuple):
 
         - A column that the options name does not exist in the file.
         - No column is a feature.
-        - A column has a reserved name, such as "label" or "id", and the options do not name it.
+        - A column has a reserved name, such as "label" or "id", and no role.
         """
         excluded = set(self.non_feature_columns())
         declared = {*dict(self.kinds), *self.feature}
@@ -179,17 +179,21 @@ class ColumnRoles(NamedTuple):
         return features
 
 
-def feature_columns_unless_shard(column_names: Sequence[str], roles: ColumnRoles) -> list[str] | None:
+def feature_columns_unless_shard(schema: pa.Schema, roles: ColumnRoles) -> list[str] | None:
     """Return the names of a file's feature columns.
 
     None is returned if the file is read as a shard. This is the case if the file has a shard's
     columns and `roles` names no column. A shard has a column `features`, or the columns `indices`
     and `values`. Raises the errors of `ColumnRoles.features`.
 
-    column_names: names of all columns of the file.
+    schema: names and Arrow types of the columns.
     """
-    is_shard = roles._replace(raw=False) == ColumnRoles() and has_dense_or_sparse_columns(column_names)
-    return None if is_shard else roles.features(column_names)
+    if roles._replace(raw=False) == ColumnRoles() and has_dense_or_sparse_columns(schema.names):
+        return None
+    # A list called features can only be the rows, as Spark, pandas and polars write them.
+    if any(field.name == "features" and pa.types.is_nested(field.type) for field in schema):
+        roles = roles._replace(feature=(*roles.feature, "features"))
+    return roles.features(schema.names)
 
 
 def split_batch_into_blocks(
@@ -381,7 +385,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
     target.
     """
     if roles.label is not None:
-        column = batch.column(roles.label)
+        column = as_floats(batch.column(roles.label))
         if pa.types.is_nested(column.type):
             message = f"column {roles.label!r} has several labels in each row; name it with --labels, not with --label."
             raise SchemaMismatch(message, column=roles.label)
@@ -389,7 +393,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
             column = replace_empty_strings_by_null(column)
         if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
             return targets_from_arrow(pa.record_batch([column], ["label"]))
-        return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])
+        return class_targets([None if v == "" else v for v in column.to_pylist()])
 
     if (name := roles.label_set_column(batch.schema)) is not None:
         column = batch.column(name)

@@ -619,7 +619,7 @@ def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
         return f"number; where a comma stands before the fraction, {points}say --decimal ,"
     if number.lower().strip("+-") in ("inf", "infinity"):
         return f"number, it is infinite; leave the row out, or say --missing {number}"
-    if _is_number_or_nan_or_infinity(number):
+    if _is_number_or_nan_or_infinity(number) and abs(float(number)) > LARGEST:
         return "number of at most 1e100 in size; write the column in a larger unit"
     return _TYPE_WORDS.get(arrow_type, str(arrow_type))
 

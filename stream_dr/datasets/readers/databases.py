@@ -65,7 +65,7 @@ def _read_cursor_in_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Column
     rows_per_block: maximum number of rows in a block.
     """
     names = [column[0] for column in cursor.description]
-    features = feature_columns_unless_shard(names, roles)
+    features = feature_columns_unless_shard(pa.schema(dict.fromkeys(names, pa.null())), roles)
 
     # The first rows decide the type of each column.
     pieces = _fetch_row_groups(cursor, rows_per_block)
@@ -150,8 +150,8 @@ def read_duckdb(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_
         schema, name = tables[_choose_table_to_read(path, table, list(tables))]
         relation = database.sql(f"SELECT * FROM {_quote_identifier(schema)}.{_quote_identifier(name)}")
 
-        features = feature_columns_unless_shard(relation.columns, roles)
         batches = relation.to_arrow_reader(rows_per_block)
+        features = feature_columns_unless_shard(batches.schema, roles)
         yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
 
 

@@ -61,7 +61,7 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
         schema = reader.schema
         first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
 
-    features = feature_columns_unless_shard(schema.names, roles)
+    features = feature_columns_unless_shard(schema, roles)
     floats = {
         name: _replace_integer_by_float_type(schema.field(name).type)
         for name in (*(features or ()), *roles.numeric_label_target_weight_columns(schema))

@@ -19,9 +19,8 @@ from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, check_file_exists
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
 from stream_dr.rows.block import Block, Rows, check_finite
-from stream_dr.targets.label_codes import check_float_labels_exact
-from stream_dr.targets.parsing import parse_targets
-from stream_dr.targets.targets import Targets, class_targets, continuous_targets
+from stream_dr.targets.parsing import parse_target_array
+from stream_dr.targets.targets import Targets, class_targets
 
 
 def read_matlab(
@@ -60,7 +59,7 @@ def read_matlab(
 
     try:
         check_finite(X)
-        targets = None if labels is None else _parse_targets_variable(variables[labels], X.shape[0])
+        targets = None if labels is None else _parse_targets_variable(variables[labels])
         if targets is not None and targets.rows != X.shape[0]:
             raise InvalidTargets(
                 f"{labels!r} has {targets.rows} rows, {features!r} {X.shape[0]}; give one target a row."
@@ -136,7 +135,7 @@ def _convert_to_float64_rows(path: FileName, variable_name: str, values: Rows) -
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
-def _parse_targets_variable(values: Rows, n_rows: int) -> Targets:
+def _parse_targets_variable(values: Rows) -> Targets:
     """Convert a variable to Targets.
 
     The shape and the values of the variable decide the kind of targets:
@@ -147,8 +146,7 @@ def _parse_targets_variable(values: Rows, n_rows: int) -> Targets:
       label j.
     - Any other matrix (n, k): k numeric targets for each row.
 
-    values: the variable.
-    n_rows: number of rows of the data set.
+    A row has no target if its number in a vector is NaN.
     """
     Y = values.toarray() if sp.issparse(values) else np.asarray(values)
 
@@ -159,19 +157,8 @@ def _parse_targets_variable(values: Rows, n_rows: int) -> Targets:
 
     if Y.dtype.kind not in "biuf":
         raise InvalidTargets(f"labels of type {Y.dtype} are not numbers; give numbers, or a cell array of strings.")
-    if Y.dtype.kind == "f" and not np.isfinite(Y).all():
-        raise InvalidTargets("labels contain NaN or infinity; leave those rows out.")
-
     # MATLAB stores whole numbers as doubles, so the type does not show whether they are labels.
-    if Y.ndim == 1 or 1 in Y.shape:
-        flat = Y.ravel()
-        if np.issubdtype(flat.dtype, np.floating) and not np.all(flat == np.floor(flat)):
-            return continuous_targets(flat)
-        if flat.dtype.kind == "f":
-            check_float_labels_exact(flat)
-        return class_targets(flat if flat.dtype.kind == "u" else flat.astype(np.int64))
-
-    return parse_targets(Y, n_rows, ("multilabel", "continuous"))
+    return parse_target_array(Y.ravel() if 1 in Y.shape else Y)
 
 
 def _zero_based_row_numbers(path: FileName, one_based_numbers: Rows, n_rows: int) -> np.ndarray:

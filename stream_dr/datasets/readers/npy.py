@@ -23,8 +23,7 @@ from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, errors_as_malformed_input, open_decompressed
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import Block, Rows, check_finite
-from stream_dr.targets.parsing import parse_targets
-from stream_dr.targets.targets import KINDS, Targets
+from stream_dr.targets.parsing import parse_target_array
 
 PIECE = 64 << 20
 """Maximum number of bytes that are read at a time. At least one row is read."""
@@ -240,7 +239,7 @@ def _combine_into_blocks(
         try:
             X = X if sp.issparse(X) or X.dtype in (np.float32, np.float64) else _as_float64(X)
             check_finite(X)
-            targets = None if y is None else _parse_target_array(y, kind)
+            targets = None if y is None else parse_target_array(y, kind)
         except StreamDRError as e:
             raise MalformedInput(f"{path}, in the {X.shape[0]} rows from {row} on: {e}", file=str(path)) from e
 
@@ -258,14 +257,3 @@ def _as_float64(X: np.ndarray) -> np.ndarray:
     if X.dtype.kind == "U":
         raise SchemaMismatch("rows are strings, no numbers; save tables of words as CSV or Parquet.")
     return X.astype(np.float64)
-
-
-def _parse_target_array(y: np.ndarray, target_kind: str) -> Targets:
-    """Convert some rows of an array to Targets.
-
-    target_kind: kind of the targets. "auto" means that the type and the values decide the kind.
-        With "auto", a vector of floats is read as labels if all floats are whole numbers or NaN.
-    """
-    may_be_labels = y.size == len(y) and y.dtype.kind == "f" and target_kind == "auto"
-    is_whole = may_be_labels and np.all(np.isnan(y) | (y == np.floor(y)))
-    return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target_kind)

@@ -50,9 +50,9 @@ def read_parquet(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per
         file = pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
 
     with file:
-        names = file.schema_arrow.names
-        columns = [name for name in names if name not in roles.drop]
-        features = feature_columns_unless_shard(names, roles)
+        schema = file.schema_arrow
+        columns = [name for name in schema.names if name not in roles.drop]
+        features = feature_columns_unless_shard(schema, roles)
         with errors_as_malformed_input(path, "is not to be read", *_ERRORS):
             batches = file.iter_batches(rows_per_block, columns=columns)
         categories = declared_categories(file).intersection(features or ())
@@ -73,7 +73,7 @@ def read_arrow_ipc(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_p
     with open_decompressed(path) as packed:
         with errors_as_malformed_input(path, "is not an Arrow file", *_ERRORS):
             reader = _open_batch_stream(_open_checked_ipc_file(path, packed))
-        features = feature_columns_unless_shard(reader.schema.names, roles)
+        features = feature_columns_unless_shard(reader.schema, roles)
         yield from split_batches_into_blocks(path, reader, features, roles, rows_per_block)
 
 

@@ -456,7 +456,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             rows have no targets.
         """
         accumulator, by_name = fitted.accumulator, self.identifies_columns_by_name()
-        X, names = named_columns.read_rows_and_names(rows, by_name, map_reads_tables(self), rows_kind_if_known)
+        X, names = named_columns.read_rows_and_names(
+            rows, by_name, map_reads_tables(self), rows_kind_if_known, fitted.names
+        )
         if raise_if_empty:
             named_columns.raise_if_no_rows_or_features(X)
 
@@ -516,9 +518,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """
         by_name, learned = self.identifies_columns_by_name(), self.n_features_in_
         given = self.without_target_column(as_block(X))
-        rows, names = named_columns.read_rows_and_names(given, by_name, map_reads_tables(self))
+        known_names = self.fitted().names
+        rows, names = named_columns.read_rows_and_names(given, by_name, map_reads_tables(self), known_names=known_names)
         if not by_name:
-            rows, _ = named_columns.reorder_columns_by_name(self.fitted().names, names, rows, type(self).__name__)
+            rows, _ = named_columns.reorder_columns_by_name(known_names, names, rows, type(self).__name__)
 
         # Check the number of features, which may differ if rows are sparse or columns have names.
         block = Block(rows, names=names, width_stated=given.width_stated)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from stream_dr.errors import CannotMerge, EmptyInput, WidthMismatch, did_you_mean
+from stream_dr.errors import CannotMerge, EmptyInput, NotNumeric, WidthMismatch, did_you_mean
 from stream_dr.feature_maps.hashing import dicts_to_sparse_rows
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import Kind, rows_kind
@@ -17,7 +17,11 @@ from stream_dr.rows.number_rows import as_rows
 
 
 def read_rows_and_names(
-    block: Block, columns_found_by_name: bool, as_table: bool, kind: Kind | None = None
+    block: Block,
+    columns_found_by_name: bool,
+    as_table: bool,
+    kind: Kind | None = None,
+    known_names: tuple[str, ...] | None = None,
 ) -> tuple[Any, tuple[str, ...] | None]:
     """Convert rows to numbers, and return their columns' names.
 
@@ -28,6 +32,7 @@ def read_rows_and_names(
     as_table: True if the feature map reads tables. The rows are then returned as a table, which is
         not converted to numbers.
     kind: type of the block's X (array, table, dicts and so on), or None if it is not known.
+    known_names: names of the learned columns, or None. Errors say that other columns are not needed.
     """
     if as_table:
         from stream_dr.rows.table_rows import raw_rows
@@ -41,7 +46,13 @@ def read_rows_and_names(
         return as_rows(matrix)[0], names
 
     # Read the rows. Names that the block has are preferred to names in the rows themselves.
-    X, known = as_rows(block.X, kind)
+    try:
+        X, known = as_rows(block.X, kind)
+    except NotNumeric as e:
+        extra = sorted(set(e.details.get("columns", ())).difference(known_names or ()))
+        if known_names is None or not extra:
+            raise
+        raise NotNumeric(f"columns {extra} hold no numbers and were not learned; leave them out.") from e
     return X, block.names or known
 
 

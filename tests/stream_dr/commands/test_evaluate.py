@@ -55,3 +55,14 @@ def test_rows_to_test_may_have_words_where_those_learned_have_numbers(
     pa.csv.write_csv(pa.table([pa.array(AGE, mask=AGE < 5), AGE % 7, Y], ["age", "n", "y"]), tmp_path / "b.csv")
     rows, score, _ = accuracy(capsys, tmp_path / "a.csv", "--test", tmp_path / "b.csv")
     assert (rows, score > 0.5) == (3_000, True)
+
+
+@pytest.mark.parametrize("shuffle", [[], ["--shuffle"]])
+def test_rows_without_a_label_are_counted(
+    shuffle: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = pa.array(Y, mask=AGE < 5)
+    pa.csv.write_csv(pa.table([AGE, labels], ["age", "y"]), tmp_path / "a.csv")
+    rows, _, err = accuracy(capsys, tmp_path / "a.csv", *shuffle)
+    assert f"note: {labels.null_count} rows have no label, and are left out." in err
+    assert rows < len(Y) - labels.null_count

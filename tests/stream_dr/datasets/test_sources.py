@@ -210,7 +210,7 @@ def test_label_names_an_array_of_npz(tmp_path):
 
 
 def test_urls_are_not_read():
-    for url in ("http://example.org/x.csv", "https://example.org/x.parquet"):
+    for url in ("http://example.org/x.csv", "HTTPS://example.org/x.parquet", "ftp://example.org/x.csv"):
         with pytest.raises(InvalidParameter, match="URLs are not read; download it first"):
             open_source(url)
 
@@ -230,6 +230,20 @@ def test_a_column_of_a_reserved_name_is_a_feature_if_an_option_says_so(tmp_path,
     ((_, again),) = open_dataset(tmp_path / "shards").events()
     assert (again.names, again.weights, again.ids) == (("a", name), None, None)
     np.testing.assert_array_equal(again.X, block.X)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "jsonl", "duckdb"])
+def test_a_list_column_called_features_is_the_rows_beside_columns_with_roles(tmp_path, suffix):
+    rows = [[0.5, 1.0], [0.0, 2.0], [1.0, 7.0]]
+    table = pa.table({"features": rows, "y": ["u", "v", "u"], "i": [7, 8, 9]})
+    path = write_table(table, tmp_path / f"x.{suffix}")
+    (block,) = open_source(path, label="y", id="i").blocks()
+    assert (block.names, block.ids, block.y.labels) == (None, [7, 8, 9], ("u", "v"))
+    np.testing.assert_array_equal(block.X, rows)
+
+    ragged = pa.table({"features": [[0.5, 1.0], [0.0]], "y": ["u", "v"]})
+    with pytest.raises(MalformedInput, match=r"row 1: .*'features' has 1 numbers in row 1 and 2 in row 0"):
+        list(open_source(write_table(ragged, tmp_path / f"r.{suffix}"), label="y").blocks())
 
 
 def write_table(table, path):

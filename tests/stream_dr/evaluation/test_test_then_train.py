@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from stream_dr.datasets.generate import generate_rcv1_like
 from stream_dr.errors import InvalidParameter, InvalidRows, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators import make
-from stream_dr.evaluation.test_then_train import EvaluateSettings, evaluate
+from stream_dr.evaluation.test_then_train import EvaluateSettings, ShuffledSource, evaluate
 from stream_dr.rows.block import Block
 from stream_dr.rows.raw_rows import raw_from_array
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
@@ -82,8 +82,11 @@ def test_new_labels_new_features_and_rows_without_targets():
         labels = [f"class {c}" for c in rng.integers(0, 2 + i // 2, 100)]
         blocks.append(Block(X, class_targets([None if r % 10 == 0 else v for r, v in enumerate(labels)])))
     blocks.insert(3, Block(blocks[0].X, None))
-    scores = evaluate(Blocks(blocks), {"lda": make("lda", {"gamma": 0.1})}, EvaluateSettings(full=True, first=100))
+    settings = EvaluateSettings(full=True, first=100, baseline=True)
+    scores = evaluate(Blocks(blocks), {"lda": make("lda", {"gamma": 0.1})}, settings)
     assert {s.figures["rows"] for s in scores} == {8 * 90 - 180}
+    shuffled = evaluate(ShuffledSource(Blocks(blocks), 0), {"lda": make("lda", {"gamma": 0.1})}, settings)
+    assert scores[-1].figures["unlabelled"] == shuffled[-1].figures["unlabelled"] == 8 * 10 + 100
 
 
 def test_what_cannot_be_evaluated():

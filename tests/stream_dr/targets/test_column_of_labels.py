@@ -55,9 +55,13 @@ def test_a_column_that_is_said_to_be_several_labels_is_an_indicator(tmp_path):
     assert stream_dr.OPLS(target="multilabel").fit(X, COLUMNS[1]).classes_.tolist() == [0]
 
 
-def test_missing_labels_of_npz_do_not_turn_classes_into_numbers(tmp_path):
-    np.savez(tmp_path / "a.npz", X=X, y=np.array([0.0, 1.0, np.nan] * 20))
-    assert labels_of(tmp_path / "a.npz")[:3] == [0, 1, None]
+def test_missing_labels_do_not_turn_classes_into_numbers(tmp_path):
+    for number, labels in ((1, [0, 1, None]), (0.5, [[0.0], [0.5], None])):
+        y = np.array([0.0, number, np.nan] * 20)
+        np.savez(tmp_path / "a.npz", X=X, y=y)
+        scipy.io.savemat(tmp_path / "a.mat", {"fea": X, "gnd": y})
+        for name in ("a.npz", "a.mat"):
+            assert labels_of(tmp_path / name)[:3] == labels
 
 
 def test_a_column_in_a_batch_of_arrow():

@@ -173,6 +173,7 @@ def test_python_ends_while_arrow_reads_ahead(tmp_path, suffix):
         ("2,5", "say --decimal ,"),
         ("inf", "no number, it is infinite; leave the row out, or say --missing inf"),
         ("1e400", "at most 1e100 in size; write the column in a larger unit"),
+        ("1_000", "no number (finite, at most 1e100 in size); name the column as label or drop it"),
     ],
 )
 def test_a_number_that_is_none_gets_the_hint_that_fits(tmp_path, field, hint, at):

@@ -71,8 +71,10 @@ def test_no_other_column_is_dropped():
     with pytest.raises(ValueError, match="target"):
         learned.transform(pd.concat([FRAME, FRAME[["target"]]], axis=1))
     learned.fit(X, Y)
-    with pytest.raises(NotNumeric, match="target"):
+    with pytest.raises(NotNumeric, match=r"\['target'\] hold no numbers and were not learned; leave them out"):
         learned.transform(FRAME)
+    with pytest.raises(NotNumeric, match=r"'a' .*stream_dr\.table"):
+        learned.transform(X.assign(a=Y))
 
 
 def test_a_learned_feature_is_not_dropped():
