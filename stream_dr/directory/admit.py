@@ -416,7 +416,7 @@ def _check_text_lengths(noun: str, texts: Iterable[Label], limits: Limits) -> No
     if len(longest) > limits.max_text:
         raise errors.LimitExceeded(
             f"the {noun} {longest[:20]}… has {len(longest)} characters; at most {limits.max_text} are allowed "
-            "(max_text). Shorten it, or raise the limit.",
+            "(max_text). Send a shorter one, or raise the limit.",
             needed=len(longest),
             limit=limits.max_text,
         )

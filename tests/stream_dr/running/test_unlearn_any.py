@@ -182,12 +182,14 @@ def partly_labelled_batch(rng: np.random.Generator, name: str, weighted: bool) -
 
 
 @pytest.mark.every_run
+@pytest.mark.filterwarnings("ignore:gamma='cv' chose gamma=")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_rows_without_labels_are_unlearned_from_every_sum(seed: int, tmp_path: Path) -> None:
     check_partly_labelled(seed, tmp_path)
 
 
 @pytest.mark.test_all
+@pytest.mark.filterwarnings("ignore:gamma='cv' chose gamma=")
 @pytest.mark.parametrize("seed", range(3, 30))
 def test_rows_without_labels_are_unlearned_in_any_order(seed: int, tmp_path: Path) -> None:
     check_partly_labelled(seed, tmp_path)
