@@ -38,7 +38,10 @@ def make_private_folder(folder: Path) -> None:
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file that only this user may read, if it is new: an `opener` of `open`."""
+    """Open a file, and let only this user read it if it is new.
+
+    The function is for the parameter `opener` of `open`.
+    """
     return os.open(path, flags, PRIVATE_FILE)
 
 

@@ -350,11 +350,14 @@ def open_source(
 
 
 def files_of_folder(path: FileName) -> list[FileName]:
-    """Return the files of a folder that programs write a table into.
+    """Return the paths of a folder's data files, in order of their names.
 
-    A path that is no such folder is returned as it is. A folder of shards with a manifest, or with
-    an unfinished file, is none. Files whose suffix names no format are left out, and those whose
-    name begins with "_" or ".".
+    Data files have a suffix that names a format, and a name that does not begin with "_" or ".".
+    The result is only the path itself in these cases:
+
+    - It is no folder.
+    - The folder has a manifest or unfinished shards.
+    - The folder has no data files.
     """
     folder = Path(path)
     if not folder.is_dir() or (folder / MANIFEST_NAME).exists() or (folder / UNFINISHED).exists():
@@ -383,7 +386,7 @@ def _check_option_values(format: str, options: Options) -> None:
 
 
 def _first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file that its suffix does not call packed."""
+    """Return the first 16 bytes of a file, or b"" for a packed file."""
     if path.suffix.lower() in PACKED or not path.is_file():
         return b""
     with path.open("rb") as file:

@@ -118,9 +118,10 @@ def declared_or_inferred_kind(name: str, first_values: RawColumn, overrides: Col
 
 
 def _note_on_number_words(texts: RawColumn) -> str:
-    """Return a note if a column of texts is numbers with a word for missing ones.
+    """Return a note if a column of texts is mostly numbers.
 
-    The note is "" if it is not. There may be up to `MOST_WORDS` such words.
+    The other texts, at most `MOST_WORDS`, may be words for missing values, such as "?". The note
+    proposes to declare them with --missing. It is "" for any other column.
     """
     words = [text for text in texts.labels if not _is_number(text)]
     if not 0 < len(words) <= MOST_WORDS or len(words) == len(texts.labels):
