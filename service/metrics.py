@@ -73,23 +73,11 @@ class Metrics:
         self.registry.register(_EngineCollector(self, directory, running, memory))
 
         self.requests = self._add_counter("requests", "Requests answered.", "method", "route", "status")
-        self.rows_received = self._add_counter("rows_received", "Rows taken into the log over HTTP.")
-        self.duplicates = self._add_counter("duplicates", "Batches sent again with their keys and answered as before.")
         self.rows_transformed = self._add_counter("rows_transformed", "Rows projected.")
         meaning = "Time from a request's head to the end of its answer."
         self.request_seconds = Histogram(
             "stream_dr_request_seconds", meaning, ["route"], buckets=LATENCY_BUCKETS, registry=self.registry
         )
-
-    def count_batch(self, receipt: stream_dr.Receipt) -> None:
-        """Count a batch that was appended to the log.
-
-        A duplicate increments `duplicates`. Another batch adds its rows to `rows_received`.
-        """
-        if receipt.duplicate:
-            self.duplicates.inc()
-        else:
-            self.rows_received.inc(receipt.rows)
 
     def _add_counter(self, name: str, description: str, *label_names: str) -> Counter:
         return Counter(f"stream_dr_{name}", description, label_names, registry=self.registry)
