@@ -66,6 +66,9 @@ def test_metrics_have_a_meaning_a_type_and_names_by_convention(served: Served, a
     assert values[("stream_dr_rows",)] == values[("stream_dr_engine_rows_appended_total",)] >= 3
     assert values[("stream_dr_model_lag", ("estimator", "lda"), ("model", "lda"))] == 0
     assert values[("stream_dr_engine_commits_total",)] >= 1
+    assert values[("stream_dr_build_info", ("version", stream_dr.__version__))] == 1
+    assert values[("stream_dr_ready",)] == 1
+    assert values[("stream_dr_free_bytes",)] > values[("stream_dr_min_free_bytes",)] == 0
     assert values[("process_resident_memory_bytes",)] > 2**20
 
 
