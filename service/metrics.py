@@ -7,10 +7,11 @@ Each application has a registry of its own.
 import asyncio
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,7 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import stream_dr
 from service import problems
 from service.request_bodies import BodyMemory
-from service.schemas import Overview
+from service.schemas import JsonDict
+from stream_dr.errors import DirectoryMissing
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 """Upper bounds of the latency histogram, in seconds."""
@@ -40,14 +42,25 @@ ENGINE_GAUGES = {
 }
 """Description of each gauge of the engine, by the gauge's name."""
 
+DISK_GAUGES = {
+    "free_bytes": "Free bytes on the disk.",
+    "min_free_bytes": "Free bytes below which batches are refused.",
+}
+"""Description of each gauge of the disk, by its key in `Running.health`."""
+
 MODEL_GAUGES = {
     "rows": "Rows the model has learned.",
     "lag": "Events of the log that the model has not applied.",
     "stale_rows": "Rows learned or unlearned since the published projection.",
     "version": "Version of the projection that the model has published; 0: none.",
     "components": "Components of that projection.",
+    "accuracy": "Share of the tested rows whose label was predicted correctly. Only for labels.",
+    "r2": "R² on the tested rows, averaged over the targets. Only for numeric targets.",
+    "tested_rows": "Newest rows that were predicted before the model learned them.",
+    "published_timestamp_seconds": "Time at which that projection was published, in seconds since 1970.",
+    "solve_seconds": "Seconds that the last solution took; 0: none since the start.",
 }
-"""Description of each metric of a model, by the attribute of ModelOverview that has the value."""
+"""Description of each metric of a model, by the metric's name."""
 
 MODEL_STATES = {
     "failed": "1: the model has stopped at an error.",
@@ -73,23 +86,13 @@ class Metrics:
         self.registry.register(_EngineCollector(self, directory, running, memory))
 
         self.requests = self._add_counter("requests", "Requests answered.", "method", "route", "status")
-        self.rows_received = self._add_counter("rows_received", "Rows taken into the log over HTTP.")
-        self.duplicates = self._add_counter("duplicates", "Batches sent again with their keys and answered as before.")
         self.rows_transformed = self._add_counter("rows_transformed", "Rows projected.")
+        meaning = "1: the service is ready, as /readyz says; 0: it is not."
+        self.ready = Gauge("stream_dr_ready", meaning, registry=self.registry)
         meaning = "Time from a request's head to the end of its answer."
         self.request_seconds = Histogram(
             "stream_dr_request_seconds", meaning, ["route"], buckets=LATENCY_BUCKETS, registry=self.registry
         )
-
-    def count_batch(self, receipt: stream_dr.Receipt) -> None:
-        """Count a batch that was appended to the log.
-
-        A duplicate increments `duplicates`. Another batch adds its rows to `rows_received`.
-        """
-        if receipt.duplicate:
-            self.duplicates.inc()
-        else:
-            self.rows_received.inc(receipt.rows)
 
     def _add_counter(self, name: str, description: str, *label_names: str) -> Counter:
         return Counter(f"stream_dr_{name}", description, label_names, registry=self.registry)
@@ -119,6 +122,10 @@ class _EngineCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield every metric with its current value."""
+        build = GaugeMetricFamily("stream_dr_build_info", "1, with the service's version.", labels=["version"])
+        build.add_metric([stream_dr.__version__], 1)
+        yield build
+
         directory = self._directory
         yield _gauge_metric("position", "Position of the log's last event; -1: it is empty.", directory.position)
         yield _gauge_metric("rows", "Rows ever appended to the log.", directory.rows)
@@ -129,6 +136,11 @@ class _EngineCollector(Collector):
         if anonymous is not None:
             yield _gauge_metric("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
 
+        with suppress(DirectoryMissing):
+            health = self._running.health()
+            for name, meaning in DISK_GAUGES.items():
+                yield _gauge_metric(name, meaning, health[name])
+
         figures = self._running.figures()
         for name, meaning in ENGINE_COUNTERS.items():
             yield CounterMetricFamily(f"stream_dr_engine_{name}", meaning, value=figures[name])
@@ -137,17 +149,30 @@ class _EngineCollector(Collector):
         yield from self._collect_model_gauges()
 
     def _collect_model_gauges(self) -> Iterable[Metric]:
-        models = Overview.from_directory(self._directory).models.items()
+        models = [self._model_values(model) for model in self._directory.models.values()]
         for name, meaning in MODEL_GAUGES.items():
             family = GaugeMetricFamily(f"stream_dr_model_{name}", meaning, labels=["model", "estimator"])
-            for model, figures in models:
-                family.add_metric([model, figures.estimator], getattr(figures, name))
+            for model in models:
+                value = model.get(name)
+                if value is not None:
+                    family.add_metric([model["name"], model["estimator"]], value)
             yield family
         for state, meaning in MODEL_STATES.items():
             family = GaugeMetricFamily(f"stream_dr_model_{state}", meaning, labels=["model"])
-            for model, figures in models:
-                family.add_metric([model], figures.state == state)
+            for model in models:
+                family.add_metric([model["name"]], model["state"] == state)
             yield family
+
+    def _model_values(self, model: stream_dr.Model) -> JsonDict:
+        """Return a model's description with the values of its metrics."""
+        values = model.describe(self._directory.position)
+        scores = self._running.scores(model)
+        values |= scores
+        values["tested_rows"] = scores.get("tested")
+        values["solve_seconds"] = model.solving.seconds
+        if model.published is not None:
+            values["published_timestamp_seconds"] = model.published.timestamp
+        return values
 
 
 def _gauge_metric(name: str, description: str, value: float) -> Metric:

@@ -288,6 +288,20 @@ class Failure(BaseModel):
         return "the log has the details" if info.data["code"] == "internal" else message
 
 
+class Scores(BaseModel):
+    """Scores of a model's predictions on rows before it learned them."""
+
+    accuracy: float | None = Field(
+        None, description="share of rows whose label was predicted correctly, null for numbers"
+    )
+    r2: float | None = Field(None, description="R² averaged over the targets, null for labels")
+    error: float | None = Field(description="standard error of the accuracy, null for numbers")
+    baseline: float = Field(description="accuracy or R² of predicting the previous row's target")
+    most_frequent: float | None = Field(description="accuracy of predicting the most frequent label, null for numbers")
+    tested: int = Field(description="number of tested rows")
+    tested_at: float = Field(description="time of the last test, in seconds since 1970")
+
+
 class ModelState(BaseModel):
     """State of a model."""
 
@@ -321,6 +335,12 @@ class ModelState(BaseModel):
     refine: RefinePolicy | None = Field(description="its refine policy, null if it is refined on demand only")
     failure: Failure | None = Field(description="reason why the model stopped learning")
     publish_failure: Failure | None = Field(description="reason why the model cannot be published")
+    scores: Scores | None = Field(description="scores on rows before they were learned, null if none was tested")
+
+    @classmethod
+    def from_model(cls, model: stream_dr.Model, running: stream_dr.Running) -> Self:
+        """Return the state of a model."""
+        return cls.model_validate(_describe(model, running))
 
 
 class Models(BaseModel):
@@ -392,6 +412,7 @@ class ModelOverview(BaseModel):
     version: int
     components: int
     solution: str | None
+    scores: Scores | None
 
 
 class Overview(BaseModel):
@@ -402,11 +423,16 @@ class Overview(BaseModel):
     models: dict[str, ModelOverview]
 
     @classmethod
-    def from_directory(cls, directory: stream_dr.Directory) -> Self:
-        """Return the overview of a directory's current state."""
-        position = directory.position
-        models = {name: ModelOverview(**model.describe(position)) for name, model in directory.models.items()}
-        return cls(position=position, rows=directory.rows, models=models)
+    def from_running(cls, running: stream_dr.Running) -> Self:
+        """Return the overview of the current state."""
+        directory = running.directory
+        models = {name: ModelOverview(**_describe(model, running)) for name, model in directory.models.items()}
+        return cls(position=directory.position, rows=directory.rows, models=models)
+
+
+def _describe(model: stream_dr.Model, running: stream_dr.Running) -> JsonDict:
+    """Return the description of a model with its scores."""
+    return model.describe(running.directory.position) | {"scores": running.scores(model) or None}
 
 
 class Health(BaseModel):
@@ -444,10 +470,19 @@ _MODEL_EXAMPLE = {
     "refine": None,
     "failure": None,
     "publish_failure": None,
+    "scores": {
+        "accuracy": 0.94,
+        "r2": None,
+        "error": 0.0053,
+        "baseline": 0.49,
+        "most_frequent": 0.51,
+        "tested": 2000,
+        "tested_at": 1789000000.0,
+    },
 }
 
 _OVERVIEW_EXAMPLE = {
-    name: _MODEL_EXAMPLE[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version")
+    name: _MODEL_EXAMPLE[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version", "scores")
 }
 
 EXAMPLES: dict[str, JsonDict] = {

@@ -10,10 +10,13 @@ from types import FrameType
 
 import numpy as np
 import pytest
+import yaml
 
 import stream_dr
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from tests.support.pages import LANGUAGES, PAGES, ROOT
+
+LOADERS = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -22,8 +25,8 @@ def test_every_block_is_of_a_language_that_is_checked_and_a_skipped_one_says_why
     fences = re.findall(r"^```([^\n]*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
     assert {language for language, _ in fences} <= LANGUAGES
     for language, block in fences:
-        if language in ("json", "toml"):
-            (json if language == "json" else tomllib).loads(block)
+        if language in LOADERS:
+            LOADERS[language](block)
     for skipped in re.findall(r"<!--+ *skip: *(?:next|start)(.*?)-->", text):
         assert re.search(r'"[^"]{10,}"', skipped), skipped
 

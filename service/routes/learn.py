@@ -45,7 +45,6 @@ async def partial_fit(
         return _receipt_response(await shared.ingest.check(body, body_format, key), position=None)
 
     receipt = await shared.ingest.append(body, body_format, key)
-    shared.metrics.count_batch(receipt)
     return await _respond_with_receipt(shared, receipt, query.wait is not None, response)
 
 

@@ -151,7 +151,9 @@ def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running)
     models = {}
     for name, model in directory.models.items():
         # The page requests this response every two seconds, so leave out long fields.
-        state = schemas.ModelState(**model.describe(position)).model_dump(exclude={"eigenvalues"})
+        state = schemas.ModelState(**model.describe(position), scores=None).model_dump(
+            exclude={"eigenvalues", "scores"}
+        )
         models[name] = state | _label_count_fields_of_page(state) | {"refines": running.can_refine(model)}
         models[name] |= {key: value for key, value in running.scores(model).items() if key != "curve"}
 

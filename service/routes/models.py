@@ -65,19 +65,20 @@ PROJECTION_RESPONSES: schemas.ResponsesByStatus = {
 }
 
 
-@router.get("/models", response_model=schemas.Models)
-def models(shared: Service) -> dict[str, dict[str, JsonDict]]:
+@router.get("/models")
+def models(shared: Service) -> schemas.Models:
     """Return the state of every model, by name."""
-    return {"models": {name: _describe_model(shared, model) for name, model in shared.directory.models.items()}}
+    states = {name: _model_state(shared, model) for name, model in shared.directory.models.items()}
+    return schemas.Models(models=states)
 
 
-@router.get("/models/{name}", response_model=schemas.ModelState, responses=schemas.MODEL_PROBLEMS)
-def model(shared: Service, name: Name) -> JsonDict:
+@router.get("/models/{name}", responses=schemas.MODEL_PROBLEMS)
+def model(shared: Service, name: Name) -> schemas.ModelState:
     """Return the state of a model.
 
-    The state has its position, lag, published version, classes, eigenvalues and more.
+    The state has its position, lag, scores, published version, classes, eigenvalues and more.
     """
-    return _describe_model(shared, shared.directory.model(name))
+    return _model_state(shared, shared.directory.model(name))
 
 
 @router.delete("/models/{name}", status_code=204, responses=schemas.MODEL_PROBLEMS)
@@ -86,8 +87,8 @@ def delete_model(shared: Service, name: Name) -> None:
     shared.running.remove_model(name)
 
 
-@router.post("/models/{name}/publish", response_model=schemas.ModelState, responses=PUBLISH_RESPONSES)
-async def publish(shared: Service, response: Response, name: Name) -> JsonDict:
+@router.post("/models/{name}/publish", responses=PUBLISH_RESPONSES)
+async def publish(shared: Service, response: Response, name: Name) -> schemas.ModelState:
     """Publish a model as it is now, whatever its policy.
 
     If solving takes longer than the setting `wait_timeout`, the status is 202. If the published
@@ -98,7 +99,7 @@ async def publish(shared: Service, response: Response, name: Name) -> JsonDict:
         await asyncio.get_running_loop().run_in_executor(shared.slow, shared.running.publish, name, seconds)
     except TimeoutError:
         response.status_code = 202
-    return _describe_model(shared, shared.directory.model(name))
+    return _model_state(shared, shared.directory.model(name))
 
 
 @router.get(
@@ -147,14 +148,14 @@ saved_router = APIRouter(route_class=_SavedModelMediaTypeRoute)
 
 
 @saved_router.put("/models/{name}", include_in_schema=False)
-async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> JsonDict:
+async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> schemas.ModelState:
     """Create a model that continues to learn from a saved estimator's state."""
     content = b"".join([piece async for piece in request.stream()])
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(shared.slow, _add_saved_model, shared, response, name, content)
 
 
-def _add_saved_model(shared: AppState, response: Response, name: str, content: bytes) -> JsonDict:
+def _add_saved_model(shared: AppState, response: Response, name: str, content: bytes) -> schemas.ModelState:
     try:
         estimator = stream_dr.load(content, shared.directory.limits.max_state_bytes)
     except (errors.DamagedFile, errors.ForeignFile, errors.UnknownFormat) as e:
@@ -177,14 +178,14 @@ def _refusals_as_conflict() -> Iterator[None]:
         raise ServiceError("model_refuses_stream", str(e), reason=e.code) from e
 
 
-def _respond_to_put(shared: AppState, response: Response, model: stream_dr.Model, is_new: bool) -> JsonDict:
+def _respond_to_put(shared: AppState, response: Response, model: stream_dr.Model, is_new: bool) -> schemas.ModelState:
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/models/{model.name}"
-    return _describe_model(shared, model)
+    return _model_state(shared, model)
 
 
-def _describe_model(shared: AppState, model: stream_dr.Model) -> JsonDict:
-    return model.describe(shared.directory.position)
+def _model_state(shared: AppState, model: stream_dr.Model) -> schemas.ModelState:
+    return schemas.ModelState.from_model(model, shared.running)
 
 
 def make_put_router() -> APIRouter:
@@ -197,7 +198,6 @@ def make_put_router() -> APIRouter:
     @routes.put(
         "/models/{name}",
         status_code=201,
-        response_model=schemas.ModelState,
         responses=PUT_RESPONSES | schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS | schemas.problems(507),
         openapi_extra={"requestBody": {"required": False, "content": _FILE}},
     )
@@ -206,7 +206,7 @@ def make_put_router() -> APIRouter:
         shared: Service,
         name: Name,
         body: Annotated[spec, Body(discriminator="estimator", openapi_examples=examples, title="ModelSpec")],
-    ) -> JsonDict:
+    ) -> schemas.ModelState:
         """Create a model, which catches up in the background.
 
         The status is 201 if the model is new, and 200 if it exists with the same spec. The

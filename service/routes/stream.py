@@ -15,6 +15,7 @@ from service import schemas
 from service.problems import ServiceError
 from service.schemas import JsonDict
 from service.shared import AppState, Service
+from stream_dr.errors import StreamDRError
 
 router = APIRouter(tags=["stream"])
 MIN_EVENT_INTERVAL = 0.2
@@ -71,6 +72,12 @@ def metrics(request: Request, shared: Service) -> Response:
 
     The format is Prometheus's text format, or OpenMetrics if the Accept header asks for it.
     """
+    try:
+        _check_ready(shared)
+    except (ServiceError, StreamDRError):
+        shared.metrics.ready.set(0)
+    else:
+        shared.metrics.ready.set(1)
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(shared.metrics.registry), media_type=media_type)
 
@@ -90,6 +97,17 @@ def readyz(shared: Service) -> schemas.Health:
     The response with 503 has the reason. `detail` lists models that have failed or cannot be
     published or snapshotted, and missing files of old rows.
     """
+    health = _check_ready(shared)
+    details = [f"no snapshot of {name} could be written: {why}" for name, why in health["snapshot_errors"].items()]
+    details += [f"{path} is missing: restore it from a copy" for path in shared.directory.log.missing_files()]
+    failed = [name for name, model in shared.directory.models.items() if model.shown_status.startswith("failed")]
+    if failed:
+        details.append(f"failed, or not to be published: {', '.join(failed)} (GET /models has why)")
+    return schemas.Health(status="ready", detail="; ".join(details) or None)
+
+
+def _check_ready(shared: AppState) -> JsonDict:
+    """Return the engine's health, or raise an error if the service is not ready."""
     if shared.stopping.is_set():
         raise ServiceError("not_ready", "The service is stopping.")
 
@@ -104,13 +122,7 @@ def readyz(shared: Service) -> schemas.Health:
         raise ServiceError("not_ready", health["reason"])
     if shared.warm_up.reason is not None:
         raise ServiceError("not_ready", shared.warm_up.reason)
-
-    details = [f"no snapshot of {name} could be written: {why}" for name, why in health["snapshot_errors"].items()]
-    details += [f"{path} is missing: restore it from a copy" for path in shared.directory.log.missing_files()]
-    failed = [name for name, model in shared.directory.models.items() if model.shown_status.startswith("failed")]
-    if failed:
-        details.append(f"failed, or not to be published: {', '.join(failed)} (GET /models has why)")
-    return schemas.Health(status="ready", detail="; ".join(details) or None)
+    return health
 
 
 async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
@@ -134,7 +146,7 @@ async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
     try:
         while not app_state.stopping.is_set():
             changed.clear()
-            overview = schemas.Overview.from_directory(app_state.directory)
+            overview = await asyncio.to_thread(schemas.Overview.from_running, app_state.running)
             yield ": alive\n\n" if overview == previous else f"event: overview\ndata: {overview.model_dump_json()}\n\n"
             previous = overview
 

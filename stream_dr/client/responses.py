@@ -47,6 +47,27 @@ class JobStatus(TypedDict):
     error: dict[str, str] | None
 
 
+class ModelScores(TypedDict):
+    """Scores of a model's predictions on rows before it learned them.
+
+    accuracy: share of rows whose label was predicted correctly, None for numeric targets.
+    r2: R² averaged over the targets, None for labels.
+    error: standard error of the accuracy, None for numeric targets.
+    baseline: accuracy or R² of predicting the previous row's target.
+    most_frequent: accuracy of predicting the most frequent label, None for numeric targets.
+    tested: number of tested rows.
+    tested_at: time of the last test, in seconds since 1970.
+    """
+
+    accuracy: float | None
+    r2: float | None
+    error: float | None
+    baseline: float
+    most_frequent: float | None
+    tested: int
+    tested_at: float
+
+
 class ModelStatus(TypedDict):
     """Status of a model.
 
@@ -66,6 +87,7 @@ class ModelStatus(TypedDict):
     failure: {"position", "code", "message"} of the error that stopped learning, or None.
     publish_failure: {"position", "code", "message"} of the error that prevents publishing, or
         None.
+    scores: scores on rows before they were learned, or None if none was tested.
     """
 
     name: str
@@ -94,6 +116,7 @@ class ModelStatus(TypedDict):
     refine: JsonDict | None
     failure: JsonDict | None
     publish_failure: JsonDict | None
+    scores: ModelScores | None
 
 
 class ServedProjection(TypedDict):
@@ -159,6 +182,7 @@ class ModelEventStatus(TypedDict):
 
     lag: number of events in the log that the model has not learned yet.
     stale_rows: number of rows learned or unlearned since the published projection.
+    scores: scores on rows before they were learned, or None if none was tested.
     """
 
     estimator: str
@@ -169,6 +193,7 @@ class ModelEventStatus(TypedDict):
     version: int
     components: int
     solution: str | None
+    scores: ModelScores | None
 
 
 class StreamEventStatus(TypedDict):

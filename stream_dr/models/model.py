@@ -734,6 +734,7 @@ class Model:
             refined_at=None if residual is None else frozen.position,
             residual=residual,
             unlearn_horizon=frozen.unlearn_horizon,
+            timestamp=time.time(),
         )
 
         # Store the version first, because readers see it after the assignment to `self.published`.

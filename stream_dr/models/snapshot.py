@@ -15,6 +15,7 @@ Cost: all bytes of the state are written and hashed once.
 import hashlib
 import logging
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,7 @@ def adopt_saved_estimator(model: Model, estimator: Any) -> None:
             model.rows,
             refined_at=refined_at,
             unlearn_horizon=model.position,
+            timestamp=time.time(),
         )
     )
 
@@ -403,6 +405,6 @@ def _restore_published_from(model: Model, arrays: Arrays, metadata: JsonDict) ->
 def _pack_published(published: Published) -> FileContents:
     """Return the arrays and metadata of a published projection."""
     arrays, metadata = snapshot_file.pack_projection("published", published.projection)
-    names = ("version", "position", "rows", "refined_at", "residual", "unlearn_horizon")
+    names = ("version", "position", "rows", "refined_at", "residual", "unlearn_horizon", "timestamp")
     fields = {name: getattr(published, name) for name in names}
     return arrays, fields | {"projection": metadata}

@@ -48,6 +48,7 @@ class Published(NamedTuple):
     refined_at: log position at which the projection was refined. None if it is not refined.
     residual: relative residual of a refined projection. None if it is not refined.
     unlearn_horizon: position up to which unlearn events are reflected in the projection.
+    timestamp: time of publishing, in seconds since 1970.
     """
 
     version: int
@@ -58,6 +59,7 @@ class Published(NamedTuple):
     refined_at: int | None = None
     residual: float | None = None
     unlearn_horizon: int = -1
+    timestamp: float = 0.0
 
     @property
     def eigenvalues(self) -> np.ndarray:

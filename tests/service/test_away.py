@@ -31,6 +31,7 @@ def test_a_missing_directory_is_named(tmp_path: Path, take_away: Callable[[Path]
         assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(503, "directory_missing")] * 5
         assert "moved or removed" in answers[0].json()["detail"]
         assert served.http.get("/transform?model=lda&x=1,1").status_code == 200
+        assert "stream_dr_ready 0.0\n" in served.http.get("/metrics").text
         assert not path.exists()
 
 

@@ -63,16 +63,19 @@ def test_metrics_have_a_meaning_a_type_and_names_by_convention(served: Served, a
     post = (("method", "POST"), ("route", "/partial_fit"), ("status", "200"))
     assert values[("stream_dr_requests_total", *post)] >= 1
     assert values[("stream_dr_request_seconds_count", ("route", "/partial_fit"))] >= 1
-    assert values[("stream_dr_rows",)] == values[("stream_dr_rows_received_total",)] >= 3
+    assert values[("stream_dr_rows",)] == values[("stream_dr_engine_rows_appended_total",)] >= 3
     assert values[("stream_dr_model_lag", ("estimator", "lda"), ("model", "lda"))] == 0
     assert values[("stream_dr_engine_commits_total",)] >= 1
+    assert values[("stream_dr_build_info", ("version", stream_dr.__version__))] == 1
+    assert values[("stream_dr_ready",)] == 1
+    assert values[("stream_dr_free_bytes",)] > values[("stream_dr_min_free_bytes",)] == 0
     assert values[("process_resident_memory_bytes",)] > 2**20
 
 
 def test_two_services_in_a_process_count_apart(served: Served, tmp_path: Path) -> None:
     with in_thread(tmp_path) as other:
-        assert "stream_dr_rows_received_total 0.0" in other.http.get("/metrics").text
-    assert "stream_dr_rows_received_total 0.0" not in served.http.get("/metrics").text
+        assert 'method="POST",route="/partial_fit"' not in other.http.get("/metrics").text
+    assert 'method="POST",route="/partial_fit"' in served.http.get("/metrics").text
 
 
 def test_events_tell_what_changed_and_are_bounded(served: Served) -> None:

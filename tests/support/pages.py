@@ -28,7 +28,7 @@ from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LANGUAGES = {"python", "sh", "text", "json", "toml"}
+LANGUAGES = {"python", "sh", "text", "json", "toml", "yaml"}
 
 
 class Reader:
