@@ -21,7 +21,6 @@ import gc
 import logging
 import math
 import os
-import resource
 import signal
 import socket
 import sys
@@ -30,13 +29,19 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-import uvloop
 from fastapi import FastAPI
 from pydantic import ValidationError
 
 import stream_dr
 from service import auth
 from service.settings import Settings
+
+try:
+    import resource
+
+    import uvloop
+except ImportError as e:
+    raise OSError(f"{e}: the service needs Linux or macOS. On Windows, use the library or call a service.") from e
 
 log = logging.getLogger("stream_dr.serve")
 
