@@ -102,8 +102,7 @@ def readyz(shared: Service) -> schemas.Health:
         raise ServiceError("not_ready", detail, free_bytes=free, needed=needed)
     if health["reason"] is not None:
         raise ServiceError("not_ready", health["reason"])
-    if shared.warm_up.reason is not None:
-        raise ServiceError("not_ready", shared.warm_up.reason)
+    shared.warm_up.check_finished()
 
     details = [f"no snapshot of {name} could be written: {why}" for name, why in health["snapshot_errors"].items()]
     details += [f"{path} is missing: restore it from a copy" for path in shared.directory.log.missing_files()]
