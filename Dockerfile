@@ -11,7 +11,8 @@ ENV PYTHONUNBUFFERED=1 \
     STREAM_DR_HOST=0.0.0.0 \
     STREAM_DR_PORT=8000
 
-RUN useradd --system --uid 10001 --user-group stream_dr && mkdir -p /data /var/cache/stream_dr
+# By number, so that a volume's owner and Kubernetes' runAsNonRoot can be checked without /etc/passwd.
+RUN groupadd --system --gid 10001 stream_dr && useradd --system --uid 10001 --gid 10001 stream_dr && mkdir -p /data /var/cache/stream_dr
 
 WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
@@ -21,20 +22,23 @@ COPY service service
 ARG EXTRAS=""
 RUN python -m pip install -c constraints.txt ".$EXTRAS"
 
-# Outside /build, so that what is warmed is what runs: the installed package. numba keys its cache by file, by the file's time
-# (whole seconds, for image layers keep no more) and by CPU: a machine of another kind compiles at its first start.
+# Outside /build, so that what is warmed is what runs: the installed package. numba keys its cache by file, by the file's size
+# and time (whole seconds, for image layers keep no more) and by CPU: a machine of another kind compiles at its first start.
+# The time is made from all files' contents, because a kernel inlines other files' functions and a volume outlives the image.
 WORKDIR /
-RUN python -c "import os, stream_dr; [os.utime(os.path.join(top, name), (1735689600, 1735689600)) \
-    for top, _, names in os.walk(os.path.dirname(stream_dr.__file__)) for name in names if name.endswith('.py')]"
+RUN python -c "import os, pathlib, zlib, stream_dr; \
+    files = sorted(pathlib.Path(stream_dr.__file__).parent.rglob('*.py')); \
+    time = 1735689600 + zlib.crc32(b''.join(file.read_bytes() for file in files)) // 64; \
+    [os.utime(file, (time, time)) for file in files]"
 RUN python -m compileall -q "$(python -c 'import os, stream_dr; print(os.path.dirname(stream_dr.__file__))')"
 RUN python -c "import stream_dr; stream_dr.warm_up()"
 
-RUN chown -R stream_dr:stream_dr /data /var/cache/stream_dr
+RUN chown -R 10001:10001 /data /var/cache/stream_dr
 
-USER stream_dr
+USER 10001:10001
 VOLUME /data
 EXPOSE 8000
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+HEALTHCHECK --interval=10s --timeout=5s --start-period=300s --retries=3 \
   CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ['STREAM_DR_PORT'] + '/readyz', timeout=4)"]
 CMD ["python", "-m", "service"]

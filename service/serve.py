@@ -21,7 +21,6 @@ import gc
 import logging
 import math
 import os
-import resource
 import signal
 import socket
 import sys
@@ -30,13 +29,20 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-import uvloop
 from fastapi import FastAPI
 from pydantic import ValidationError
 
 import stream_dr
 from service import auth
+from service.logs import configure_logging
 from service.settings import Settings
+
+try:
+    import resource
+
+    import uvloop
+except ImportError as e:
+    raise OSError(f"{e}: the service needs Linux or macOS. On Windows, use the library or call a service.") from e
 
 log = logging.getLogger("stream_dr.serve")
 
@@ -57,7 +63,8 @@ def serve(
     settings : Settings or None
         If None, the settings are read from the environment and the settings file.
     on_ready : callable or None
-        Called with the address when the service is ready. If None, the address is printed.
+        Called with the address when the service is ready. If None, the address is printed, or
+        logged if the log is JSON.
     prepare : callable
         Called with the directory before the service starts, for example to create models.
     overrides
@@ -79,7 +86,7 @@ def serve(
     auth.refuse_unguarded_host(settings)
     refuse_several_workers()
     raise_file_limit_or_refuse(settings)
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure_logging(settings)
 
     listening = bind_socket(settings)
     try:
@@ -278,10 +285,18 @@ def _run_application(
 
     host, port = listening.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    announce = on_ready or (lambda address: print(f"serving {address}", file=sys.stderr, flush=True))
+
+    def announce() -> None:
+        if on_ready is not None:
+            on_ready(address)
+        elif settings.log_format == "json":
+            log.info("serving %s", address)
+        else:
+            print(f"serving {address}", file=sys.stderr, flush=True)
+
     warn_of_ignored_settings(settings, directory)
 
-    serving = ServiceServer(app, settings, lambda: announce(address))
+    serving = ServiceServer(app, settings, announce)
     serving.run(listening)
     if not serving.started:
         return 3

@@ -100,6 +100,20 @@ class NumbaWarmUp:
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self._was_reported = False
+
+    def check_finished(self) -> None:
+        """Raise ServiceError `not_ready` while functions are compiled.
+
+        Probes ask every few seconds, so only the first error is logged at level INFO.
+        """
+        if self.reason is None:
+            return
+
+        error = ServiceError("not_ready", self.reason)
+        error.is_repeated = self._was_reported
+        self._was_reported = True
+        raise error
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Compile the estimators' functions in a thread, one by one.

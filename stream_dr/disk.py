@@ -11,7 +11,6 @@ file is only for messages.
 """
 
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Callable
@@ -22,12 +21,20 @@ from stream_dr.aliases import FileName
 from stream_dr.errors import DirectoryInUse, DirectoryMissing, InsufficientStorage, SourceMissing
 from stream_dr.failpoints import failpoint
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 TEMPORARY = ".tmp"
 """Suffix of files that are being written. Such a file may remain after a crash."""
 
 
 PRIVATE_FILE = 0o600
 """Mode of the files of a directory. Only the user who runs the service may read the rows."""
+
+sync_data = getattr(os, "fdatasync", os.fsync)
+"""Function that makes a file's data durable. macOS and Windows lack `fdatasync`."""
 
 
 def make_private_folder(folder: Path) -> None:
@@ -110,7 +117,13 @@ def remove_unfinished_files(directory: FileName) -> None:
 
 
 def fsync_directory(path: FileName) -> None:
-    """Make the directory's entries (creations, renames, removals) durable."""
+    """Make the directory's entries (creations, renames, removals) durable.
+
+    Does nothing on Windows, which cannot open a directory.
+    """
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -133,10 +146,9 @@ def free_bytes(path: FileName) -> int:
     path: path on the file system in question. Raises DirectoryMissing if it does not exist.
     """
     try:
-        status = os.statvfs(path)
+        return shutil.disk_usage(path).free
     except FileNotFoundError as e:
         raise DirectoryMissing(f"{path} does not exist. Put it back, or restore it from a copy.") from e
-    return status.f_bavail * status.f_frsize
 
 
 def check_free_space(path: FileName, n_bytes: int, min_free_bytes: int = 0) -> None:
@@ -234,6 +246,12 @@ def read_lock_holder_pid(directory: FileName) -> str:
         return "unknown"
 
 
+def check_directories_work() -> None:
+    """Raise OSError on Windows, where no directory can be opened."""
+    if fcntl is None:
+        raise OSError("this system lacks the file locks that a directory needs. Use Linux or macOS for directories.")
+
+
 class DirectoryLock:
     """Exclusive right to write to a directory. Context manager.
 
@@ -245,13 +263,15 @@ class DirectoryLock:
     directory: path of the directory, which must exist.
 
     Raises DirectoryInUse, with the id of the process that has the lock, or "unknown".
+    Raises OSError on Windows.
     """
 
     def __init__(self, directory: FileName) -> None:
+        check_directories_work()
         self.path = Path(directory) / "lock"
 
-        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+        folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         try:
             for descriptor in (folder, file):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -44,13 +44,20 @@ def new_engine_thread(name_ending: str, run: Callable[[], None]) -> threading.Th
     return threading.Thread(target=run, name=f"stream_dr-{name_ending}", daemon=True)
 
 
+def count_processors() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # macOS, Windows
+
+
 def new_thread_pool(name: str, n_threads: int | None = None) -> ThreadPoolExecutor:
     """Return a pool of threads of the service's engine.
 
     name: last part of the threads' names, before their numbers.
     n_threads: number of threads. None means one for each processor.
     """
-    return ThreadPoolExecutor(n_threads or len(os.sched_getaffinity(0)), thread_name_prefix=f"stream_dr-{name}")
+    return ThreadPoolExecutor(n_threads or count_processors(), thread_name_prefix=f"stream_dr-{name}")
 
 
 def compute_ahead(items: Generator[T, None, None], max_items_ahead: int = 2) -> Generator[T, None, None]:

@@ -72,12 +72,7 @@ def metrics(request: Request, shared: Service) -> Response:
 
     The format is Prometheus's text format, or OpenMetrics if the Accept header asks for it.
     """
-    try:
-        _check_ready(shared)
-    except (ServiceError, StreamDRError):
-        shared.metrics.ready.set(0)
-    else:
-        shared.metrics.ready.set(1)
+    shared.metrics.ready.set(_is_ready(shared))
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(shared.metrics.registry), media_type=media_type)
 
@@ -106,6 +101,17 @@ def readyz(shared: Service) -> schemas.Health:
     return schemas.Health(status="ready", detail="; ".join(details) or None)
 
 
+def _is_ready(shared: AppState) -> bool:
+    # Look here first, because `check_finished` counts the probes that it has answered.
+    if shared.warm_up.reason is not None:
+        return False
+    try:
+        _check_ready(shared)
+    except (ServiceError, StreamDRError):
+        return False
+    return True
+
+
 def _check_ready(shared: AppState) -> JsonDict:
     """Return the engine's health, or raise an error if the service is not ready."""
     if shared.stopping.is_set():
@@ -120,8 +126,7 @@ def _check_ready(shared: AppState) -> JsonDict:
         raise ServiceError("not_ready", detail, free_bytes=free, needed=needed)
     if health["reason"] is not None:
         raise ServiceError("not_ready", health["reason"])
-    if shared.warm_up.reason is not None:
-        raise ServiceError("not_ready", shared.warm_up.reason)
+    shared.warm_up.check_finished()
     return health
 
 

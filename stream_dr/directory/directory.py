@@ -35,7 +35,14 @@ from stream_dr.directory.history import History
 from stream_dr.directory.model_table import ModelTable, check_model_name, create_model_tables
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
-from stream_dr.disk import DirectoryLock, ReservedSpace, check_free_space, make_private_folder, remove_unfinished_files
+from stream_dr.disk import (
+    DirectoryLock,
+    ReservedSpace,
+    check_directories_work,
+    check_free_space,
+    make_private_folder,
+    remove_unfinished_files,
+)
 from stream_dr.errors import (
     DamagedFile,
     DirectoryMissing,
@@ -155,6 +162,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.writable = writable
         self.limits = limits or Limits()
 
+        check_directories_work()
         if not writable and not (self.path / "log").is_dir():
             raise DirectoryMissing(f"{self.path} holds no log; name a directory that `replay` or `serve` has made.")
         self._lock = ExitStack()

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from stream_dr.disk import cannot_write_error, fsync_directory, is_device_error, open_private
+from stream_dr.disk import cannot_write_error, fsync_directory, is_device_error, open_private, sync_data
 from stream_dr.errors import DamagedFile, ForeignFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log.event import Body
@@ -61,7 +61,7 @@ class BodyFile(NamedTuple):
                 for body in bodies:
                     starts.append(_write_whole_body_and_return_end(file, body, starts[-1]))
                 failpoint("log.bodies_sync")
-                os.fdatasync(file)
+                sync_data(file)
 
                 # Remove the written bytes from the page cache, because they are hardly ever read.
                 # In the cache, a long stream would replace useful pages.
@@ -100,7 +100,7 @@ class BodyFile(NamedTuple):
         with self.open_checked(os.O_RDWR) as file:
             for at in range(start, start + size, _ZEROS):
                 _write_whole_body_and_return_end(file, bytes(min(_ZEROS, start + size - at)), at)
-            os.fdatasync(file)
+            sync_data(file)
 
     @contextmanager
     def open_checked(self, flags: int) -> Iterator[int]:
@@ -108,7 +108,7 @@ class BodyFile(NamedTuple):
         with translate_errors(self.path):
             try:
                 # Without O_NONBLOCK, opening a FIFO would block until another process opens it.
-                file = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+                file = os.open(self.path, flags | os.O_NONBLOCK)
             except (FileNotFoundError, PermissionError) as e:
                 raise damaged_file_error(
                     self.path, "it is missing" if e.errno == errno.ENOENT else "it may not be opened"

@@ -40,7 +40,7 @@ class HeadFile:
 
     def __init__(self, folder: Path, writable: bool) -> None:
         self._path = folder / HEAD_NAME
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT
         self._file = os.open(self._path, flags, PRIVATE_FILE) if writable else -1
 
     def read_acknowledged_position(self) -> int:

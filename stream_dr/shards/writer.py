@@ -12,7 +12,6 @@ Cost: each row is copied into the file one time. Memory is the Block that is wri
 batch: rows_per_batch rows, or fewer if they fill half of 128 MiB.
 """
 
-import fcntl
 import hashlib
 import mmap
 import os
@@ -30,6 +29,11 @@ from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
 from stream_dr.shards.seal import seal_checksum
 from stream_dr.targets.label_codes import Label
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 WriteProgress = Callable[[int], object]
 """Callback that receives the number of rows so far, after each block."""
@@ -187,9 +191,14 @@ class ShardWriter:
     def _lock_marker_file(self) -> IO[bytes]:
         """Open and lock the marker file of the folder.
 
-        Raises OutputExists if another process writes into the folder.
+        Raises OutputExists if another process writes into the folder. On Windows the file is closed
+        and not locked, because Windows does not remove open files.
         """
         mark = (self.directory / UNFINISHED).open("ab")
+        if fcntl is None:
+            mark.close()
+            return mark
+
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as e:
@@ -306,7 +315,7 @@ class ShardWriter:
         self._writer.close()
         self._sink.close()
 
-        with open(self._temporary, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as written:
+        with open(self._temporary, "r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as written:
             size = len(written)
             digest = hashlib.sha256(written).hexdigest()
             seal = seal_checksum(written, digest)

@@ -46,10 +46,11 @@ def environment() -> dict[str, str]:
     return dict(pair.split("=", 1) for line in steps("ENV") for pair in shlex.split(line))
 
 
-def test_compose_is_one_service_with_one_volume_and_a_token() -> None:
+def test_compose_is_one_service_with_two_volumes_and_a_token() -> None:
     (service,) = (service for service in COMPOSE["services"].values() if "profiles" not in service)
-    assert list(COMPOSE["volumes"]) == ["stream"]
-    assert service["volumes"] == ["stream:/data"]
+    assert list(COMPOSE["volumes"]) == ["stream", "kernels"]
+    assert service["volumes"] == ["stream:/data", f"kernels:{environment()['NUMBA_CACHE_DIR']}"]
+    assert (service["read_only"], service["tmpfs"]) == (True, ["/tmp"])
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
     assert ":?" in service["environment"]["STREAM_DR_WRITE_TOKEN"]
     assert service["build"]["context"] == "."
@@ -76,11 +77,14 @@ def test_what_is_set_are_settings() -> None:
 
 
 def test_the_image_has_no_rights_one_volume_a_writable_warm_cache_and_ends_by_sigterm() -> None:
-    assert steps("USER") == ["stream_dr"]
+    assert steps("USER") == ["10001:10001"]
     assert steps("VOLUME") == [environment()["STREAM_DR_DIR"]] == ["/data"]
     assert steps("STOPSIGNAL") == ["SIGTERM"]
     owned = next(step for step in steps("RUN") if step.startswith("chown"))
-    assert environment()["NUMBA_CACHE_DIR"] in owned
+    assert owned.split()[2:] == ["10001:10001", "/data", environment()["NUMBA_CACHE_DIR"]]
+    made = next(step for step in steps("RUN") if step.startswith("groupadd"))
+    assert "groupadd --system --gid 10001 " in made
+    assert "useradd --system --uid 10001 --gid 10001 " in made
     assert IMAGE.index("warm_up()") < IMAGE.index("chown") < IMAGE.index("USER")
 
 
@@ -90,6 +94,26 @@ def test_everything_copied_is_there_and_not_ignored() -> None:
         for source in line.split()[:-1]:
             assert (ROOT / source).exists()
             assert f"!{source}" in ignored
+
+
+def test_the_times_of_files_tell_releases_apart(tmp_path: Path) -> None:
+    """numba compares a file's size and time; a kernel may inline a function of another file."""
+    (step,) = (step for step in steps("RUN") if "os.utime" in step)
+    package = tmp_path / "stream_dr"
+    (package / "solve").mkdir(parents=True)
+    files = [package / "__init__.py", package / "solve" / "inlined.py"]
+    told = os.environ | {"PYTHONPATH": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+    def times(text: str) -> set[float]:
+        files[0].write_text("")
+        files[1].write_text(text)
+        subprocess.run(step, shell=True, cwd=tmp_path, env=told, check=True, timeout=30)
+        return {file.stat().st_mtime for file in files}
+
+    first, other, again = times("one = 1"), times("two = 2"), times("one = 1")
+    assert len(first) == 1
+    assert first == again != other
+    assert all(time == int(time) for time in first | other)
 
 
 @pytest.mark.test_all

@@ -1,5 +1,6 @@
 """The process: what it refuses to start with, how a signal ends it, one writer a directory."""
 
+import logging
 import shutil
 import signal
 import socket
@@ -149,6 +150,22 @@ def test_it_answers_while_it_compiles_and_is_ready_after(tmp_path: Path, monkeyp
         compiled.set()
         assert served.ready.wait(30)
         assert served.http.get("/readyz").json() == {"status": "ready"}
+
+
+def test_probes_while_it_compiles_are_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    compiled = threading.Event()
+    monkeypatch.setattr(stream_dr, "warm_up", lambda estimators, say: compiled.wait(30))
+    caplog.set_level(logging.INFO, "service")
+    with in_thread(tmp_path, until_ready=False, warm_up=True) as served:
+        wait_until(lambda: served.http.get("/readyz").status_code == 503)
+        assert [served.http.get("/readyz").status_code for _ in range(3)] == [503] * 3
+        compiled.set()
+        assert served.ready.wait(30)
+        assert served.http.get("/nowhere").status_code == 404
+    lines = [record.getMessage() for record in caplog.records if record.name == "service"]
+    assert lines == ["GET /readyz: 503, ServiceError", "GET /nowhere: 404, HTTPException"]
 
 
 @pytest.mark.every_run
