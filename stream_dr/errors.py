@@ -119,9 +119,10 @@ class NarrowKernel(UserWarning):
 
 
 class OnlyDiagonal(UserWarning):
-    """Issued if a table may become too wide for a scatter matrix.
+    """Issued if only the diagonal of the scatter matrix is stored.
 
-    Only the diagonal of the scatter matrix is stored.
+    The cause is a first batch of dense rows with more than 4,096 features, or a table that may
+    become as wide. Features are then taken as uncorrelated.
     """
 
 

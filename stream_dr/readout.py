@@ -88,6 +88,11 @@ class Readout(NamedTuple):
         """Labels (k,), sorted."""
         return label_array(self.labels)
 
+    @property
+    def predicts_label_sets(self) -> bool:
+        """True if several labels may be predicted for a row."""
+        return self.kind == "multilabel" and self.scores == TARGETS
+
     def predict(self, target_scores: np.ndarray) -> np.ndarray:
         """Return the targets predicted by scores (rows, k).
 
@@ -100,9 +105,19 @@ class Readout(NamedTuple):
         """
         if self.kind == "continuous":
             return target_scores[:, 0] if target_scores.shape[1] == 1 else target_scores
-        if self.kind == "multilabel" and self.scores == TARGETS:
+        if self.predicts_label_sets:
             return (target_scores >= 0.5).astype(np.int64)
         return np.asarray(self.classes[target_scores.argmax(axis=1)])
+
+    def decisions(self, target_scores: np.ndarray) -> np.ndarray:
+        """Return scores (rows, k) as scikit-learn's `decision_function` does.
+
+        If one of two labels is predicted, the result is (rows,), the second label's score minus
+        the first label's score.
+        """
+        if len(self.labels) == 2 and not self.predicts_label_sets:
+            return np.asarray(target_scores[:, 1] - target_scores[:, 0])
+        return target_scores
 
     def probabilities(self, log_probabilities: np.ndarray) -> np.ndarray:
         """Return the posterior probabilities (rows, k) of k classes.

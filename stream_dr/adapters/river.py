@@ -15,6 +15,9 @@ The returned components are computed from all rows learned so far. Before the fi
 `transform_one` returns {}. Components keep their signs and order when they are solved again, as in
 every estimator. So the inputs of a classifier after the transformer do not change signs.
 
+Classifiers. The transformer of an estimator with `predict_proba` (LDA, ClassMeans) is also a
+river classifier.
+
 Feature maps by name. A feature map that identifies columns by name (hashing) receives rows as
 dicts. The column of a name is then the name's hash, whatever names came before. A value may be a
 string. A projected row may have a name that was never learned. Its value is used, because the name
@@ -28,7 +31,7 @@ measures the time. A stream that comes in batches is learned many times faster b
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from copy import copy
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,6 +40,7 @@ from sklearn.base import clone
 
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFitted
 from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.linear_classifier import LinearClassifier
 from stream_dr.estimators.information_gain import InformationGain
 from stream_dr.rows.block import Block, Rows
 from stream_dr.targets.label_codes import Label
@@ -169,10 +173,19 @@ class RiverTransformer(base.MiniBatchTransformer):
         projected = self._project_or_no_components(self._data_frame_to_rows(X, add_new_names=False))
         columns = dict(zip(self._numbered_or_selected_names(projected.shape[1]), projected.T, strict=True))
 
-        # Return the projected columns as a data frame of X's class, with X's index if it has one.
-        frame: Any = X
-        frame_type: Any = type(X)
-        return cast(Frame, frame_type(columns, index=frame.index) if _is_pandas_frame(X) else frame_type(columns))
+        return cast(Frame, _frame_like(X, columns))
+
+    def clone(self, new_params: dict[str, Any] | None = None, include_attributes: bool = False) -> Self:
+        """Return a transformer that has learned nothing, as in river.
+
+        new_params: new values of `estimator` and `prefix`. For `estimator`, a dict of some of its
+            parameters is allowed, as `river.utils.expand_param_grid` makes it.
+        """
+        params = dict(new_params or {})
+        changes = params.get("estimator")
+        if isinstance(changes, dict):
+            params["estimator"] = clone(self.estimator).set_params(**changes)
+        return super().clone(params, include_attributes)
 
     def _numbered_or_selected_names(self, n_components: int) -> list[Hashable]:
         """Return the names of the components.
@@ -205,11 +218,16 @@ class RiverTransformer(base.MiniBatchTransformer):
         if not self._columns_by_name and rows.shape[1] == 0:
             return empty
         try:
-            # Set width_stated=False, because a later row may have new names and more columns.
-            block = rows if self._columns_by_name else Block(rows, width_stated=False)
-            return np.asarray(self.learner.project(self.learner.projection(), block))
+            return np.asarray(self.learner.project(self.learner.projection(), self._with_open_width(rows)))
         except NotFitted:
             return empty
+
+    def _with_open_width(self, rows: Rows) -> Rows | Block:
+        """Return rows in a form that the learner projects.
+
+        Set width_stated=False, because a later row may have new names and more columns.
+        """
+        return rows if self._columns_by_name else Block(rows, width_stated=False)
 
     def _dict_to_row(self, features: Mapping[Hashable, Any], add_new_names: bool) -> Rows:
         """Return one row as CSR (1, columns so far).
@@ -298,10 +316,71 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
         self._store_column_names_in_learner()
 
 
+class RiverClassifier(RiverSupervisedTransformer, base.MiniBatchClassifier):
+    """River transformer that is also a classifier.
+
+    Before a row is learned, there is no label to predict. `predict_one` then returns None, and
+    `predict_proba_one` returns {}.
+    """
+
+    learner: LinearClassifier  # type: ignore[assignment]
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    def predict_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> Label | None:  # type: ignore[override]
+        """Return the most probable label of a row, a dict of numbers.
+
+        Names that were never learned are ignored.
+        """
+        row = self._dict_to_row(x, add_new_names=False)
+        try:
+            return cast(Label, self.learner.predict(self._with_open_width(row)).tolist()[0])
+        except NotFitted:
+            return None
+
+    def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:  # type: ignore[override]
+        """Return the posterior probability of each label for a row."""
+        row = self._dict_to_row(x, add_new_names=False)
+        try:
+            probabilities = self.learner.predict_proba(self._with_open_width(row))[0]
+            return dict(zip(self.learner.classes_.tolist(), probabilities.tolist(), strict=True))
+        except NotFitted:
+            return {}
+
+    def predict_many(self, X: Any) -> Any:
+        """Return the most probable labels of a data frame's rows.
+
+        The result is a series of the same library. Before a row is learned, its labels are None.
+        """
+        rows = self._data_frame_to_rows(X, add_new_names=False)
+        try:
+            labels = self.learner.predict(self._with_open_width(rows)).tolist()
+        except NotFitted:
+            labels = [None] * len(X)
+        return _frame_like(X, {"label": labels})["label"]
+
+    def predict_proba_many(self, X: Any) -> Any:
+        """Return the posterior probabilities of a data frame's rows.
+
+        The result is a data frame of the same library, with one column for each label. A column of
+        a polars data frame has the label as a string. Without a learned row, it has no columns.
+        """
+        rows = self._data_frame_to_rows(X, add_new_names=False)
+        try:
+            probabilities = self.learner.predict_proba(self._with_open_width(rows))
+        except NotFitted:
+            return _frame_like(X, {})
+        labels = self.learner.classes_.tolist()
+        return _frame_like(X, dict(zip(labels, probabilities.T, strict=True)))
+
+
 def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransformer:
     """Return a river transformer of an estimator.
 
-    The transformer is a `base.SupervisedTransformer` if the estimator learns from targets. Raises
+    The transformer is a `base.SupervisedTransformer` if the estimator learns from targets. It is
+    also a `base.Classifier` if the estimator has `predict_proba`, as LDA has. Raises
     InvalidParameter if the object is no estimator of stream_dr.
 
     Parameters
@@ -325,7 +404,11 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
             f"an object of type {type(estimator).__name__} was given; give an estimator of stream_dr with a "
             "transform, say stream_dr.LDA()."
         )
-    return (RiverSupervisedTransformer if estimator.target_kinds else RiverTransformer)(estimator, prefix)
+    if isinstance(estimator, LinearClassifier):
+        return RiverClassifier(estimator, prefix)
+    if estimator.target_kinds:
+        return RiverSupervisedTransformer(estimator, prefix)
+    return RiverTransformer(estimator, prefix)
 
 
 def one_row_targets_for_partial_fit(y: RiverTarget, target_kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
@@ -354,6 +437,16 @@ def river_target_as_label_or_list(river_target: RiverTarget) -> RowTarget:
     if all(isinstance(v, bool | np.bool_) for v in river_target.values()):
         return [label for label, present in river_target.items() if present]
     return [float(v) for v in river_target.values()]
+
+
+def _frame_like(data_frame: Any, columns: Mapping[Any, Any]) -> Any:
+    """Return columns (rows,) as a data frame of the same library.
+
+    A pandas data frame gets the index of `data_frame`.
+    """
+    if _is_pandas_frame(data_frame):
+        return type(data_frame)(columns, index=data_frame.index)
+    return type(data_frame)({str(name): values for name, values in columns.items()})
 
 
 def _is_pandas_frame(data_frame: object) -> bool:

@@ -201,7 +201,7 @@ class PCA(LinearGaussian, ClosedForm):
         if moments.scatter is None:
             raise NeedsRefine(
                 "PCA keeps only the diagonal of Cxx here (scatter is diagonal past 4,096 features), and principal axes "
-                "cannot be had from it. Call refine(source), give scatter='exact', or use CCIPCA."
+                "cannot be had from it. Call refine(source), give scatter='exact' (dense rows), or use CCIPCA."
             )
         floor = moments.rounding.eigenvalue_floor(moments.diagonal)
         values, vectors = nonzero_semidefinite_eigenpairs(moments.scatter, floor)

@@ -248,7 +248,7 @@ class WMV(ClosedForm):
             raise NeedsRefine(
                 "only the diagonal of Cxx is stored (it is past 4,096 features), and where the scatter of "
                 "the classes themselves is to be large its axes would be single features. Call refine(source), give "
-                "scatter='exact', or choose a smaller alpha."
+                "scatter='exact' (dense rows), or choose a smaller alpha."
             )
 
         # Solve for the between-class part plus the negative within-class part.

@@ -32,6 +32,11 @@ class AdditiveEstimator(Estimator):
     additive: ClassVar[bool] = True
     merges: ClassVar[bool] = True
 
+    # A splitter of a cross-validation asks for `groups`, too. It alone gets them, unless the caller
+    # calls `set_fit_request(groups=True)`.
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"groups": False}
+    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {"groups": False}
+
     def fit(
         self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
     ) -> Self:

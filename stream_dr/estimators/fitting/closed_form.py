@@ -71,7 +71,8 @@ class ClosedForm(AdditiveEstimator):
         Part of the rows' scatter matrix that is stored. "exact" stores the whole matrix, and
         "diagonal" only the diagonal. "auto" means "exact" if there are at most 4,096 features and
         the rows are dense, or sparse with a declared width. Otherwise "auto" means "diagonal". The
-        first batch decides.
+        first batch decides. "exact" takes 8 · features² bytes. Sparse rows may then have at most
+        4,096 features, because their number of features may grow.
     standardize : bool, default False
         Solve as if every feature had variance 1.
     decay : float in (0, 1], default 1.0
@@ -587,9 +588,9 @@ class ClosedForm(AdditiveEstimator):
         sparse: True if the rows are sparse.
         declared_width: number of features that sparse rows declare, or 0 if they declare none.
         """
-        if self.feature_map is not None or not self.reads_scatter():
+        if self.feature_map is not None or not self.reads_scatter() or not sparse:
             return None
-        exact = self.scatter == "exact" or (self.scatter == "auto" and sparse and 0 < declared_width <= MAX_EXACT_WIDTH)
+        exact = self.scatter == "exact" or (self.scatter == "auto" and 0 < declared_width <= MAX_EXACT_WIDTH)
         return MAX_EXACT_WIDTH if exact else None
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
@@ -598,8 +599,6 @@ class ClosedForm(AdditiveEstimator):
         `n_features` is the number of features after the feature map, if there is one.
         """
         scatter = self.stored_scatter()
-        # Count at most MAX_EXACT_WIDTH features for "exact", because more features raise an error.
-        width = min(n_features, MAX_EXACT_WIDTH) if scatter == "exact" else n_features
-        exact = scatter != "diagonal" and width <= MAX_EXACT_WIDTH
-        size = moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_scatter_per_class())
+        exact = scatter == "exact" or (scatter == "auto" and n_features <= MAX_EXACT_WIDTH)
+        size = moment_bytes(self.target_encoding(), n_features, n_targets, exact, self.keeps_scatter_per_class())
         return size * max(self.fold_count, 1)

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sized
 from copy import copy
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, NoReturn, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -298,6 +298,14 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return super(Estimator, shown).__repr__(N_CHAR_MAX)
 
     @property
+    def learn_one(self) -> NoReturn:
+        """No method. Raises AttributeError, which names `to_river`."""
+        raise AttributeError(
+            f"{type(self).__name__} has no learn_one: learn batches with partial_fit, or make a river model with "
+            "stream_dr.to_river(estimator)."
+        )
+
+    @property
     def components_(self) -> np.ndarray:
         """Directions (components, features) float64."""
         return self._linear_projection_array("components")
@@ -368,6 +376,11 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         tags = super().__sklearn_tags__()
         tags.target_tags.required = bool(self.target_kinds) and self.unlabelled == "skip"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        if map_reads_tables(self):
+            tags.input_tags.sparse = False
+            tags.input_tags.allow_nan = True
+            tags.input_tags.categorical = True
+            tags.input_tags.string = True
         return tags
 
     def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:

@@ -82,19 +82,11 @@ class LinearClassifier(LabelScore, Predictor):
 
         If the solution is "diagonal", the warning Uncalibrated is issued.
         """
-        scores = self._class_scores(X)
+        projection = self.linear_projection()
+        fitted_readout(projection)
+        scores = self.project(projection.target_score_projection(), X)
         self._warn_if_uncalibrated()
         return np.asarray(log_softmax(scores, axis=1))
-
-    def decision_function(self, X: RowsLike) -> np.ndarray:
-        """Return the scores (rows, classes) float64 of all classes.
-
-        A score is the logarithm of the posterior probability, up to a term that all classes share.
-        For two classes, the result is (rows,), the second class's score minus the first class's
-        score.
-        """
-        scores = self._class_scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     @property
     def classes_(self) -> np.ndarray:
@@ -142,11 +134,6 @@ class LinearClassifier(LabelScore, Predictor):
                 Uncalibrated,
                 stacklevel=3,
             )
-
-    def _class_scores(self, X: RowsLike) -> np.ndarray:
-        projection = self.linear_projection()
-        fitted_readout(projection)
-        return self.project(projection.target_score_projection(), X)
 
 
 def loadings_used_to_predict(projection: Linear | Mapped) -> np.ndarray:

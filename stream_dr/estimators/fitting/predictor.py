@@ -5,12 +5,18 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.metaestimators import available_if
 
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import Readout
+
+
+def _may_predict_labels(estimator: "Predictor") -> bool:
+    """True unless targets are numbers. Before the first batch, they may be labels."""
+    return estimator.known_target_kind() != "continuous"
 
 
 class Predictor(ClosedForm):
@@ -40,6 +46,28 @@ class Predictor(ClosedForm):
         groups: group (rows,) of each row, as in `fit`.
         """
         return super().partial_fit(X, y, sample_weight, groups=groups)
+
+    @available_if(_may_predict_labels)
+    def decision_function(self, X: RowsLike) -> np.ndarray:
+        """Return the scores (rows, labels) float64 of all labels, in the order of `classes_`.
+
+        With one label a row, `predict` returns the label of the highest score. If there are two
+        such labels, the result is (rows,), the second label's score minus the first label's score.
+        LDA and ClassMeans return logarithms of posterior probabilities, up to a term that all
+        classes share. Other estimators return the predicted indicators of the labels, which are
+        about 1 for rows with the label and 0 for other rows.
+
+        Raises NotFitted, WidthMismatch, NotFinite.
+        """
+        projection = self.linear_projection()
+        readout = fitted_readout(projection)
+        return readout.decisions(self.project(projection.target_score_projection(), X))
+
+    def known_target_kind(self) -> str | None:
+        """Return the kind of targets: the kind learned, else the kind set. None if not known."""
+        if "fitted_" in vars(self) and self.fitted_.accumulator.target_kind is not None:
+            return self.fitted_.accumulator.target_kind
+        return None if self.target == "auto" else self.target
 
     def _readout_or_raise(self) -> Readout:
         return fitted_readout(self.linear_projection())

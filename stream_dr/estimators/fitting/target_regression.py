@@ -35,7 +35,8 @@ class TargetRegression(Predictor):
     """Base class of methods that regress targets on the components.
 
     If target="class", scikit-learn treats the estimator as a classifier, and so stratifies the
-    folds of a cross-validation.
+    folds of a cross-validation. After labels were learned, it is a classifier for target="auto",
+    too.
 
     Attributes
     ----------
@@ -73,7 +74,7 @@ class TargetRegression(Predictor):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         # Call the estimator a classifier, so that scikit-learn stratifies folds by class.
-        if self.target == "class":
+        if self.known_target_kind() == "class":
             tags.estimator_type = "classifier"
             tags.classifier_tags = ClassifierTags()
         return tags

@@ -46,8 +46,8 @@ class MomentAccumulator(AccumulatorBase):
         How targets become numeric columns: "none" (targets are not read), "indicator", "partial",
         "zhou" or a Fourier object (encoding.py).
     scatter : str
-        Part of the scatter matrix to store: "exact" (all pairs of features, for at most 4,096
-        features), "diagonal", "none" or "auto". "auto" becomes "exact" if the first batch declares
+        Part of the scatter matrix to store: "exact" (all pairs of features, of at most 4,096
+        features if rows are sparse), "diagonal", "none" or "auto". "auto" becomes "exact" if the first batch declares
         at most 4,096 features, else "diagonal".
     decay : float in (0, 1]
         Factor by which the weight of a row shrinks with every later row.

@@ -5,12 +5,20 @@ fails. Checking the targets costs O(labels). Checking the rows reads every value
 says that its values were already checked.
 """
 
+import warnings
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from stream_dr.checks import MAX_EXACT_WIDTH
-from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
+from stream_dr.errors import (
+    EmptyInput,
+    InvalidTargets,
+    OnlyDiagonal,
+    TargetKindMismatch,
+    TooManyFeatures,
+    WidthMismatch,
+)
 from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_finite_rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import EncodedTargets, Encoding, encode_as_columns, take_encoded_rows
@@ -138,6 +146,8 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     if scatter == "auto" and rows:
         stated = not sparse or block.width_stated
         scatter = "exact" if stated and features <= MAX_EXACT_WIDTH else "diagonal"
+        if scatter == "diagonal" and not sparse:
+            _warn_only_diagonal(features)
 
     # Encode the targets. New labels come after the earlier labels.
     kind, labels, target_width, encoded = accumulator.target_kind, accumulator.labels, accumulator.target_width, None
@@ -186,6 +196,17 @@ def with_new_labels_appended(
     return ExtendedLabels(earlier_labels + tuple(new), column)
 
 
+def _warn_only_diagonal(n_features: int) -> None:
+    gigabytes = 8 * n_features**2 / 1e9
+    warnings.warn(
+        f"only the diagonal of the scatter of {n_features} features is stored, as if they were uncorrelated. "
+        f'scatter="exact" stores all of it ({gigabytes:.1f} GB, for each class where a method needs that), and '
+        "refine(rows) solves exactly without it.",
+        OnlyDiagonal,
+        stacklevel=2,
+    )
+
+
 def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, sparse: bool) -> None:
     if accumulator.n_features and not sparse and n_features != accumulator.n_features:
         raise WidthMismatch(
@@ -199,11 +220,11 @@ def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, 
             "Send at most those or start a new model."
         )
 
-    if accumulator.scatter == "exact" and n_features > MAX_EXACT_WIDTH:
+    if accumulator.scatter == "exact" and sparse and n_features > MAX_EXACT_WIDTH:
         diagonal = 'Start a model with scatter="diagonal"'
         advice = "Use MMC, which has a diagonal form" if accumulator.requires_one_label_per_row else diagonal
         raise TooManyFeatures(
-            f"batch has {n_features} features; exact scatter is stored for up to {MAX_EXACT_WIDTH}. {advice}."
+            f"batch has {n_features} features; exact scatter of sparse rows is stored for up to {MAX_EXACT_WIDTH}. {advice}."
         )
     if not sparse and n_rows and not n_features:
         raise EmptyInput("batch has 0 features; dense rows need at least one.")

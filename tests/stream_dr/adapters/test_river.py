@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
-from river import base, compose, datasets, evaluate, linear_model, metrics, preprocessing
+from river import base, compose, datasets, evaluate, linear_model, metrics, preprocessing, utils
 from sklearn.base import clone
 
 import stream_dr
@@ -69,6 +70,63 @@ def test_mini_batches_in_a_pipeline() -> None:
     X = pd.DataFrame([x for x, _ in rows])
     model.learn_many(X, pd.Series([y == "a" for _, y in rows]))
     assert len(model.predict_many(X)) == 60
+
+
+@pytest.mark.parametrize("estimator", [stream_dr.LDA(), stream_dr.ClassMeans(feature_map=stream_dr.hashing(64))])
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_classifier_predicts_the_labels_of_its_learner(estimator: Any, library: str) -> None:
+    model = to_river(estimator)
+    rows = stream(60, "class")
+    frame = pd.DataFrame([x for x, _ in rows], index=range(100, 160))
+    X = frame if library == "pandas" else pl.from_pandas(frame)
+    assert model.predict_one(rows[0][0]) is None
+    assert model.predict_proba_one(rows[0][0]) == {}
+    assert list(model.predict_many(X)) == [None] * 60
+    assert len(model.predict_proba_many(X).columns) == 0
+
+    model.learn_many(X, [y for _, y in rows])
+    x = {**rows[0][0], "never learned": 1.0}
+    probabilities = model.predict_proba_one(rows[0][0])
+    assert set(probabilities) == set("abc")
+    assert model.predict_one(rows[0][0]) == max(probabilities, key=lambda label: probabilities[label])
+    assert model.predict_one(x) in "abc"
+    assert model.predict_one({}) in "abc"
+
+    expected = model.learner.predict(frame.to_dict("records") if estimator.feature_map else frame.to_numpy())
+    predicted = model.predict_many(X)
+    assert list(predicted) == expected.tolist()
+    assert np.mean([label == y for label, (_, y) in zip(predicted, rows, strict=True)]) > 0.9
+    many = model.predict_proba_many(X)
+    assert list(many.columns) == ["a", "b", "c"]
+    np.testing.assert_allclose(many.to_numpy()[0], [probabilities[label] for label in "abc"])
+    if library == "pandas":
+        assert list(predicted.index) == list(many.index) == list(frame.index)
+
+
+def test_a_classifier_alone_and_before_another() -> None:
+    for last in ([], [linear_model.SoftmaxRegression()]):
+        model = compose.Pipeline(preprocessing.StandardScaler(), to_river(stream_dr.LDA(gamma=1.0)), *last)
+        score = evaluate.progressive_val_score(datasets.ImageSegments().take(400), model, metrics.Accuracy())
+        assert score.get() > 0.7
+
+
+def test_grids_of_parameters() -> None:
+    model = to_river(stream_dr.LDA(n_components=2))
+    by_name = {"estimator": {"gamma": [0.1, 1.0], "scatter": ["exact"]}, "prefix": ["left"]}
+    models = utils.expand_param_grid(model, by_name)
+    assert [m.estimator.gamma for m in models] == [0.1, 1.0]
+    assert {(m.estimator.n_components, m.estimator.scatter, m.prefix) for m in models} == {(2, "exact", "left")}
+    assert model.estimator.gamma == 0.0
+    whole = utils.expand_param_grid(model, {"estimator": [stream_dr.LDA(), stream_dr.LDA(gamma=2.0)]})
+    assert [m.estimator.gamma for m in whole] == [0.0, 2.0]
+    with pytest.raises(errors.InvalidParameter, match="gama"):
+        utils.expand_param_grid(model, {"estimator": {"gama": [0.1]}})
+
+
+def test_an_estimator_without_river_names_to_river() -> None:
+    assert not hasattr(stream_dr.LDA(), "learn_one")
+    with pytest.raises(AttributeError, match="to_river"):
+        _ = stream_dr.LDA().learn_one
 
 
 def test_names_come_and_go() -> None:

@@ -249,6 +249,14 @@ def test_exact_scatter_grows_up_to_its_width(tmp_path: Path) -> None:
             directory.add_model("exact", "opls", {})
 
 
+def test_exact_scatter_of_wide_dense_rows_is_bounded_by_the_memory_of_a_state(tmp_path: Path) -> None:
+    with opened(tmp_path, lda=("lda", {"scatter": "exact"})) as directory:
+        told = refused(directory, dense(0, features=20_000))
+        assert isinstance(told, errors.LimitExceeded)
+        put(directory, dense(0, features=4_200))
+        assert directory.schema.features == 4_200
+
+
 def test_rows_without_targets_are_legal(tmp_path: Path) -> None:
     with opened(tmp_path, lda=("lda", {})) as directory:
         put(directory, dense(0, y=None), dense(1))

@@ -1,5 +1,7 @@
 """LDA beyond Table 2: scikit-learn's LDA, weights, decay, standardize, diagonal, unlearning a class, one class."""
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -71,6 +73,25 @@ def test_scatter_auto_is_exact_up_to_4096_stated_features() -> None:
     assert LDA().fit(sp.random(20, 4096, 0.01, format="csr", random_state=0), y).solution_ == "exact"
     assert LDA().fit(sp.random(20, 4097, 0.01, format="csr", random_state=0), y).solution_ == "diagonal"
     assert LDA().fit(random.normal(size=(20, 5)), y).solution_ == "exact"
+
+
+def test_wide_dense_rows_warn_once_and_may_be_exact() -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(40, 4097))
+    y = np.arange(40) % 2
+    lda = LDA(gamma=1.0)
+    with pytest.warns(errors.OnlyDiagonal, match=r'4097 features .* scatter="exact" stores all of it \(0\.1 GB'):
+        lda.partial_fit(X[:20], y[:20])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lda.partial_fit(X[20:], y[20:])
+        assert lda.solution_ == "diagonal"
+        exact = LDA(gamma=1.0, scatter="exact").partial_fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])
+        LDA(scatter="diagonal").fit(X, y)
+        LDA().fit(sp.csr_matrix(X), y)
+    assert exact.solution_ == "exact"
+    refined = lda.refine([(X, y)])
+    assert naive.distance(exact.components_.T, refined.components_.T) <= 1e-5
 
 
 def test_a_class_emptied_by_unlearning_leaves_no_component() -> None:

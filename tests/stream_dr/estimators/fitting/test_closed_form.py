@@ -11,6 +11,7 @@ from stream_dr.statistics.protocol import pack
 KEYS = [key for key, kind in ESTIMATORS.items() if issubclass(kind, ClosedForm)]
 
 
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.OnlyDiagonal")
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("features", [30, 5000])
 def test_bytes_of_moments_are_a_bound(key: str, features: int) -> None:

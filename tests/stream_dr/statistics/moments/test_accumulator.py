@@ -48,6 +48,7 @@ def started(scatter="auto", rows=X, **kept):
     return accumulator
 
 
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.OnlyDiagonal")
 @pytest.mark.parametrize(
     ("rows", "stated", "scatter"),
     [
