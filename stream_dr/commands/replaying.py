@@ -190,7 +190,9 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     helps = after > before
     scores = f"{before:.3f} from the diagonal, of {after:.3f} refined"
     outcome = "is refined" if helps else "stays as it is"
-    say(f"{model.name}: every tenth row, held out, is predicted with a score of {scores}. The model {outcome}.")
+    say(
+        f"{model.name}: a random tenth of the rows, held out, is predicted with a score of {scores}. The model {outcome}."
+    )
     return helps
 
 

@@ -143,8 +143,8 @@ class TestThenTrain:
     solve_for_tests: True to solve models for the tests. A replay needs this, because it publishes
         models only at its end. A model is solved each time its number of rows has doubled.
 
-    If `solve_for_tests` is True, the first event is split. A copy of each model learns every
-    second row of the event, and is tested on the other rows.
+    If `solve_for_tests` is True, the first event is split. A copy of each model learns a random
+    half of the event's rows, and is tested on the other half.
     """
 
     # This attribute prevents pytest from collecting the class.
@@ -285,16 +285,18 @@ class TestThenTrain:
         numbers = _numbers_of_labelled_rows(block.y)
         if not len(numbers):
             return
+        all_indices = np.arange(len(numbers))
         models = [model for model in models if model.position < event.position]
 
         # Before the first event of a replay, no model has a projection.
         # Let copies of the models learn one half of the first event, and test the other half.
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
         if test_rows and is_first and len(numbers) >= MIN_ROWS_TO_SPLIT:
-            self._let_new_copies_learn_half(models, event, block, numbers[::2])
-            self._test_rows(models, event, block, numbers, np.arange(1, len(numbers), 2))
+            learned = _random_sample(all_indices, (len(numbers) + 1) // 2)
+            self._let_new_copies_learn_half(models, event, block, numbers[learned])
+            self._test_rows(models, event, block, numbers, np.setdiff1d(all_indices, learned))
         elif test_rows:
-            self._test_rows(models, event, block, numbers, np.arange(len(numbers)))
+            self._test_rows(models, event, block, numbers, all_indices)
         self._previous = self._first_label_codes_or_values(block.y.take(numbers[-1:]))
 
     def _let_new_copies_learn_half(
@@ -318,7 +320,7 @@ class TestThenTrain:
                 accumulator = model.estimator.accumulator()
                 accumulator.add(drop_unneeded_targets_and_add_hashes(model.estimator, half))
                 self._solve_and_store(model, accumulator.freeze(), half.rows)
-        chosen = _evenly_spaced_sample(rows_to_learn)
+        chosen = _random_sample(rows_to_learn, MAX_ROWS_PER_EVENT)
         self._append_tested_rows_and_drop_oldest(self._rows_to_test(event, block, chosen))
 
     def _test_rows(
@@ -342,7 +344,7 @@ class TestThenTrain:
             return
 
         # Choose the rows to test.
-        chosen = _evenly_spaced_sample(testable_indices)
+        chosen = _random_sample(testable_indices, MAX_ROWS_PER_EVENT)
         part = self._rows_to_test(event, block, rows_with_target[chosen])
         rows, targets = part.block, part.targets
 
@@ -559,10 +561,14 @@ def _predict_by_means_or_least_squares(
     return np.asarray(LinearRegression().fit(Z_known, known_targets).predict(Z_new))
 
 
-def _evenly_spaced_sample(values: np.ndarray) -> np.ndarray:
-    """Return at most MAX_ROWS_PER_EVENT evenly spaced entries of an array."""
-    at = np.linspace(0, len(values) - 1, min(MAX_ROWS_PER_EVENT, len(values)))
-    return values[at.astype(np.int64)]
+def _random_sample(values: np.ndarray, size: int) -> np.ndarray:
+    """Return at most `size` random entries of an array, in order.
+
+    The seed is fixed.
+    """
+    # Evenly spaced entries would all have one label if labels take turns.
+    chosen = np.random.default_rng(0).permutation(len(values))[:size]
+    return values[np.sort(chosen)]
 
 
 def _numbers_of_labelled_rows(y: Targets) -> np.ndarray:
