@@ -151,7 +151,8 @@ class BestModels(NamedTuple):
 def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestModels | None:
     """Return the models with the best scores.
 
-    The result is None if no model was tested.
+    Models that are no better than the most frequent label do not count. The result is None if no
+    other model was tested.
 
     records: records of the directory, oldest first.
     model_names: names of the models to compare.
@@ -159,8 +160,11 @@ def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestMo
     best = None
     for tick in select_records(records, "progress"):
         tested = {m: scores for m, scores in tick["models"].items() if m in model_names and scores.get("tested")}
-        ranked = sorted(tested, key=lambda m: -score_or_minus_infinity(tested[m]))
-        if ranked:
+        good = [m for m in tested if not tested[m].get("weakness")]
+        ranked = sorted(good, key=lambda m: -score_or_minus_infinity(tested[m]))
+        if tested and not good:
+            best = None
+        elif ranked:
             top = score_or_minus_infinity(tested[ranked[0]])
             error = tested[ranked[0]].get("error") or 0.0
             close = tuple(m for m in ranked if score_or_minus_infinity(tested[m]) >= top - 2 * error)

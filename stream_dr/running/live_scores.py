@@ -22,6 +22,7 @@ After UNLIMITED_SECONDS seconds of testing, tests may take at most a fraction of
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -32,6 +33,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.directory.draft import Removal
 from stream_dr.directory.history import remaining_row_numbers
 from stream_dr.errors import StreamDRError
+from stream_dr.evaluation.scores import standard_error, weakness
 from stream_dr.models.model import Model
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.projection import Projection
@@ -203,6 +205,7 @@ class TestThenTrain:
         error: standard error of the accuracy. None for numeric targets.
         baseline: accuracy or R² of predicting the previous row's target.
         most_frequent: accuracy of predicting the most frequent label. None for numeric targets.
+        weakness: "no better than the most frequent label (62.4 %)", or "". Only for labels.
         tested: number of tested rows.
         tested_at: time of the last test, in seconds since 1970.
         curve: list of [number of learned rows, score], in order of time.
@@ -230,9 +233,10 @@ class TestThenTrain:
         previous = _accuracy_or_r2(parts, targets, PREVIOUS)
         measured: JsonDict
         if targets.ndim == 1:
-            error = round((score * (1 - score) / tested) ** 0.5, 4)
+            error = round(standard_error(score, tested), 4)
             frequent = _accuracy_or_r2(parts, targets, MOST_FREQUENT)
-            measured = {"accuracy": score, "error": error, "most_frequent": frequent}
+            weak = weakness(score, tested, frequent)
+            measured = {"accuracy": score, "error": error, "most_frequent": frequent, "weakness": weak}
         else:
             measured = {"r2": score, "error": None, "most_frequent": None}
 
@@ -360,13 +364,20 @@ class TestThenTrain:
             previous = self._previous_targets(block.y, rows_with_target, chosen)
             part.errors[PREVIOUS] = self._wrong_flags_or_squared_errors(previous, rows.y, targets)
             if targets.ndim == 1:
-                most_frequent = np.full(len(targets), np.bincount(known).argmax())
+                most_frequent = np.full(len(targets), self._most_frequent_code())
                 part.errors[MOST_FREQUENT] = self._wrong_flags_or_squared_errors(most_frequent, rows.y, targets)
 
         # Add the rows to the tested rows, also if no prediction was made.
         self._append_tested_rows_and_drop_oldest(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
+
+    def _most_frequent_code(self) -> int:
+        """Return the code of the label that most tested rows have."""
+        y = [part.block.y for part in self._parts]
+        counts = Counter(targets.labels[code] for targets in y for code in targets.codes.tolist())
+        label, _ = counts.most_common(1)[0]
+        return self._labels.setdefault(label, len(self._labels))
 
     def _rows_to_test(self, event: ParsedEvent, block: Block, chosen_rows: np.ndarray) -> _TestedRows:
         """Return some rows of an event, without predictions.

@@ -196,6 +196,16 @@ def test_the_leader_is_the_best_since_it_became_so() -> None:
     assert best_models(ticks, ["new"]) is None
 
 
+def test_no_better_than_the_most_frequent_label_is_not_best() -> None:
+    weak = {"tested": 9, "accuracy": 0.7, "weakness": "no better than the most frequent label (62.4 %)"}
+    good = {"tested": 9, "accuracy": 0.6, "weakness": ""}
+    both, alone = (
+        {"kind": "progress", "time": t, "models": m} for t, m in ((0.0, {"a": weak, "b": good}), (1.0, {"a": weak}))
+    )
+    assert best_models([both], ["a", "b"]) == (("b",), 0.6, 0.0)
+    assert best_models([both, alone], ["a", "b"]) is None
+
+
 def test_models_within_two_standard_errors_lead_together() -> None:
     scores = {name: {"tested": 100, "accuracy": a, "error": 0.03} for name, a in (("a", 0.85), ("b", 0.9), ("c", 0.83))}
     tick = {"kind": "progress", "time": 5.0, "models": scores}

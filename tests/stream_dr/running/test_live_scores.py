@@ -17,7 +17,7 @@ from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running, RunSettings
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.writer import write_shards
-from stream_dr.targets.targets import class_targets, continuous_targets
+from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.support.batches import dense, draft, opened, put, sparse
 
 
@@ -64,6 +64,19 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
     assert confusion["labels"] == list("abc")
     assert np.trace(confusion["counts"]) == right
     assert np.sum(confusion["counts"]) == sum(confusion["rows"]) == tested
+
+
+def test_the_most_frequent_of_several_labels_may_be_the_second(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    tests = TestThenTrain(solve_for_tests=True)
+    with opened(tmp_path, opls=("opls", {})) as directory:
+        sets = [[first, "shared"] if rng.random() < 0.8 else [first] for first in rng.choice(list("abc"), 400)]
+        block = Block(rng.normal(size=(400, 3)), multilabel_targets(sets))
+        put(directory, block)
+        tests.test([directory.model("opls")], [ParsedEvent(0, block)])
+        scores = tests.scores(directory.model("opls"))
+    assert scores["most_frequent"] == pytest.approx(0.8, abs=0.06)
+    assert scores["weakness"].startswith("no better than the most frequent label (")
 
 
 def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Path) -> None:
