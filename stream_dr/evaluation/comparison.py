@@ -46,6 +46,7 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.source import RepeatableBatches, Source
 from stream_dr.rows.table_rows import arrow_from_raw, raw_from_arrow, raw_rows
 from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.protocol import pack
 from stream_dr.targets.kind import has_too_many_labels_for_classes
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
@@ -246,8 +247,8 @@ class Comparison(NamedTuple):
         """Return a text table with one line for each method."""
         lines = [f"{'method':<44} {self.measure:>8}      +-  components  seconds    memory  cannot"]
         lines += [
-            f"{c.method:<44} {c.score:8.4f}  {c.spread:6.4f}  {c.components:>10}  {c.seconds:7.2f} {c.bytes / 1e6:6.1f} MB  "
-            f"{c.cannot}  {self.weakness(c)}".rstrip()
+            f"{c.method:<44} {c.score:8.4f}  {c.spread:6.4f}  {c.components:>10}  {c.seconds:7.2f} "
+            f"{c.bytes / 1e3:6,.0f} kB  {c.cannot}  {self.weakness(c)}".rstrip()
             for c in self.lines
         ]
         return "\n".join([*lines, f"{self.folds} folds of {self.rows} rows, a sample of {self.read}"])
@@ -500,7 +501,7 @@ def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block,
     except ValueError as e:
         return MethodResult(name, key, params, float("nan"), cannot=str(e))
 
-    size = estimator.state_bytes(estimator.n_features_in_, len(train.y.labels) or train.y.values.shape[1])
+    size = sum(array.nbytes for array in pack(estimator.state_)[0].values())
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
     cannot = _missing_abilities_text(estimator, train.y.kind)
     return MethodResult(name, key, params, score, estimator.rank_, seconds, size, cannot)
