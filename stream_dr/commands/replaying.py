@@ -103,7 +103,7 @@ def _project_into(out: Path, directory: "Directory", model: "Model", dataset: "D
     from stream_dr.running.query import project
 
     with ProgressBar("transform", dataset.rows) as bar:
-        rows = project(directory, model, dataset, out, lambda n: bar.show(n, dataset.rows))
+        rows, _ = project(directory, model, dataset, out, lambda n: bar.show(n, dataset.rows))
     print_result(f"{rows} rows projected by {model.name} written to {out}")
 
 
