@@ -27,7 +27,6 @@ from stream_dr.feature_maps.table import (
     Table,
     TableState,
     Text,
-    count_values_not_encoded,
     map_table_rows,
     mapped_column_names,
     slices_within_memory_limit,
@@ -419,10 +418,6 @@ class Mapped(NamedTuple):
         if self.table is None:
             return None
         return mapped_column_names(feature_map(self.feature_map), self.table)[: self.inner.n_features]
-
-    def count_unseen_values(self, X: Rows) -> int:
-        """Return how many values in X have a category or column never learned."""
-        return 0 if self.table is None else count_values_not_encoded(feature_map(self.feature_map), self.table, X)
 
     def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Map rows (rows, features), dense or CSR, and project them.

@@ -36,8 +36,8 @@ class Done:
         with pytest.raises(SystemExit) as ended:
             main([str(a) for a in arguments])
         self.status = ended.value.code
-        self.out, err = capsys.readouterr()
-        self.err = told(err)
+        self.out, self.all_err = capsys.readouterr()
+        self.err = told(self.all_err)
 
 
 @pytest.fixture

@@ -77,16 +77,17 @@ const baseline = (m, value) => value === undefined || value === null ? "–" : m
 // Show the sentence at the top about the best model.
 function showBest(answer) {
   const leader = answer.best, m = leader && answer.models[leader.models[0]];
+  const weak = Object.entries(answer.models).filter(([, m]) => m.weakness).map(([name, m]) => `${name} is ${m.weakness}.`);
   at("best").hidden = !Object.keys(answer.models).length;
   if (!m || !m.tested) {
-    at("best").textContent = "No model has been tested yet. Rows with a target are tested before they are learned.";
+    at("best").textContent = weak.join(" ") || "No model has been tested yet. Rows with a target are tested before they are learned.";
     return;
   }
 
   const is = leader.models.length === 1 ? "is best" : "are best, within two standard errors";
   const since = new Date(1000 * leader.since).toISOString().slice(0, 16).replace("T", " ");
   at("best").textContent = `${leader.models.join(" and ")} ${is}: ${m.r2 === undefined ? "accuracy " : ""}${score(m)} on ${show(m.tested)} `
-    + `rows, tested ${ago(Date.now() / 1000 - m.tested_at)}; since ${since} UTC. ${show(m.rows)} rows learned, ${show(m.lag)} batches behind.`;
+    + `rows, tested ${ago(Date.now() / 1000 - m.tested_at)}; since ${since} UTC. ${show(m.rows)} rows learned, ${show(m.lag)} batches behind. ${weak.join(" ")}`;
 }
 
 // Sort models by score, the best first. Models that were not tested keep their order at the end.

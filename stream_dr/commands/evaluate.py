@@ -107,7 +107,9 @@ def evaluate(
     Each model projects the rows, and small classifiers predict the labels of the projected rows.
     The command prints the accuracy, micro F1 and macro F1 of each model and classifier. If rows
     have several labels, it also prints the area under the ROC curve (AUC), averaged over labels.
-    The accuracy then counts a row only if all its labels are right. Nothing is stored.
+    The accuracy is then of rows, and counts a row only if all its labels are right. F1 is of
+    labels. A model whose accuracy is not two standard errors above the share of the most frequent
+    label is called no better than this label. Nothing is stored.
 
     The line "no change" always predicts the label of the previous row. Its score is high if rows
     with the same label arrive one after the other. Tables are read as in `learn`. Files of several
@@ -187,17 +189,29 @@ def _evaluate_on_workers(
 
 
 def _print_scores(scores: list["Score"], as_json: bool) -> None:
+    from stream_dr.evaluation.scores import weakness
+
     if as_json:
         figures = [_nan_as_none(s.figures) for s in scores]
         print_result(json.dumps([{**s._asdict(), "figures": f, **f} for s, f in zip(scores, figures, strict=True)]))
         return
 
-    print_result(f"{'model':<16} {'classifier':<10} components  accuracy  micro F1  macro F1     AUC      rows")
+    head = "accuracy"
+    if "auc" in scores[0].figures:
+        head = "accuracy of rows"
+    print_result(f"{'model':<16} {'classifier':<10} components  {head}  micro F1  macro F1     AUC      rows")
     for s in scores:
         f = s.figures
         auc = f"{f['auc']:7.4f}" if "auc" in f else f"{'-':>7}"
-        shares = " ".join(f"{f[name]:9.4f}" for name in ("accuracy", "micro_f1", "macro_f1"))
-        print_result(f"{s.model:<16} {s.probe:<10} {s.components:>10} {shares} {auc} {int(f['rows']):>9}")
+        shares = " ".join(f"{f[name]:9.4f}" for name in ("micro_f1", "macro_f1"))
+        rows = int(f["rows"])
+        weak = ""
+        if rows and "most_frequent" in f:
+            weak = weakness(f["accuracy"], rows, f["most_frequent"])
+        line = (
+            f"{s.model:<16} {s.probe:<10} {s.components:>10}  {f['accuracy']:{len(head)}.4f} {shares} {auc} {rows:>9}"
+        )
+        print_result(f"{line}  {weak}".rstrip())
 
 
 def _warn_if_nothing_tested(scores: list["Score"], n_rows_before_first_test: int) -> None:

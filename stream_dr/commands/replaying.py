@@ -103,7 +103,7 @@ def _project_into(out: Path, directory: "Directory", model: "Model", dataset: "D
     from stream_dr.running.query import project
 
     with ProgressBar("transform", dataset.rows) as bar:
-        rows = project(directory, model, dataset, out, lambda n: bar.show(n, dataset.rows))
+        rows, _ = project(directory, model, dataset, out, lambda n: bar.show(n, dataset.rows))
     print_result(f"{rows} rows projected by {model.name} written to {out}")
 
 
@@ -127,6 +127,9 @@ def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None
 def _print_test_scores(directory: "Directory") -> None:
     """Print each model's score on rows not learned yet."""
     tested = directory.records.last_scores_by_model_id()
+    rows = ""
+    if directory.schema.target_kind == "multilabel":
+        rows = " of rows, by one of their labels"
     for name, model in directory.models.items():
         scores = tested.get(model.id)
         if scores is None:
@@ -137,9 +140,11 @@ def _print_test_scores(directory: "Directory") -> None:
             score = f"R² {scores['r2']:.3f} (least squares on the components)"
             baselines = f"the row before {scores['baseline']:.3f}"
         else:
-            score = f"accuracy {scores['accuracy']:.3f} ± {scores['error']:.3f} (nearest class mean)"
+            score = f"accuracy {scores['accuracy']:.3f} ± {scores['error']:.3f}{rows} (nearest class mean)"
             baselines = f"the label of the row before {scores['baseline']:.3f}, the most frequent label "
             baselines += f"{scores['most_frequent']:.3f}"
+            if scores["weakness"]:
+                baselines += f". {name} is {scores['weakness']}"
 
         say(f"note: {name} on {scores['tested']:,} rows that it had not learned: {score}; {baselines}.")
 
@@ -190,7 +195,11 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     helps = after > before
     scores = f"{before:.3f} from the diagonal, of {after:.3f} refined"
     outcome = "is refined" if helps else "stays as it is"
-    say(f"{model.name}: every tenth row, held out, is predicted with a score of {scores}. The model {outcome}.")
+    if directory.schema.target_kind == "multilabel":
+        scores += " (share of rows with all labels right)"
+    say(
+        f"{model.name}: a random tenth of the rows, held out, is predicted with a score of {scores}. The model {outcome}."
+    )
     return helps
 
 

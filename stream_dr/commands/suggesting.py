@@ -22,9 +22,12 @@ def suggest(
 ) -> None:
     """Compare methods on a file, and print the best command.
 
-    The printed command uses the best method. The methods are fitted on a random sample of the file
-    and scored by cross-validation. The score is the accuracy if the targets are labels, and R2 if
-    the targets are numbers. The number after +- is the standard deviation over the folds.
+    The printed command uses the best method. No command is printed if the best method is no better
+    than the most frequent label: its accuracy is not two standard errors higher.
+
+    The methods are fitted on a random sample of the file and scored by cross-validation. The score
+    is the accuracy if the targets are labels, and R2 if the targets are numbers. The number after
+    +- is the standard deviation over the folds.
 
     Three baselines are scored too:
 
@@ -64,6 +67,10 @@ def suggest(
 
     # Propose `learn` with the files and options of this command, a directory and the best model.
     best = comparison.best
+    if best is None:
+        top = comparison.lines[0]
+        say(f"no method is proposed: {top.method} is {comparison.weakness(top)}.")
+        return
     spec = format_spec(best.key, best.key, best.params)
     start = ctx.obj.index("suggest")
     words = [word for word in ctx.obj[start + 1 :] if word != "--time"]

@@ -30,9 +30,11 @@ def transform(
             metavar="SRC", parser=path_or_uri, help="Rows to project: a shard, a folder of shards, or a file."
         ),
     ],
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Name of the model.")],
     out: Out,
     read_as: ReadOptions,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the model. Not needed if there is only one.")
+    ] = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Project rows and write them to a file.
@@ -43,9 +45,10 @@ def transform(
     same time.
 
     SRC may be a table. Columns that the models have not learned are then ignored. If SRC lacks a
-    column that the models have learned, every value of this column counts as missing.
+    column that the models have learned, every value of this column counts as missing. The command
+    prints how many rows have a category or word that no learned row has. Such values are ignored.
 
-        stream-dr transform D new.csv --model lda --out projected.parquet
+        stream-dr transform D new.csv --out projected.parquet
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.transform import project_rows_on_cluster
@@ -77,5 +80,7 @@ def transform(
                 say(f"note: columns that the file does not have are taken as missing: {', '.join(missing)}")
 
         total = data.rows if isinstance(data, Dataset) else 0
-        rows = project(opened, projected_by, data, out, lambda done: bar.show(done, total))
+        rows, unseen = project(opened, projected_by, data, out, lambda done: bar.show(done, total))
+    if unseen:
+        say(f"note: {unseen} of {rows} rows have a category, word or column that was never seen, which is left out.")
     print_result(f"{rows} rows written to {out}")

@@ -446,10 +446,14 @@ class Directory(AbstractContextManager["Directory"]):
         snapshot.remove_snapshots(self.path, model)
         return model
 
-    def model(self, name: str) -> Model:
-        """Return the model of that name. Raises UnknownModel."""
+    def model(self, name: str | None) -> Model:
+        """Return the model of that name. None means the only model. Raises UnknownModel."""
+        known = ", ".join(sorted(self.models)) or "none"
+        if name is None:
+            if len(self.models) != 1:
+                raise UnknownModel(f"no model is named; name one of: {known}.")
+            name = known
         if name not in self.models:
-            known = ", ".join(sorted(self.models)) or "none"
             hint = did_you_mean(name, self.models)
             raise UnknownModel(f"no model is called {name!r} here{hint}; there are: {known}.")
         return self.models[name]

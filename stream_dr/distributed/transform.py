@@ -106,7 +106,7 @@ def _write_projected_file(task: Task, file_number: int, context: _TaskContext) -
     name = f"part-{file_number:05d}.parquet"
     sink = pa.BufferOutputStream()
     batches = (
-        project_to_arrow_batch(read_batch(r), context.projection, context.schema, context.fields)
+        project_to_arrow_batch(read_batch(r), context.projection, context.schema, context.fields)[0]
         for r in task.references
     )
 

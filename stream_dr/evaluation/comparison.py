@@ -37,6 +37,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.linear_classifier import LinearClassifier
 from stream_dr.estimators.fitting.named_columns import read_rows_and_names
 from stream_dr.estimators.fitting.predictor import Predictor
+from stream_dr.evaluation.scores import weakness
 from stream_dr.feature_maps import feature_map as feature_map_of
 from stream_dr.feature_maps.column_report import describe, text_spec_or_table_spec
 from stream_dr.feature_maps.table import map_table_rows
@@ -45,6 +46,7 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.source import RepeatableBatches, Source
 from stream_dr.rows.table_rows import arrow_from_raw, raw_from_arrow, raw_rows
 from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.protocol import pack
 from stream_dr.targets.kind import has_too_many_labels_for_classes
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
@@ -212,6 +214,8 @@ class Comparison(NamedTuple):
         Number of folds on which all methods were scored before the time limit.
     lines : tuple of MethodResult
         Results of the methods, highest score first, and then results of the baselines.
+    tested : int
+        Number of rows on which all methods were scored.
     """
 
     measure: str
@@ -219,21 +223,32 @@ class Comparison(NamedTuple):
     read: int
     folds: int
     lines: tuple[MethodResult, ...]
+    tested: int
 
     @property
-    def best(self) -> MethodResult:
+    def best(self) -> MethodResult | None:
         """Result of the method with the highest score.
 
-        Baselines do not count.
+        Baselines do not count. None if this method is no better than the most frequent label.
         """
-        return self.lines[0]
+        return None if self.weakness(self.lines[0]) else self.lines[0]
+
+    def weakness(self, line: MethodResult) -> str:
+        """Return that a method is no better than the most frequent label.
+
+        The text is empty for baselines, numeric targets, and methods that failed or are better.
+        """
+        frequent = next((c.score for c in self.lines if c.method == _MOST_FREQUENT), None)
+        if frequent is None or not line.key or np.isnan(line.score):
+            return ""
+        return weakness(line.score, self.tested, frequent)
 
     def __str__(self) -> str:
         """Return a text table with one line for each method."""
         lines = [f"{'method':<44} {self.measure:>8}      +-  components  seconds    memory  cannot"]
         lines += [
-            f"{c.method:<44} {c.score:8.4f}  {c.spread:6.4f}  {c.components:>10}  {c.seconds:7.2f} {c.bytes / 1e6:6.1f} MB  "
-            f"{c.cannot}".rstrip()
+            f"{c.method:<44} {c.score:8.4f}  {c.spread:6.4f}  {c.components:>10}  {c.seconds:7.2f} "
+            f"{c.bytes / 1e3:6,.0f} kB  {c.cannot}  {self.weakness(c)}".rstrip()
             for c in self.lines
         ]
         return "\n".join([*lines, f"{self.folds} folds of {self.rows} rows, a sample of {self.read}"])
@@ -292,13 +307,15 @@ def suggest(
     table = feature_map or (text_spec_or_table_spec(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
     methods = [*_methods_to_compare(sample, table), *_baselines(sample.y.kind)]
-    outcomes, folds = _score_all_folds(sample, methods, map_params, _make_folds(sample, time), progress)
+    splits = _make_folds(sample, time)
+    outcomes, folds = _score_all_folds(sample, methods, map_params, splits, progress)
+    tested = sum(len(split.test) for split in splits[:folds])
 
     lines = [_average_over_folds(method, measured[:folds]) for method, measured in zip(methods, outcomes, strict=True)]
     lines.sort(key=lambda line: (not line.key, -np.nan_to_num(line.score, nan=-np.inf)))
     if np.isnan(lines[0].score):
         raise InvalidParameter(f"no method could learn these rows: {lines[0].cannot}")
-    return Comparison("accuracy" if sample.y.kind == "class" else "R2", sample.rows, read, folds, tuple(lines))
+    return Comparison("accuracy" if sample.y.kind == "class" else "R2", sample.rows, read, folds, tuple(lines), tested)
 
 
 def _score_all_folds(
@@ -484,7 +501,7 @@ def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block,
     except ValueError as e:
         return MethodResult(name, key, params, float("nan"), cannot=str(e))
 
-    size = estimator.state_bytes(estimator.n_features_in_, len(train.y.labels) or train.y.values.shape[1])
+    size = sum(array.nbytes for array in pack(estimator.state_)[0].values())
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
     cannot = _missing_abilities_text(estimator, train.y.kind)
     return MethodResult(name, key, params, score, estimator.rank_, seconds, size, cannot)

@@ -3,7 +3,7 @@
 A "diagonal" solution ignores the correlations between features. Refine (an exact solution by
 further passes over the rows) includes the correlations. With
 many features and few rows, the measured correlations are mostly noise. Refine can then lower the
-accuracy. Scores on learned rows do not show this, so every tenth row is held out.
+accuracy. Scores on learned rows do not show this, so a random tenth of the rows is held out.
 
 The rows are read once for learning, several times for refine and twice for the scores.
 """
@@ -20,8 +20,8 @@ from stream_dr.rows.source import Source
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import drop_rows_without_target
 
-HOLD_OUT_EVERY = 10
-"""Of this number of successive rows, the last row is held out."""
+HELD_OUT_SHARE = 0.1
+"""Share of the rows that are held out. The seed is fixed."""
 
 
 class _Predictor(Protocol):
@@ -62,14 +62,11 @@ class _OneSideOfSplit:
         The Block has only the held-out rows, or only the rows to learn, as `held_out` says. Events
         without any of these rows are skipped.
         """
-        rows = 0
-        # Read also events up to `after`, because rows are counted from the start of the source.
+        # Read also events up to `after`, so that each row gets the same random number every time.
+        rng = np.random.default_rng(0)
         for position, block in self._source.events(until=until):
             block = drop_rows_without_target(block)[0]
-            numbers = np.arange(rows, rows + block.rows)
-            rows += block.rows
-
-            is_held_out = numbers % HOLD_OUT_EVERY == HOLD_OUT_EVERY - 1
+            is_held_out = rng.random(block.rows) < HELD_OUT_SHARE
             chosen = np.flatnonzero(is_held_out == self._held_out)
             if position > after and len(chosen):
                 yield position, block.take(chosen)

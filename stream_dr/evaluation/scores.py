@@ -16,12 +16,32 @@ over [−1, 1], and AUC treats scores in the same bin as equal. Memory does not 
 of rows.
 """
 
+import math
+
 import numpy as np
 
 from stream_dr.statistics.moments.centred_part import pad_to_shape
 
 BINS = 1_000
 """Number of bins in each histogram of predicted scores, which are in [−1, 1]."""
+
+
+def standard_error(accuracy: float, rows: int) -> float:
+    """Return the standard error of an accuracy on `rows` tested rows."""
+    return math.sqrt(accuracy * (1 - accuracy) / rows)
+
+
+def weakness(accuracy: float, rows: int, most_frequent: float) -> str:
+    """Return that a model is no better than the most frequent label.
+
+    The text is empty if the accuracy is more than two standard errors above the baseline.
+
+    rows: number of tested rows.
+    most_frequent: accuracy of always predicting the most frequent label.
+    """
+    if accuracy > most_frequent + 2 * standard_error(accuracy, rows):
+        return ""
+    return f"no better than the most frequent label ({100 * most_frequent:.1f} %)"
 
 
 class ClassScores:
@@ -49,9 +69,11 @@ class ClassScores:
     def scores_by_name(self) -> dict[str, float]:
         """Return the scores of all predictions so far.
 
-        The keys are "accuracy", "micro_f1", "macro_f1" and "rows" (number of rows).
+        The keys are "accuracy", "micro_f1", "macro_f1", "rows" (number of rows) and
+        "most_frequent" (share of the rows that have the most frequent label).
         """
         rows = int(self._confusion.sum())
+        most_frequent = float(self._confusion.sum(1).max() / rows) if rows else float("nan")
         correct = np.diagonal(self._confusion)
         occurrences = self._confusion.sum(0) + self._confusion.sum(1)
         seen = occurrences > 0
@@ -59,7 +81,8 @@ class ClassScores:
         # Micro-averaged F1 equals the accuracy if each row has exactly one label.
         accuracy = float(correct.sum() / rows) if rows else float("nan")
         macro = _mean_or_nan(2 * correct[seen] / occurrences[seen])
-        return {"accuracy": accuracy, "micro_f1": accuracy, "macro_f1": macro, "rows": rows}
+        scores = {"accuracy": accuracy, "micro_f1": accuracy, "macro_f1": macro, "rows": rows}
+        return scores | {"most_frequent": most_frequent}
 
 
 class LabelScores:

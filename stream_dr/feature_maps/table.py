@@ -431,23 +431,23 @@ def convert_columns_to_encode(state: TableState, rows: RawRows) -> Iterator[tupl
             yield column.name, table_columns.convert_values_to_kind(column, rows.column(column.name), rows.rows)
 
 
-def count_values_not_encoded(table_map: Table | Text, state: TableState, rows: RawRows) -> int:
-    """Count the values that the map does not encode.
+def count_unseen_by_row(table_map: Table | Text, state: TableState, rows: RawRows) -> np.ndarray:
+    """Return the number of values in each row that were never learned.
 
-    The map does not encode unknown categories, and values of columns that the first batch did not
-    have.
+    These are categories and words that no learned row has, and values of columns that the first
+    batch did not have.
     """
     encoding, known = table_map.encoding(), {c.name: c for c in state.columns}
-    count = 0
+    counts = np.zeros(rows.rows, dtype=np.int64)
     for name, values in zip(rows.names, rows.columns, strict=True):
         column = known.get(name)
         if column is None and not isinstance(table_map, Text):
-            count += int(np.count_nonzero(~values.missing))
-        elif column is not None and column.kind == "category":
+            counts += ~values.missing
+        elif column is not None and column.kind in ("category", "text"):
             texts = table_columns.convert_values_to_kind(column, values, rows.rows)
-            place = table_columns.mapped_column_of_each_category(column, texts.labels, encoding)[texts.values]
-            count += int(np.count_nonzero((place < 0) & ~texts.missing))
-    return count
+            unseen = table_columns.count_unseen(column, texts.labels, encoding)
+            counts += unseen[texts.values] * ~texts.missing
+    return counts
 
 
 def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str, ...]:

@@ -316,6 +316,19 @@ def mapped_column_of_each_category(
     return np.array([*places, -1], dtype=np.int64)
 
 
+def count_unseen(column: TableColumn, texts: tuple[str, ...], encoding: EncodingSpec) -> np.ndarray:
+    """Return the number of unknown categories or words in each text.
+
+    The result (texts + 1,) has one more entry for missing values, which have code −1.
+
+    column: statistics of a column of categories or texts.
+    """
+    if column.kind == "category":
+        return mapped_column_of_each_category(column, texts, encoding) < 0
+    unknown_words = count_hashed_words(column.words(encoding), texts)[:, column.counts == 0]
+    return np.append(np.diff(unknown_words.indptr), 0)
+
+
 def hashed_category_index(category: str, encoding: EncodingSpec) -> int:
     """Return the index of a category among the hashed columns."""
     from sklearn.utils import murmurhash3_32

@@ -214,7 +214,16 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
     shares = np.cumsum(shares) if cumulative_shares is None else cumulative_shares
     of = "all variance" if ratio is not None or cumulative_shares is not None else "these components"
 
-    bars = {"type": "bar", "x": number, "y": values, "name": "eigenvalue", "marker": {"color": COLOURS[0]}}
+    # One bar alone would fill the figure.
+    width = min(0.8, 0.2 * len(values))
+    bars = {
+        "type": "bar",
+        "x": number,
+        "y": values,
+        "name": "eigenvalue",
+        "marker": {"color": COLOURS[0]},
+        "width": width,
+    }
     line = line_trace(f"captured share of {of}", number[: len(shares)], shares, color=COLOURS[2])
 
     traces = [bars, line | {"yaxis": "y2"}]
@@ -226,7 +235,7 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
     return figure_dict(
         traces,
         title,
-        xaxis=whole_number_axis("component", len(values)),
+        xaxis=whole_number_axis("component", len(values)) | {"range": [0.5, len(values) + 0.5]},
         yaxis={"title": {"text": "eigenvalue"}},
         yaxis2={"overlaying": "y", "side": "right", "automargin": True, "range": [0, 1.05], "showgrid": False} | ticks,
         legend=LEGEND_ABOVE,

@@ -127,10 +127,17 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
         domain = [i * height + 0.03, (i + 1) * height - 0.03]
         axes["yaxis" + axis[1:]] = {"title": {"text": label}, "domain": domain, "anchor": "x"}
     axes["yaxis3"] |= {"range": [0, 1.02], "tickformat": ".0%"}
-    axes["yaxis2"] |= {"rangemode": "tozero", "tickformat": "~s"}
+    axes["yaxis2"] |= {"rangemode": "tozero", "exponentformat": "SI"}
     largest_lag = max((m["lag"] for tick in ticks for m in tick["models"].values()), default=0)
     axes["yaxis"] |= {"rangemode": "tozero", "tickformat": ",d", "dtick": 1 if largest_lag <= 5 else None}
-    time = {"type": "date", "anchor": "y", "title": {"text": "time (UTC)"}, "rangeslider": {"thickness": 0.06}}
+    time: JsonDict = {
+        "type": "date",
+        "anchor": "y",
+        "title": {"text": "time (UTC)"},
+        "rangeslider": {"thickness": 0.06},
+    }
+    if len(ticks) == 1:
+        time["range"] = [record_time_for_plotly({"time": ticks[0]["time"] + seconds}) for seconds in (-30, 30)]
     return figure_dict(traces, title, xaxis=time, hovermode="x", dragmode="pan", **axes)
 
 
@@ -151,7 +158,8 @@ class BestModels(NamedTuple):
 def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestModels | None:
     """Return the models with the best scores.
 
-    The result is None if no model was tested.
+    Models that are no better than the most frequent label do not count. The result is None if no
+    other model was tested.
 
     records: records of the directory, oldest first.
     model_names: names of the models to compare.
@@ -159,8 +167,11 @@ def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestMo
     best = None
     for tick in select_records(records, "progress"):
         tested = {m: scores for m, scores in tick["models"].items() if m in model_names and scores.get("tested")}
-        ranked = sorted(tested, key=lambda m: -score_or_minus_infinity(tested[m]))
-        if ranked:
+        good = [m for m in tested if not tested[m].get("weakness")]
+        ranked = sorted(good, key=lambda m: -score_or_minus_infinity(tested[m]))
+        if tested and not good:
+            best = None
+        elif ranked:
             top = score_or_minus_infinity(tested[ranked[0]])
             error = tested[ranked[0]].get("error") or 0.0
             close = tuple(m for m in ranked if score_or_minus_infinity(tested[m]) >= top - 2 * error)
@@ -236,7 +247,7 @@ def _baseline_trace_if_any(progress_records: list[JsonDict]) -> Iterator[Trace]:
     if any(value is not None for value in values):
         times = list(map(record_time_for_plotly, progress_records))
         line = line_trace("always the last label", times, values, **BASELINE)
-        yield line | {"mode": "lines", "yaxis": "y3"}
+        yield line | {"mode": "lines" if len(times) > 1 else "markers", "yaxis": "y3"}
 
 
 def _version_and_failure_marks(
@@ -296,20 +307,30 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
             learned, scores = zip(*last[name]["curve"], strict=True)
             traces.append(line_trace(plotly_escaped_text(name), learned, scores, color=COLOURS[i % len(COLOURS)]))
 
+    # The axis is longer than the curves, so that it has ticks even if there is a single point.
+    points = np.array([point for f in last.values() for point in f["curve"]])
+    ends = [max(0.9, points[:, 0].min() / 2), max(10.0, 2 * points[:, 0].max())]
+
     # Draw the baseline, which always predicts the most frequent label.
     newest = max(last.values(), key=lambda f: f["time"])
+    percent = {}
     if newest["most_frequent"] is not None:
-        rows = [rows for f in last.values() for rows, _ in f["curve"]]
         constant = [newest["most_frequent"]] * 2
-        baseline = line_trace("always the most frequent label", [min(rows), max(rows)], constant, **BASELINE)
+        baseline = line_trace("always the most frequent label", ends, constant, **BASELINE)
         traces.append(baseline | {"mode": "lines"})
+        percent = {"tickformat": ".0%"}
 
-    percent = {"tickformat": ".0%", "range": [0, 1.02]} if newest["most_frequent"] is not None else {}
+    # Ticks at 1, 2, 5, 10 and so on, or at powers of ten where these would overlap.
+    ticks = {"dtick": "D2" if ends[1] < 200 * ends[0] else 1, "tickformat": "~s"}
     return figure_dict(
         traces,
         title,
-        xaxis={"title": {"text": "rows learned"}, "type": "log", "dtick": "D2", "tickformat": "~s"},
-        yaxis={"title": {"text": "accuracy" if percent else "R²"}, **percent},
+        xaxis={"title": {"text": "rows learned"}, "type": "log", "range": np.log10(ends).tolist(), **ticks},
+        yaxis={
+            "title": {"text": "accuracy" if percent else "R²"},
+            "range": [min(0.0, points[:, 1].min()), 1.02],
+            **percent,
+        },
     )
 
 

@@ -39,7 +39,8 @@ HOW = {
     "compared value of the parameter. Error bars are one standard error. The value of the least error is chosen, or a "
     "simpler one within one standard error.",
     "accuracy": "Share of rows that were predicted right before they were learned, by the nearest class mean, over the "
-    "newest 2,000 tested. R² of least squares on the components where targets are numbers.",
+    "newest 2,000 tested. With several labels a row, one of them must be predicted. R² of least squares on the components "
+    "where targets are numbers.",
     "progress": "Recorded once a second while models learned. The dotted line is the accuracy of always answering the "
     "label of the row before.",
     "convergence": "Of the last refine: the relative residual of the equations solved, and the largest principal angle to "
@@ -118,7 +119,8 @@ def _report_html_parts(directory: Directory, max_rows: int, on_progress: Callabl
 def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
     """Yield the HTML of the summary.
 
-    The summary is a sentence on the best models and a table of all models. The model with the best
+    The summary is a sentence on the best models, one on each model that is no better than the most
+    frequent label, and a table of all models. The model with the best
     score is in the first row of the table.
 
     records: records of the directory, oldest first.
@@ -133,6 +135,10 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
         score = f"{_accuracy_or_r2_text(scores)} on {scores.get('tested', 0):,} rows before they were learned"
         yield f"<p>{names} {verb}, since {_utc_text(best.since)}: {score}. "
         yield f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
+
+    for model in _models_by_score(directory):
+        if weakness := tested.get(model.id, {}).get("weakness"):
+            yield f"<p><b>{escape(model.name)}</b> is {weakness}.</p>"
 
     # A table of all models.
     scores_heads = ("accuracy", "previous label", "most frequent label", "rows tested", "tested at")

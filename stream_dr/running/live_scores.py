@@ -22,6 +22,7 @@ After UNLIMITED_SECONDS seconds of testing, tests may take at most a fraction of
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -32,6 +33,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.directory.draft import Removal
 from stream_dr.directory.history import remaining_row_numbers
 from stream_dr.errors import StreamDRError
+from stream_dr.evaluation.scores import standard_error, weakness
 from stream_dr.models.model import Model
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.projection import Projection
@@ -143,8 +145,8 @@ class TestThenTrain:
     solve_for_tests: True to solve models for the tests. A replay needs this, because it publishes
         models only at its end. A model is solved each time its number of rows has doubled.
 
-    If `solve_for_tests` is True, the first event is split. A copy of each model learns every
-    second row of the event, and is tested on the other rows.
+    If `solve_for_tests` is True, the first event is split. A copy of each model learns a random
+    half of the event's rows, and is tested on the other half.
     """
 
     # This attribute prevents pytest from collecting the class.
@@ -203,6 +205,7 @@ class TestThenTrain:
         error: standard error of the accuracy. None for numeric targets.
         baseline: accuracy or R² of predicting the previous row's target.
         most_frequent: accuracy of predicting the most frequent label. None for numeric targets.
+        weakness: "no better than the most frequent label (62.4 %)", or "". Only for labels.
         tested: number of tested rows.
         tested_at: time of the last test, in seconds since 1970.
         curve: list of [number of learned rows, score], in order of time.
@@ -230,9 +233,10 @@ class TestThenTrain:
         previous = _accuracy_or_r2(parts, targets, PREVIOUS)
         measured: JsonDict
         if targets.ndim == 1:
-            error = round((score * (1 - score) / tested) ** 0.5, 4)
+            error = round(standard_error(score, tested), 4)
             frequent = _accuracy_or_r2(parts, targets, MOST_FREQUENT)
-            measured = {"accuracy": score, "error": error, "most_frequent": frequent}
+            weak = weakness(score, tested, frequent)
+            measured = {"accuracy": score, "error": error, "most_frequent": frequent, "weakness": weak}
         else:
             measured = {"r2": score, "error": None, "most_frequent": None}
 
@@ -285,16 +289,18 @@ class TestThenTrain:
         numbers = _numbers_of_labelled_rows(block.y)
         if not len(numbers):
             return
+        all_indices = np.arange(len(numbers))
         models = [model for model in models if model.position < event.position]
 
         # Before the first event of a replay, no model has a projection.
         # Let copies of the models learn one half of the first event, and test the other half.
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
         if test_rows and is_first and len(numbers) >= MIN_ROWS_TO_SPLIT:
-            self._let_new_copies_learn_half(models, event, block, numbers[::2])
-            self._test_rows(models, event, block, numbers, np.arange(1, len(numbers), 2))
+            learned = _random_sample(all_indices, (len(numbers) + 1) // 2)
+            self._let_new_copies_learn_half(models, event, block, numbers[learned])
+            self._test_rows(models, event, block, numbers, np.setdiff1d(all_indices, learned))
         elif test_rows:
-            self._test_rows(models, event, block, numbers, np.arange(len(numbers)))
+            self._test_rows(models, event, block, numbers, all_indices)
         self._previous = self._first_label_codes_or_values(block.y.take(numbers[-1:]))
 
     def _let_new_copies_learn_half(
@@ -318,7 +324,7 @@ class TestThenTrain:
                 accumulator = model.estimator.accumulator()
                 accumulator.add(drop_unneeded_targets_and_add_hashes(model.estimator, half))
                 self._solve_and_store(model, accumulator.freeze(), half.rows)
-        chosen = _evenly_spaced_sample(rows_to_learn)
+        chosen = _random_sample(rows_to_learn, MAX_ROWS_PER_EVENT)
         self._append_tested_rows_and_drop_oldest(self._rows_to_test(event, block, chosen))
 
     def _test_rows(
@@ -342,7 +348,7 @@ class TestThenTrain:
             return
 
         # Choose the rows to test.
-        chosen = _evenly_spaced_sample(testable_indices)
+        chosen = _random_sample(testable_indices, MAX_ROWS_PER_EVENT)
         part = self._rows_to_test(event, block, rows_with_target[chosen])
         rows, targets = part.block, part.targets
 
@@ -358,13 +364,20 @@ class TestThenTrain:
             previous = self._previous_targets(block.y, rows_with_target, chosen)
             part.errors[PREVIOUS] = self._wrong_flags_or_squared_errors(previous, rows.y, targets)
             if targets.ndim == 1:
-                most_frequent = np.full(len(targets), np.bincount(known).argmax())
+                most_frequent = np.full(len(targets), self._most_frequent_code())
                 part.errors[MOST_FREQUENT] = self._wrong_flags_or_squared_errors(most_frequent, rows.y, targets)
 
         # Add the rows to the tested rows, also if no prediction was made.
         self._append_tested_rows_and_drop_oldest(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
+
+    def _most_frequent_code(self) -> int:
+        """Return the code of the label that most tested rows have."""
+        y = [part.block.y for part in self._parts]
+        counts = Counter(targets.labels[code] for targets in y for code in targets.codes.tolist())
+        label, _ = counts.most_common(1)[0]
+        return self._labels.setdefault(label, len(self._labels))
 
     def _rows_to_test(self, event: ParsedEvent, block: Block, chosen_rows: np.ndarray) -> _TestedRows:
         """Return some rows of an event, without predictions.
@@ -559,10 +572,14 @@ def _predict_by_means_or_least_squares(
     return np.asarray(LinearRegression().fit(Z_known, known_targets).predict(Z_new))
 
 
-def _evenly_spaced_sample(values: np.ndarray) -> np.ndarray:
-    """Return at most MAX_ROWS_PER_EVENT evenly spaced entries of an array."""
-    at = np.linspace(0, len(values) - 1, min(MAX_ROWS_PER_EVENT, len(values)))
-    return values[at.astype(np.int64)]
+def _random_sample(values: np.ndarray, size: int) -> np.ndarray:
+    """Return at most `size` random entries of an array, in order.
+
+    The seed is fixed.
+    """
+    # Evenly spaced entries would all have one label if labels take turns.
+    chosen = np.random.default_rng(0).permutation(len(values))[:size]
+    return values[np.sort(chosen)]
 
 
 def _numbers_of_labelled_rows(y: Targets) -> np.ndarray:

@@ -151,5 +151,5 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     return Prediction(
         model.name, published.version, published.position, projection.solution,
         "class" if multilabel and targets.ndim == 1 else readout.kind, predicted, readout.labels,
-        readout.probabilities(scores) if probable else scores, probable, block.ids, unseen, missing,
+        readout.probabilities(scores) if probable else scores, probable, block.ids, int(unseen.sum()), missing,
     )  # fmt: skip

@@ -36,6 +36,8 @@ from stream_dr.arrow.target_columns import TARGET_COLUMN
 from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
+from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.table import count_unseen_by_row
 from stream_dr.models.model import Model
 from stream_dr.models.schema import (
     Schema,
@@ -73,8 +75,8 @@ class ProjectedRows(NamedTuple):
     ids : Ids or None
         Ids of the rows. None if the rows have no ids.
     unseen : int
-        Number of input values that were ignored, because their index, category or column was not
-        learned.
+        Number of input values that were ignored, because their index, category, word or column was
+        not learned.
     columns_missing : tuple of str
         Names of the learned columns that the rows do not have. Their values count as missing.
     """
@@ -143,14 +145,14 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     block, unseen = check_reorder_and_count_unseen(block, projection, schema)
     z = projection.apply(block.X)
     version, position = published.version, published.position
-    return ProjectedRows(model.name, version, position, projection.solution, z, block.ids, unseen, missing)
+    return ProjectedRows(model.name, version, position, projection.solution, z, block.ids, int(unseen.sum()), missing)
 
 
-def check_reorder_and_count_unseen(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
+def check_reorder_and_count_unseen(block: Block, projection: Projection, schema: Schema) -> tuple[Block, np.ndarray]:
     """Check a block's rows, and give its columns the schema's order.
 
-    Returns the rows, and the number of values that the projection will ignore, because their
-    index, category or column was not learned.
+    Returns the rows, and for each row the number of values that the projection will ignore,
+    because their index, category, word or column was not learned.
 
     Raises NotFinite, SchemaMismatch or InvalidRows.
     """
@@ -165,10 +167,12 @@ def check_reorder_and_count_unseen(block: Block, projection: Projection, schema:
     # Rows of a table need a feature map that has learned the table.
     if block.table:
         if isinstance(projection, Mapped) and projection.table is not None:
-            return block, projection.count_unseen_values(block.X)
+            return block, count_unseen_by_row(feature_map(projection.feature_map), projection.table, block.X)
         raise_if_raw_rows(block.X)
-    n_ignored = int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
-    return block, n_ignored
+    if not block.sparse:
+        return block, np.zeros(block.rows, dtype=np.int64)
+    ignored = np.append(0, np.cumsum(block.X.indices >= projection.n_features))
+    return block, np.diff(ignored[block.X.indptr])
 
 
 def _refuse_names_if_stream_has_none(block: Block, schema: Schema) -> None:
@@ -302,7 +306,7 @@ def project(
     source: Source,
     output_path: Path,
     on_progress: Callable[[int], None] | None = None,
-) -> int:
+) -> tuple[int, int]:
     """Write a source's projected rows to a file.
 
     output_path: path of the file. The suffix selects the format. SUFFIXES lists the allowed
@@ -313,7 +317,8 @@ def project(
     model has learned no row, and NeedsRefine if the model must be refined first. Also raises the
     errors of `check_output_path`, of reading the source and of projecting a batch.
 
-    Returns the number of rows.
+    Returns the number of rows, and the number of rows that have a category, word or feature never
+    learned.
     """
     # Check the arguments before the file is created.
     check_output_path(output_path)
@@ -331,7 +336,8 @@ def project(
         raise InvalidParameter(f"{model.name} has no component yet: {model.estimator.limit}. Nothing was written.")
 
     # The first batch raises errors of the source before the file is created.
-    batches = _projected_batches(directory, model, source, fields, on_progress or (lambda rows: None))
+    unseen: list[int] = []
+    batches = _projected_batches(directory, model, source, fields, unseen, on_progress or (lambda rows: None))
     first = next(batches)
     rows = 0
 
@@ -340,7 +346,7 @@ def project(
         rows = write_projected(file, output_path.suffix, chain([first], batches))
 
     write_atomically(output_path, write)
-    return rows
+    return rows, sum(unseen)
 
 
 def _projected_batches(
@@ -348,6 +354,7 @@ def _projected_batches(
     model: Model,
     source: Source,
     field_types: dict[str, pa.DataType],
+    unseen_rows: list[int],
     on_progress: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the projected rows of a source as Arrow batches.
@@ -355,11 +362,14 @@ def _projected_batches(
     Batches without rows are skipped.
 
     field_types: names and Arrow types of the columns of ids and targets.
+    unseen_rows: list to which each batch's number of rows with a value never learned is added.
     on_progress: called after each batch with the number of rows projected so far.
     """
     done = 0
     for _, block in source.events():
-        batch = project_to_arrow_batch(block, published_or_raise(model).projection, directory.schema, field_types)
+        projection = published_or_raise(model).projection
+        batch, unseen = project_to_arrow_batch(block, projection, directory.schema, field_types)
+        unseen_rows.append(unseen)
         done += block.rows
         on_progress(done)
         if block.rows:
@@ -381,17 +391,19 @@ def published_or_raise(model: Model) -> Published:
 
 def project_to_arrow_batch(
     block: Block, projection: Projection, schema: Schema, field_types: dict[str, pa.DataType]
-) -> pa.RecordBatch:
+) -> tuple[pa.RecordBatch, int]:
     """Return a block's projected rows as an Arrow batch.
 
-    The batch has the columns of ids and targets, then the components z0, z1 …
+    The batch has the columns of ids and targets, then the components z0, z1 … The number of rows
+    with a value never learned is returned, too.
 
     field_types: names and Arrow types of the columns of ids and targets.
     """
-    conformed, _ = check_reorder_and_count_unseen(block, projection, schema)
+    conformed, unseen = check_reorder_and_count_unseen(block, projection, schema)
     z = projection.apply(conformed.X)
     components = {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
-    return pa.record_batch(_id_and_target_columns_or_nulls(block, field_types) | components)
+    batch = pa.record_batch(_id_and_target_columns_or_nulls(block, field_types) | components)
+    return batch, int(np.count_nonzero(unseen))
 
 
 def _block_id_and_target_types(block: Block) -> dict[str, pa.DataType]:

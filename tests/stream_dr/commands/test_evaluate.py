@@ -66,3 +66,21 @@ def test_rows_without_a_label_are_counted(
     rows, _, err = accuracy(capsys, tmp_path / "a.csv", *shuffle)
     assert f"note: {labels.null_count} rows have no label, and are left out." in err
     assert rows < len(Y) - labels.null_count
+
+
+def test_accuracy_of_label_sets_is_said_to_be_of_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = RNG.normal(size=(600, 2))
+    rows = [f'{a},{b},"{",".join(["p"] * int(a > 0) + ["q"] * int(b > 0)) or "r"}"' for a, b in x]
+    (tmp_path / "sets.csv").write_text("\n".join(["a,b,tags", *rows]) + "\n")
+    options = ["--labels", "tags", "--separator", ","]
+    assert (
+        Done(
+            capsys, "convert", tmp_path / "sets.csv", *options, "--out", tmp_path / "s", "--rows-per-batch", 100
+        ).status
+        == 0
+    )
+    lines = Done(capsys, "evaluate", tmp_path / "s", "--model", "m=opls", "--first", 100).out.splitlines()
+    assert "accuracy of rows  micro F1" in lines[0]
+    assert lines[0].index("accuracy of rows") + len("accuracy of rows") == lines[1].index(lines[1].split()[3]) + 6
+    learned = Done(capsys, "learn", tmp_path / "sets.csv", *options, "--dir", tmp_path / "d")
+    assert "of rows, by one of their labels (nearest class mean)" in learned.all_err

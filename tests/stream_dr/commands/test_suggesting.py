@@ -56,7 +56,7 @@ def test_a_feature_map_in_it_is_read_as_it_was_meant(tmp_path: Path, capsys: pyt
 
 def test_numbers_and_labels_that_may_be_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "n.csv").write_text("\n".join(["a,b,y", *(f"{i % 7},{i},{i}.5" for i in range(200)), ""]))
-    (tmp_path / "w.csv").write_text("\n".join(["a,b,y", *(f"{i % 7},{i},{i % 150}" for i in range(300)), ""]))
+    (tmp_path / "w.csv").write_text("\n".join(["a,b,y", *(f"{i % 150},{i % 150},{i % 150}" for i in range(300)), ""]))
     done = Done(capsys, "suggest", tmp_path / "n.csv", "--label", "y")
     assert (done.status, done.out.split()[1]) == (0, "R2"), done.err
     command = ["suggest", tmp_path / "w.csv", "--label", "y"]
@@ -65,3 +65,30 @@ def test_numbers_and_labels_that_may_be_numbers(tmp_path: Path, capsys: pytest.C
     assert f"stream-dr suggest {tmp_path / 'w.csv'} --targets y" in stopped.err
     assert Done(capsys, *command, "--as-classes").out.splitlines()[-1].startswith("stream-dr learn")
     assert Done(capsys, "suggest", tmp_path / "n.csv").err.startswith("error (invalid_targets)")
+
+
+def test_what_is_no_better_than_the_most_frequent_label_is_called_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{a},{b},{'yes' if c < 0.624 else 'no'}" for a, b, c in np.random.default_rng(1).random((800, 3))]
+    (tmp_path / "noise.csv").write_text("\n".join(["a,b,y", *rows]) + "\n")
+    told = "no better than the most frequent label ("
+    done = Done(capsys, "suggest", tmp_path / "noise.csv", "--label", "y")
+    assert (done.status, done.out.count(told), "stream-dr learn" in done.out) == (0, 7, False)
+    assert (done.err.count("no method is proposed: "), "best" in done.err) == (1, False)
+
+    d = tmp_path / "d"
+    learned = Done(capsys, "learn", tmp_path / "noise.csv", "--label", "y", "--dir", d, "--model", "m=lda")
+    assert f"m is {told}" in learned.all_err
+    assert Done(capsys, "report", d, "-o", tmp_path / "r.html").status == 0
+    page = (tmp_path / "r.html").read_text(encoding="utf8")
+    assert (f"<b>m</b> is {told}" in page, "is best" in page) == (True, False)
+
+    assert (
+        Done(
+            capsys, "convert", tmp_path / "noise.csv", "--label", "y", "--out", d / "s", "--rows-per-batch", 100
+        ).status
+        == 0
+    )
+    tested = Done(capsys, "evaluate", d / "s", "--model", "m=lda", "--first", 100).out.splitlines()
+    assert all(told in line for line in tested[1:])

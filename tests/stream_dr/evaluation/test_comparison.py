@@ -23,6 +23,7 @@ from stream_dr.evaluation import comparison
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import RepeatableBatches
 from stream_dr.rows.table_rows import raw_rows
+from stream_dr.statistics.protocol import pack
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import class_targets
 
@@ -44,7 +45,9 @@ def test_scores_are_those_of_cross_validation() -> None:
     scores = [line.score for line in found.lines if line.key]
     assert scores == sorted(scores, reverse=True)
     assert found.best.score == max(scores)
-    assert lines["lda"].bytes == stream_dr.LDA().state_bytes(30, 2)
+    fitted = stream_dr.LDA().fit(X[:400], y[:400])
+    assert lines["lda"].bytes == sum(array.nbytes for array in pack(fitted.state_)[0].values())
+    assert "     8 kB" in str(found)
     assert (lines["lda"].cannot, "predict" in lines["skm standardize=True"].cannot) == ("", True)
     assert "use targets" in lines["pca"].cannot
     assert len(str(found).splitlines()) == len(found.lines) + 2

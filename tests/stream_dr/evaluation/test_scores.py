@@ -5,7 +5,7 @@ import pytest
 from river import metrics
 from sklearn.metrics import roc_auc_score
 
-from stream_dr.evaluation.scores import ClassScores, LabelScores
+from stream_dr.evaluation.scores import ClassScores, LabelScores, standard_error, weakness
 
 
 def test_class_scores_are_rivers():
@@ -22,6 +22,7 @@ def test_class_scores_are_rivers():
         scores.add(truth[at:stop], predicted[at:stop], labels)
     found = scores.scores_by_name()
     assert found["rows"] == 500
+    assert found["most_frequent"] == np.bincount(truth).max() / 500
     for name, peer in peers.items():
         assert found[name] == pytest.approx(peer.get(), abs=1e-12)
 
@@ -60,3 +61,11 @@ def test_labels_that_come_late_were_absent_before():
 def test_nothing_counted_is_not_a_number():
     assert all(np.isnan(v) for name, v in ClassScores().scores_by_name().items() if name != "rows")
     assert all(np.isnan(v) for name, v in LabelScores().scores_by_name().items() if name != "rows")
+
+
+def test_an_accuracy_must_be_two_standard_errors_above_the_most_frequent_label():
+    assert standard_error(0.9, 100) == pytest.approx(0.03)
+    assert weakness(0.9, 100, 0.83) == ""
+    assert weakness(0.9, 100, 0.85) == "no better than the most frequent label (85.0 %)"
+    assert weakness(0.5, 10_000, 0.624) == "no better than the most frequent label (62.4 %)"
+    assert (weakness(1.0, 50, 0.98), weakness(1.0, 50, 1.0) == "") == ("", False)  # one label alone is no success

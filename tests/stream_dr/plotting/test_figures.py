@@ -196,6 +196,16 @@ def test_the_leader_is_the_best_since_it_became_so() -> None:
     assert best_models(ticks, ["new"]) is None
 
 
+def test_no_better_than_the_most_frequent_label_is_not_best() -> None:
+    weak = {"tested": 9, "accuracy": 0.7, "weakness": "no better than the most frequent label (62.4 %)"}
+    good = {"tested": 9, "accuracy": 0.6, "weakness": ""}
+    both, alone = (
+        {"kind": "progress", "time": t, "models": m} for t, m in ((0.0, {"a": weak, "b": good}), (1.0, {"a": weak}))
+    )
+    assert best_models([both], ["a", "b"]) == (("b",), 0.6, 0.0)
+    assert best_models([both, alone], ["a", "b"]) is None
+
+
 def test_models_within_two_standard_errors_lead_together() -> None:
     scores = {name: {"tested": 100, "accuracy": a, "error": 0.03} for name, a in (("a", 0.85), ("b", 0.9), ("c", 0.83))}
     tick = {"kind": "progress", "time": 5.0, "models": scores}
@@ -213,11 +223,40 @@ def test_accuracy_is_drawn_by_rows_learned_with_the_most_frequent_label() -> Non
     lda, other, baseline = accuracy_figure_dict(told, ["lda", MARKUP, "new"], "t")["data"]
     assert ([*lda["x"]], [*lda["y"]]) == ([100, 200], [0.5, 0.75])
     assert (other["name"], [*other["y"]]) == (html.escape(MARKUP, quote=False), [0.25])
-    assert (baseline["x"], baseline["y"]) == ([100, 200], [0.2, 0.2])
+    assert (baseline["x"], baseline["y"]) == ([50, 400], [0.2, 0.2])
     numbers = accuracy_figure_dict([{**told[0], "most_frequent": None}], ["lda"], "t")
     assert len(numbers["data"]) == 1
     assert numbers["layout"]["yaxis"]["title"]["text"] == "R²"
     assert not accuracy_figure_dict([], ["lda"], "t")["data"]
+
+
+@pytest.mark.parametrize(("rows", "ends"), [(1, (0.9, 10)), (3, (1.5, 10)), (200, (100, 400))])
+def test_a_chart_of_one_point_has_whole_rows_and_a_baseline(rows: int, ends: tuple[float, float]) -> None:
+    told = [{"kind": "tested", "time": 1.0, "model": "lda", "curve": [[rows, 0.5]], "most_frequent": 0.2}]
+    figure = accuracy_figure_dict(told, ["lda"], "t")
+    assert figure["layout"]["xaxis"]["range"] == pytest.approx(np.log10(ends))
+    assert tuple(figure["data"][1]["x"]) == ends
+    assert figure["layout"]["xaxis"]["dtick"] == "D2"  # 1, 2, 5, 10, of which a range of two doublings has one
+    wide = accuracy_figure_dict([{**told[0], "curve": [[20, 0.5], [9_000_000, 0.5]]}], ["lda"], "t")
+    assert wide["layout"]["xaxis"]["dtick"] == 1
+
+    tick = {
+        "kind": "progress",
+        "time": 60.0,
+        "models": {"lda": {"lag": 0, "rate": 0.5, "tested": 9, "accuracy": 0.5, "baseline": 0.2}},
+    }
+    progress = plotting.progress([tick])
+    assert progress.layout.xaxis.range == ("1970-01-01 00:00:30.000", "1970-01-01 00:01:30.000")
+    assert (progress.layout.yaxis2.tickformat, progress.layout.yaxis2.exponentformat) == (None, "SI")  # .5, not 500m
+    assert progress.data[0].mode == "markers"
+
+
+def test_one_bar_does_not_fill_a_spectrum() -> None:
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    for components, width in ((1, 0.2), (3, 0.6), (6, 0.8)):
+        figure = plotting.spectrum(stream_dr.PCA(components).fit(X))
+        assert figure.data[0].width == pytest.approx(width)
+        assert figure.layout.xaxis.range == (0.5, components + 0.5)
 
 
 def test_the_confusion_holds_the_shares_of_each_label() -> None:

@@ -17,7 +17,7 @@ from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running, RunSettings
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.writer import write_shards
-from stream_dr.targets.targets import continuous_targets
+from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.support.batches import dense, draft, opened, put, sparse
 
 
@@ -64,6 +64,19 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
     assert confusion["labels"] == list("abc")
     assert np.trace(confusion["counts"]) == right
     assert np.sum(confusion["counts"]) == sum(confusion["rows"]) == tested
+
+
+def test_the_most_frequent_of_several_labels_may_be_the_second(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    tests = TestThenTrain(solve_for_tests=True)
+    with opened(tmp_path, opls=("opls", {})) as directory:
+        sets = [[first, "shared"] if rng.random() < 0.8 else [first] for first in rng.choice(list("abc"), 400)]
+        block = Block(rng.normal(size=(400, 3)), multilabel_targets(sets))
+        put(directory, block)
+        tests.test([directory.model("opls")], [ParsedEvent(0, block)])
+        scores = tests.scores(directory.model("opls"))
+    assert scores["most_frequent"] == pytest.approx(0.8, abs=0.06)
+    assert scores["weakness"].startswith("no better than the most frequent label (")
 
 
 def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Path) -> None:
@@ -121,6 +134,29 @@ def test_a_replay_tests_by_solutions_of_its_own_and_scores_outlive_the_process(t
         assert directory.records.last_scores_by_model_id()[lda.id] == json.loads(json.dumps(now))
 
 
+def random_halves(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the learned and the tested rows of a first event, in order."""
+    order = np.random.default_rng(0).permutation(rows)
+    return np.sort(order[: (rows + 1) // 2]), np.sort(order[(rows + 1) // 2 :])
+
+
+@pytest.mark.parametrize("period", [2, 3, 4])
+@pytest.mark.parametrize("rows", [400, 1_500, 1_999])
+def test_labels_that_take_turns_are_tested_as_other_labels_are(period: int, rows: int, tmp_path: Path) -> None:
+    labels = [f"c{row % period}" for row in range(rows)]
+    X = np.random.default_rng(1).normal(size=(rows, 2))
+    X[:, 0] += 5.0 * (np.arange(rows) % period)
+    block = Block(X, class_targets(labels))
+    tests = TestThenTrain(solve_for_tests=True)
+    with opened(tmp_path, lda=("lda", {})) as directory:
+        put(directory, block)
+        tests.test([directory.model("lda")], [ParsedEvent(0, block)])
+        scores = tests.scores(directory.model("lda"))
+    assert scores["accuracy"] > 0.95
+    assert abs(scores["most_frequent"] - 1 / period) < 0.1
+    assert len(scores["confusion"]["labels"]) == period
+
+
 def test_the_first_event_of_a_replay_is_tested_by_halves(tmp_path: Path) -> None:
     block = dense(1, rows=300)
     tests = TestThenTrain(solve_for_tests=True)
@@ -129,13 +165,15 @@ def test_the_first_event_of_a_replay_is_tested_by_halves(tmp_path: Path) -> None
         model = directory.model("lda")
         tests.test([model], [ParsedEvent(0, block)])
         assert model.rows == 0
-    lda = LDA().partial_fit(block.X[::2], block.y.targets_by_row()[::2])
     y = np.array(block.y.targets_by_row())
-    means = np.array([lda.transform(block.X[::2])[y[::2] == label].mean(axis=0) for label in "abc"])
-    nearest = np.array(list("abc"))[((lda.transform(block.X[1::2])[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)]
+    half, other = random_halves(300)
+    lda = LDA().partial_fit(block.X[half], y[half])
+    means = np.array([lda.transform(block.X[half])[y[half] == label].mean(axis=0) for label in "abc"])
+    nearest = np.array(list("abc"))[((lda.transform(block.X[other])[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)]
     scores = tests.scores(model)
-    assert scores["accuracy"] == round(float((nearest == y[1::2]).mean()), 4)
-    assert scores["baseline"] == round(float((y[:-1:2] == y[1::2]).mean()), 4)
+    before = np.concatenate([[""], y])[other]
+    assert scores["accuracy"] == round(float((nearest == y[other]).mean()), 4)
+    assert scores["baseline"] == round(float((before == y[other]).mean()), 4)
     assert (scores["tested"], scores["curve"]) == (150, [(150, scores["accuracy"])])
 
 
@@ -152,9 +190,10 @@ def test_the_halves_of_the_first_event_are_both_known_to_the_second(rows: int, t
             tests.test([model], [ParsedEvent(position, block)])
             apply_event_unless_rebuild_refused(model, ParsedEvent(position, block), directory)
     (X, y), (Z, z) = ((block.X, np.array(block.y.targets_by_row())) for block in blocks)
-    half, all_rows = slice(0, None, 2), slice(None)
+    half, other = random_halves(rows)
+    all_rows = np.arange(rows)
     solved = all_rows if rows % 2 == 0 else half  # a model is solved again when its rows have doubled
-    for learned, known, new_X, new_y in ((half, half, X[1::2], y[1::2]), (solved, all_rows, Z, z)):
+    for learned, known, new_X, new_y in ((half, half, X[other], y[other]), (solved, all_rows, Z, z)):
         lda = LDA().partial_fit(X[learned], y[learned])
         nearest = NearestCentroid().fit(lda.transform(X[known]), y[known]).predict(lda.transform(new_X))
         right += (nearest == new_y).sum()
@@ -218,11 +257,12 @@ def test_numbers_as_targets_are_tested_by_least_squares_on_the_components(tmp_pa
         put(directory, block)
         model = directory.model("opls")
         tests.test([model], [ParsedEvent(0, block)])
-    opls = OPLS().partial_fit(X[::2], Y[::2])
-    least_squares = LinearRegression().fit(opls.transform(X[::2]), Y[::2])
+    half, other = random_halves(300)
+    opls = OPLS().partial_fit(X[half], Y[half])
+    least_squares = LinearRegression().fit(opls.transform(X[half]), Y[half])
     scores = tests.scores(model)
-    assert scores["r2"] == round(r2_score(Y[1::2], least_squares.predict(opls.transform(X[1::2]))), 4)
-    assert scores["baseline"] == round(r2_score(Y[1::2], Y[:-1:2]), 4)
+    assert scores["r2"] == round(r2_score(Y[other], least_squares.predict(opls.transform(X[other]))), 4)
+    assert scores["baseline"] == round(r2_score(Y[other], Y[other - 1]), 4)
     assert scores["error"] is scores["most_frequent"] is scores["confusion"] is None
 
 

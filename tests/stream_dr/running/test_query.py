@@ -129,7 +129,7 @@ def test_a_file_of_projected_rows(tmp_path: Path, suffix: str, sparse_rows: bool
     out = tmp_path / f"out{suffix}"
     with trained(tmp_path / "d", *blocks, key="opls") as directory:
         done: list[int] = []
-        assert project(directory, directory.model("m"), open_dataset(folder), out, done.append) == 80
+        assert project(directory, directory.model("m"), open_dataset(folder), out, done.append) == (80, 0)
         z = np.vstack([transform(directory.model("m"), b, directory.schema).z for b in blocks])
     found = pq.read_table(out) if suffix == ".parquet" else pa.ipc.open_file(out).read_all()
     assert found.column_names == ["labels" if sparse_rows else "label", *(f"z{i}" for i in range(z.shape[1]))]
@@ -149,7 +149,7 @@ def test_csv_and_npz_hold_what_parquet_does(tmp_path: Path, sparse_rows: bool) -
     folder = shards(tmp_path / "s", blocks=4, sparse_rows=sparse_rows)
     with trained(tmp_path / "d", *(block for _, block in open_dataset(folder).events()), key="opls") as directory:
         for suffix in ("parquet", "csv", "npz"):
-            assert project(directory, directory.model("m"), open_dataset(folder), tmp_path / f"z.{suffix}") == 80
+            assert project(directory, directory.model("m"), open_dataset(folder), tmp_path / f"z.{suffix}") == (80, 0)
     expected = pq.read_table(tmp_path / "z.parquet")
     labels, components = expected.column_names[0], expected.column_names[1:]
     wanted = [json.dumps(row, separators=(",", ":")) if sparse_rows else row for row in expected[labels].to_pylist()]
@@ -195,7 +195,7 @@ def test_shards_of_one_source_may_differ_in_what_is_given_beside_the_rows(tmp_pa
             writer.write_batch(batch)
     out = tmp_path / f"z.{suffix}"
     with trained(tmp_path / "d", dense(0), dense(1)) as directory:
-        assert project(directory, directory.model("m"), open_dataset(tmp_path / "rows"), out) == 9
+        assert project(directory, directory.model("m"), open_dataset(tmp_path / "rows"), out) == (9, 0)
     table = pq.read_table(out) if suffix == "parquet" else pa.ipc.open_file(out).read_all()
     assert table.column_names[:3] == ["id", "label", "z0"]
     assert table.column("id").to_pylist() == [None] * 6 + ["p", "q", "r"]
