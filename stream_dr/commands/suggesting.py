@@ -1,13 +1,16 @@
 """Command `stream-dr suggest`, which compares methods on a file."""
 
 import shlex
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stream_dr.commands.output import ProgressBar, print_result, say
 from stream_dr.commands.reading import AsClasses, ReadOptions, add_file_options, refuse_ids_or_numbers_as_labels
 from stream_dr.commands.specs import Sources, format_spec
+
+if TYPE_CHECKING:
+    from stream_dr.evaluation.comparison import Comparison
 
 
 @add_file_options
@@ -65,16 +68,25 @@ def suggest(
         )
     print_result(str(comparison))
 
-    # Propose `learn` with the files and options of this command, a directory and the best model.
+    _propose_learn(comparison, column, ctx.obj)
+
+
+def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: list[str]) -> None:
+    """Print a command `learn` that uses the best method.
+
+    The command has the files and options of this command.
+
+    arguments: arguments of this process.
+    """
     best = comparison.best
     if best is None:
         top = comparison.lines[0]
         say(f"no method is proposed: {top.method} is {comparison.weakness(top)}.")
         return
     spec = format_spec(best.key, best.key, best.params)
-    start = ctx.obj.index("suggest")
-    words = [word for word in ctx.obj[start + 1 :] if word != "--time"]
-    id_option = [] if column is None else ["--id", column]
-    learn = [*ctx.obj[:start], "learn", *words, *id_option, "--dir", "D", "--model", spec]
+    start = arguments.index("suggest")
+    words = [word for word in arguments[start + 1 :] if word != "--time"]
+    id_option = [] if id_column is None else ["--id", id_column]
+    learn = [*arguments[:start], "learn", *words, *id_option, "--dir", "D", "--model", spec]
     say("the best of the methods, learned from all rows into the directory D:")
     print_result(f"stream-dr {shlex.join(learn)}")

@@ -9,6 +9,9 @@ from stream_dr.commands.output import ProgressBar, print_result, say
 from stream_dr.commands.reading import ReadOptions, add_file_options
 from stream_dr.commands.specs import path_or_uri
 
+ModelName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Name of the model. Not needed if there is only one.")
+]
 Out = Annotated[
     Path,
     typer.Option(
@@ -32,9 +35,7 @@ def transform(
     ],
     out: Out,
     read_as: ReadOptions,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the model. Not needed if there is only one.")
-    ] = None,
+    model: ModelName = None,
     scheduler: Scheduler = None,
 ) -> None:
     """Project rows and write them to a file.
@@ -45,8 +46,8 @@ def transform(
     same time.
 
     SRC may be a table. Columns that the models have not learned are then ignored. If SRC lacks a
-    column that the models have learned, every value of this column counts as missing. The command
-    prints how many rows have a category or word that no learned row has. Such values are ignored.
+    column that the models have learned, every value of this column counts as missing. Categories
+    and words that no learned row has are ignored, and the rows that have them are counted.
 
         stream-dr transform D new.csv --out projected.parquet
     """

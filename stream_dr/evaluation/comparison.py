@@ -193,10 +193,12 @@ class _FoldScores(NamedTuple):
 
     outcomes: for each method a list of its results, one for each fold.
     folds: number of folds on which all methods were scored.
+    tested: number of rows of these folds.
     """
 
     outcomes: list[list[MethodResult]]
     folds: int
+    tested: int
 
 
 class Comparison(NamedTuple):
@@ -307,9 +309,7 @@ def suggest(
     table = feature_map or (text_spec_or_table_spec(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
     methods = [*_methods_to_compare(sample, table), *_baselines(sample.y.kind)]
-    splits = _make_folds(sample, time)
-    outcomes, folds = _score_all_folds(sample, methods, map_params, splits, progress)
-    tested = sum(len(split.test) for split in splits[:folds])
+    outcomes, folds, tested = _score_all_folds(sample, methods, map_params, _make_folds(sample, time), progress)
 
     lines = [_average_over_folds(method, measured[:folds]) for method, measured in zip(methods, outcomes, strict=True)]
     lines.sort(key=lambda line: (not line.key, -np.nan_to_num(line.score, nan=-np.inf)))
@@ -352,7 +352,8 @@ def _score_all_folds(
                 progress("learn", done := done + sample.rows, total)
                 measured.append(_fit_and_score_method(method, extra_params, learned, held_out))
 
-    return _FoldScores(outcomes, max(1, min(map(len, outcomes))))
+    n_scored = max(1, min(map(len, outcomes)))
+    return _FoldScores(outcomes, n_scored, sum(len(fold.test) for fold in folds[:n_scored]))
 
 
 def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str, JsonDict]:
