@@ -16,8 +16,7 @@ the c + 1 working vectors, and three arrays represent them:
 
 CCIPCA's loop skips the zeros of the triangular M. The loop here handles whole rows of M instead,
 because the compiler can vectorise loops over whole rows. With 10 vectors this is as fast as
-skipping the zeros, and with 50 vectors it is faster. (`python benchmarks/recurrences.py text`
-shows 0.56 of the speed of the two sparse products, and 0.49 if zeros are skipped.)
+skipping the zeros, and with 50 vectors it is faster.
 
 The functions have these arguments:
 
