@@ -1,17 +1,12 @@
 """IncrementalSKM as an estimator: what is fitted, which components are left out, and figure 6 of the SKM paper."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from sklearn.datasets import load_iris
 from sklearn.neighbors import NearestCentroid
 
 from benchmarks.papers import sets, skm_figure_6
 from stream_dr import errors
-from stream_dr.datasets.readers.matlab import read_matlab
 from stream_dr.estimators.iskm import IncrementalSKM
 from tests.naive import recurrences
 
@@ -107,14 +102,10 @@ def test_figure_6_monks(name: str) -> None:
     assert np.median(products[:, -1]) > 0.98
 
 
-@pytest.mark.skipif("STREAM_DR_DATA" not in os.environ, reason="STREAM_DR_DATA is not set")
+@pytest.mark.skipif(not sets.available("news20"), reason="news20 is read from STREAM_DR_DATA")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_one_pass_over_20_classes_of_text(seed: int) -> None:
-    path = Path(os.environ["STREAM_DR_DATA"]) / "news20" / "20Newsgroups.mat"
-    train, test = (list(read_matlab(path, subset=subset)) for subset in ("trainIdx", "testIdx"))
-    X, X_test = sets.tfidf(*(sp.vstack([block.X for block in part], format="csr") for part in (train, test)))
-    y, y_test = (np.concatenate([block.y.targets_by_row() for block in part]) for part in (train, test))
-
+    (X, y), (X_test, y_test) = sets.news20_parts()
     order = np.random.default_rng(seed).permutation(len(y))
     model = IncrementalSKM(19).fit(X[order], y[order])
     nearest = NearestCentroid().fit(model.transform(X), y)
