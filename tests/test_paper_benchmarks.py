@@ -126,7 +126,9 @@ def test_the_lecture(module, claims, shown):
 
 
 @pytest.mark.test_all
-@pytest.mark.parametrize("name", ["figure_1", "figure_3", "figure_4", "figure_5", "figure_6", "table_1", "theorem_1"])
+@pytest.mark.parametrize(
+    "name", ["figure_1", "figure_3", "figure_4", "figure_5", "figure_6", "table_1", "theorem_1", "news20"]
+)
 def test_skm(name):
     module = importlib.import_module(f"benchmarks.papers.skm_{name}")
     claims = list(module.run(Options(quick=True)))

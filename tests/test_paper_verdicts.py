@@ -31,6 +31,12 @@ def test_an_order_over_a_curve(shift, word):
     assert verdicts.order(shift + NOISE, test_share=1.0) == word
 
 
+def test_an_order_tells_where_on_the_axis_it_holds():
+    differences = NOISE + np.array([5.0, 0.0, -5.0, np.nan])
+    assert verdicts.order_range((2, 4, 8, 10), differences, 1.0) == "holds at 2; is open at 4; fails at 8"
+    assert verdicts.order_range((2, 4), differences[:, [0, 0]], 1.0) == "holds at 2, 4"
+
+
 def test_the_interval_counts_overlapping_training_parts():
     found = verdicts.paired_interval(np.array([1.0, 2.0, 3.0, 2.0]), test_share=0.25)
     error = np.std([1, 2, 3, 2], ddof=1) * np.sqrt(1 / 4 + 0.25)

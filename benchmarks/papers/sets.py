@@ -16,6 +16,7 @@ from sklearn import datasets as shipped
 from sklearn.preprocessing import normalize
 
 from stream_dr.datasets.generate import generate_rcv1_like
+from stream_dr.datasets.readers.matlab import read_matlab
 from stream_dr.datasets.sources import open_source
 from stream_dr.rows.block import Block
 
@@ -240,6 +241,19 @@ def load_text(name: str, rows: int | None = None) -> Set | None:
         group[first : last + 1] = label
     kept = np.flatnonzero(group[y] != "")
     return X[kept], group[y[kept]].astype(str)
+
+
+def news20_parts() -> tuple[Set, Set]:
+    """Return CSR rows and labels of the 20 classes of news20, before its date and after it.
+
+    The rows are unit-norm tf-idf, by the frequencies of the rows before the date.
+    """
+    path = _path(FILES["news20"][0])
+    if path is None:
+        raise FileNotFoundError(f"news20: set STREAM_DR_DATA to the folder that has {FILES['news20'][0]}")
+    (X, y), (T, truth) = (_stacked(read_matlab(path, subset=subset)) for subset in ("trainIdx", "testIdx"))
+    train, test = tfidf(X, T)
+    return (train, y), (test, truth)
 
 
 def tfidf(train: sp.csr_matrix, test: sp.csr_matrix) -> tuple[sp.csr_matrix, sp.csr_matrix]:

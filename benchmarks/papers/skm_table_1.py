@@ -17,7 +17,7 @@ from benchmarks.papers.verdicts import SMALLEST_GAP, count
 from stream_dr import CCIPCA, LDA, SKM, IncrementalSKM, InformationGain, errors
 
 METHODS: dict[str, Callable[[int], Any]] = {
-    "SKM": lambda p: IncrementalSKM(p, keep="all"),
+    "SKM": lambda p: IncrementalSKM(p, keep="all", amnesic=0.0),
     "PCA": CCIPCA,
     "LDA": LDA,
     "IG": InformationGain,

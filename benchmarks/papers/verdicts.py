@@ -80,6 +80,22 @@ def order(differences: np.ndarray, test_share: float) -> Decision:
     return within(paired_interval(differences, test_share), np.nextafter(0.0, 1.0), np.inf)
 
 
+def order_range(axis: Sequence[int], differences: np.ndarray, test_share: float) -> str:
+    """Return where on the axis an order holds, as words.
+
+    differences: (splits, points of the axis). A point that is NaN in some split is left out. The
+    order holds at a point if the differences there, taken alone, are above 0.
+    """
+    measured = np.flatnonzero(~np.isnan(differences).any(axis=0))
+    words = {axis[at]: order(differences[:, at], test_share) for at in measured}
+    parts = []
+    for word, told in (("agrees", "holds"), ("undecided", "is open"), ("differs", "fails")):
+        points = [str(point) for point, found in words.items() if found == word]
+        if points:
+            parts.append(f"{told} at {', '.join(points)}")
+    return "; ".join(parts)
+
+
 def equal(differences: np.ndarray, test_share: float, margin: float = POINT) -> Decision:
     """Judge the claim that paired differences are 0, within a margin."""
     return within(paired_interval(differences, test_share), -margin, margin)

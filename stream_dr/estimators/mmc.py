@@ -36,8 +36,8 @@ class MMC(ClosedForm):
     Jiang, Zhang; [WMV]; mathematics §2). Sb is the between-class scatter, with the classes'
     shares of the rows as weights. Sw is the within-class scatter, divided by the number of rows.
     Sb and Sw are defined as by Li, Jiang and Zhang. The lecture [WMV] prints an unweighted Sb and
-    an undivided Sw. With these, the first eigenvector is another (cosine 0.74-0.81). SKM with
-    a = 1 + 2 · alpha has the same components and twice the eigenvalues.
+    an undivided Sw. With these, the matrix is almost −n · Sw for n rows. SKM with a = 1 + 2 · alpha
+    has the same components and twice the eigenvalues.
 
     Above 4,096 features only the diagonal of the rows' scatter may be stored (see `scatter`).
     `solution_` is then "diagonal". If alpha > 0, Sw is taken as diagonal. If alpha < 0, a diagonal

@@ -31,7 +31,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps.table import TableState
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
-from stream_dr.models.saved import estimator_from_spec, fill_spec_defaults
+from stream_dr.models.saved import complete_stored_spec, estimator_from_spec
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes, row_counts_by_class
 from stream_dr.models.versions import Published, VersionNumbers, Versions, linear_map_between_projections
 from stream_dr.projection import Linear, Projection, linear_part_or_none
@@ -218,7 +218,7 @@ class Model:
     def __init__(self, entry: Entry, max_versions: int, store_version_ceiling: Callable[[int, int], None]) -> None:
         refused: errors.InvalidParameter | None = None
         try:
-            self.spec = fill_spec_defaults(entry.spec)
+            self.spec = complete_stored_spec(entry.spec)
             self.estimator: Estimator = estimator_from_spec(self.spec)
         except errors.InvalidParameter as e:
             # The stored parameters are not valid in this release.

@@ -202,6 +202,24 @@ def fill_spec_defaults(spec: Spec) -> Spec:
     return spec._replace(defaults=defaults)
 
 
+def complete_stored_spec(spec: Spec) -> Spec:
+    """Return a stored spec with the defaults of its feature map.
+
+    A stored spec has every parameter, set or default. A parameter of today's estimator that it does
+    not have is never filled, because the stored state was computed without it.
+
+    Raises UnknownEstimator or InvalidParameter.
+    """
+    filled = fill_spec_defaults(spec)
+    missing = sorted(all_parameter_values(filled).keys() - all_parameter_values(spec).keys())
+    if missing:
+        raise InvalidParameter(
+            f"the stored model of {spec.estimator!r} has no value of {', '.join(missing)}: it was stored before this "
+            "parameter existed. Make the model again from its rows."
+        )
+    return filled
+
+
 def has_same_spec(stored_spec: Spec, spec: Spec) -> bool:
     """Return True if two specs describe the same model.
 
@@ -230,7 +248,7 @@ def _unfitted_estimator(file_label: object, metadata: JsonDict) -> Any:
     """
     with snapshot_file.errors_as_damaged_file(file_label):
         spec = spec_from_json(metadata["spec"])
-    return estimator_from_spec(fill_spec_defaults(spec))
+    return estimator_from_spec(complete_stored_spec(spec))
 
 
 def _check_state_size(file_label: object, estimator: Any, metadata: JsonDict, max_bytes: int | None) -> None:

@@ -37,7 +37,7 @@ from stream_dr.failpoints import failpoint
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Entry, ModelFailure
 from stream_dr.models.model import FrozenState, Model, Unlearned
-from stream_dr.models.saved import fill_spec_defaults, load, saved_file_bytes, spec_from_json, spec_to_json
+from stream_dr.models.saved import complete_stored_spec, load, saved_file_bytes, spec_from_json, spec_to_json
 from stream_dr.models.snapshot_file import Arrays, FileContents
 from stream_dr.models.versions import Published
 from stream_dr.projection import Linear
@@ -373,7 +373,7 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
     # Check that the snapshot is of this model and of this log.
     arrays, metadata = snapshot_file.read_file(path)
     if metadata.get("kind") != "model" or spec_to_json(
-        fill_spec_defaults(spec_from_json(metadata["spec"]))
+        complete_stored_spec(spec_from_json(metadata["spec"]))
     ) != spec_to_json(model.spec):
         raise ForeignFile(f"{path} is of another model ({metadata.get('spec')}).")
 

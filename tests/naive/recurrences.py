@@ -41,7 +41,9 @@ def ccipca(X: np.ndarray, p: int, amnesic: float = 2.0, center: bool = True, lon
     return Recurrence(np.array(vectors).reshape(-1, X.shape[1]), mean, len(X))
 
 
-def iskm(X: np.ndarray, y: np.ndarray, p: int, a: float = 1.0, dense: bool = True, long: bool = False) -> Recurrence:
+def iskm(
+    X: np.ndarray, y: np.ndarray, p: int, a: float = 1.0, dense: bool = True, long: bool = False, amnesic: float = 1.0
+) -> Recurrence:
     """Incremental SKM of rows X (rows, d) with classes y (rows,) in 0 … c − 1. `dense` rows are shifted by the first.
 
     A vector that becomes exactly zero has no direction: the row ends there and it is no component any more.
@@ -57,6 +59,7 @@ def iskm(X: np.ndarray, y: np.ndarray, p: int, a: float = 1.0, dense: bool = Tru
         means[label] += (x - means[label]) / counts[label]
         here = np.flatnonzero(counts)
         q = counts[here] / n - a * (here == label)
+        ell = amnesic if n > amnesic + 1 else 0.0
         u, m = x, means[here].copy()
         for i in range(p):
             if i == len(vectors):
@@ -64,7 +67,7 @@ def iskm(X: np.ndarray, y: np.ndarray, p: int, a: float = 1.0, dense: bool = Tru
                     vectors.append(u)
                 break
             v, away = vectors[i], u - m
-            v = vectors[i] = (n - 1) * v / n + (q * (away @ v)) @ away / length(v) / n
+            v = vectors[i] = (n - 1 - ell) * v / n + (1 + ell) * (q * (away @ v)) @ away / length(v) / n
             if not v @ v > 0:
                 break
             u = u - (u @ v) / (v @ v) * v

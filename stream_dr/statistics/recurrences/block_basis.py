@@ -206,7 +206,8 @@ class BlockBasis:
         self,
         X: Rows,
         rows_learned_before: int,
-        method_parameter: float,
+        amnesic: float,
+        a: float,
         mean_squared_length_to_update: np.ndarray | None,
         class_codes: np.ndarray | None,
     ) -> None:
@@ -214,9 +215,9 @@ class BlockBasis:
 
         X: (rows, features), dense or CSR.
         rows_learned_before: number of rows learned before.
-        method_parameter: for IncrementalSKM, its parameter `a`. The larger it is, the closer
-            together are the projected rows of one class. For CCIPCA, its parameter `amnesic`. The
-            larger it is, the more weight recent rows have.
+        amnesic: parameter of the method. The larger it is, the more weight recent rows have.
+        a: parameter of IncrementalSKM. The larger it is, the closer together are the projected rows
+            of one class. 0 for CCIPCA.
         mean_squared_length_to_update: (1,) mean squared length of the centred rows for CCIPCA,
             changed in place. None for IncrementalSKM.
         class_codes: (rows,) classes for IncrementalSKM. None for CCIPCA.
@@ -227,7 +228,7 @@ class BlockBasis:
         else:
             rows = tuple(readonly_view(part) for part in (_as_int32(X.indptr), _as_int32(X.indices), X.data))
         loop, at = learn_dense_rows if self.dense else learn_sparse_rows, 0
-        method = (method_parameter, mean_squared_length_to_update, class_codes)
+        method = (amnesic, a, mean_squared_length_to_update, class_codes)
 
         # The compiled loop stops early if digits are lost, or if the next row is too long.
         # After an early stop, remove the cause and continue at row `at`.

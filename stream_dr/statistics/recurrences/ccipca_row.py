@@ -39,6 +39,7 @@ from stream_dr.statistics.recurrences.coefficients import (
     TINY,
     add_vector_from_residual,
     mirror_gram_row,
+    old_and_new_weight,
     write_products_of_row_and_vectors,
 )
 from stream_dr.statistics.recurrences.row_products import FAST
@@ -63,8 +64,7 @@ def learn_ccipca_row(
         noise += RESOLVED * table[p, p]
         remaining = update_mean_and_centre_products(products, squared, row, table, counts, live, p, residual)
     first, share, smallest, ended = remaining, 1.0, remaining, False
-    ell = amnesic if row > amnesic + 1.0 else 0.0
-    old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
+    old, new = old_and_new_weight(row, amnesic)
     for i in range(live):
         # New vector i: keep · vector i + s · residual. New residual: residual − c · new vector i.
         length, along, keep, s, c = table[i, i], residual[i], 1.0, 0.0, 0.0
@@ -120,8 +120,8 @@ def update_mean_squared_length(variance: np.ndarray, remaining: float, row: int,
     unit: power of 2 by which rows are multiplied.
     amnesic: parameter of CCIPCA. The larger it is, the more weight recent rows have.
     """
-    ell = amnesic if row > amnesic + 1.0 else 0.0
-    variance[0] = (row - 1.0 - ell) / row * variance[0] + (1.0 + ell) / row * remaining / (unit * unit)
+    old, new = old_and_new_weight(row, amnesic)
+    variance[0] = old * variance[0] + new * remaining / (unit * unit)
 
 
 @compiled(fastmath=FAST, inline="always")

@@ -104,7 +104,7 @@ class CCIPCAAccumulator(AccumulatorBase):
         self._basis.check(block, "CCIPCA")
         if block.rows:
             self._basis.start(block, subtract_first_row=self._basis.centred)
-            self._basis.learn(block.X, self.rows, self._amnesic, self._variance, None)
+            self._basis.learn(block.X, self.rows, self._amnesic, 0.0, self._variance, None)
             self.rows += block.rows
 
     def freeze(self) -> CCIPCAState:

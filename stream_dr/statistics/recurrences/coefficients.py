@@ -93,6 +93,19 @@ If the row minus the mean is at most 64 eps times as long as the row, the row ad
 
 
 @compiled(fastmath=FAST, inline="always")
+def old_and_new_weight(row: int, amnesic: float) -> tuple[float, float]:
+    """Return the weights of a vector so far and of a row's change.
+
+    The weights are (n − 1 − ℓ)/n and (1 + ℓ)/n [mathematics §6].
+
+    row: number n of the row.
+    amnesic: parameter ℓ of the method, which counts as 0 while n ≤ ℓ + 1.
+    """
+    ell = amnesic if row > amnesic + 1.0 else 0.0
+    return (row - 1.0 - ell) / row, (1.0 + ell) / row
+
+
+@compiled(fastmath=FAST, inline="always")
 def write_products_of_row_and_vectors(
     gram_and_mixing: np.ndarray, basis_products: np.ndarray, n_vectors: int, vector_products: np.ndarray
 ) -> None:

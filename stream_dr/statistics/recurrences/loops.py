@@ -14,8 +14,9 @@ live: number of vectors so far.
 turned: number of the row at which D was last replaced by D·M.
 p: largest number of vectors.
 unit: power of 2 by which rows are multiplied.
-a: for incremental SKM, its parameter `a`. The larger it is, the closer together are the projected
-    rows of one class. For CCIPCA, its parameter `amnesic`, the additional weight of recent rows.
+amnesic: parameter of both methods, the additional weight of recent rows.
+a: parameter of incremental SKM. The larger it is, the closer together are the projected rows of one
+    class. 0 for CCIPCA.
 variance: (1,) mean squared length of rows for CCIPCA. None for incremental SKM.
 labels: (rows,) int64 classes for incremental SKM. None for CCIPCA.
 
@@ -75,7 +76,7 @@ class LoopEnd(NamedTuple):
 def learn_sparse_rows(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, at: int, before: int, columns: np.ndarray,
     table: np.ndarray, lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float,
-    a: float, variance: np.ndarray | None, labels: np.ndarray | None,
+    amnesic: float, a: float, variance: np.ndarray | None, labels: np.ndarray | None,
 ) -> LoopEnd:  # fmt: skip
     """Learn sparse rows of a batch, from row `at` on.
 
@@ -101,14 +102,14 @@ def learn_sparse_rows(
         if variance is None:
             if labels is not None:
                 live, worst, deflated = learn_skm_row(
-                    products, squared, row, labels[t], table, lengths[1], counts, live, p, unit, a, working, space,
-                    weights,
+                    products, squared, row, labels[t], table, lengths[1], counts, live, p, unit, a, amnesic, working,
+                    space, weights,
                 )  # fmt: skip
         else:
             live, deflated, remaining = learn_ccipca_row(
-                products, squared, squared, row, table, counts, live, p, unit, a, working[0], weights
+                products, squared, squared, row, table, counts, live, p, unit, amnesic, working[0], weights
             )
-            update_mean_squared_length(variance, remaining, row, unit, a)
+            update_mean_squared_length(variance, remaining, row, unit, amnesic)
 
         # Add multiples of row t, given by `weights`, to the basis columns.
         add_sparse_row_to_basis(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
@@ -121,8 +122,8 @@ def learn_sparse_rows(
 @compiled(fastmath=FAST)
 def learn_dense_rows(
     X: np.ndarray, shift: np.ndarray, at: int, before: int, columns: np.ndarray, table: np.ndarray,
-    lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float, a: float,
-    variance: np.ndarray | None, labels: np.ndarray | None,
+    lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float,
+    amnesic: float, a: float, variance: np.ndarray | None, labels: np.ndarray | None,
 ) -> LoopEnd:  # fmt: skip
     """Learn dense rows of a batch, from row `at` on.
 
@@ -156,13 +157,14 @@ def learn_dense_rows(
             if variance is None:
                 if labels is not None:
                     live, worst, deflated = learn_skm_row(
-                        x, squared, row, labels[at + t], table, lengths[1], counts, live, p, unit, a, working, space, q
-                    )
+                        x, squared, row, labels[at + t], table, lengths[1], counts, live, p, unit, a, amnesic, working,
+                        space, q,
+                    )  # fmt: skip
             else:
                 live, deflated, remaining = learn_ccipca_row(
-                    x, squared, raw[t], row, table, counts, live, p, unit, a, working[0], q
+                    x, squared, raw[t], row, table, counts, live, p, unit, amnesic, working[0], q
                 )
-                update_mean_squared_length(variance, remaining, row, unit, a)
+                update_mean_squared_length(variance, remaining, row, unit, amnesic)
             update_squared_lengths(lengths[0], x, q, squared)
             # Rounding errors are removed once the number of rows has grown by the factor `growth`.
             # CCIPCA has a smaller factor, because its rows are also centred on a newer mean then.

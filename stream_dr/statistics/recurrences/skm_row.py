@@ -16,8 +16,7 @@ the c + 1 working vectors, and three arrays represent them:
 
 CCIPCA's loop skips the zeros of the triangular M. The loop here handles whole rows of M instead,
 because the compiler can vectorise loops over whole rows. With 10 vectors this is as fast as
-skipping the zeros, and with 50 vectors it is faster. (`python benchmarks/recurrences.py text`
-shows 0.56 of the speed of the two sparse products, and 0.49 if zeros are skipped.)
+skipping the zeros, and with 50 vectors it is faster.
 
 The functions have these arguments:
 
@@ -33,6 +32,7 @@ live: number of vectors so far.
 p: largest number of vectors.
 unit: power of 2 by which rows are multiplied.
 a: parameter of incremental SKM.
+amnesic: parameter of incremental SKM, the additional weight of recent rows.
 working: (c + 1, 2k), scratch memory.
 space: (c + 5, c + 1), scratch memory.
 weights: (k,), the output q. The caller then adds x qᵀ to D.
@@ -45,6 +45,7 @@ from stream_dr.statistics.recurrences.coefficients import (
     RESOLVED,
     add_vector_from_residual,
     mirror_gram_row,
+    old_and_new_weight,
     write_products_of_row_and_vectors,
 )
 from stream_dr.statistics.recurrences.row_products import FAST
@@ -53,12 +54,12 @@ from stream_dr.statistics.recurrences.row_products import FAST
 @compiled(fastmath=FAST, inline="always")
 def learn_skm_row(
     products: np.ndarray, squared: float, row: int, label: int, table: np.ndarray, formed: np.ndarray, counts: np.ndarray,
-    live: int, p: int, unit: float, a: float, working: np.ndarray, space: np.ndarray, weights: np.ndarray,
+    live: int, p: int, unit: float, a: float, amnesic: float, working: np.ndarray, space: np.ndarray,
+    weights: np.ndarray,
 ) -> tuple[int, float, float]:  # fmt: skip
     """Learn one row of incremental SKM from its inner products.
 
-    Returns the number of vectors so far, the largest loss of digits (see coefficients.LOST), and
-    the row's squared length divided by the smallest left when parts along vectors are removed.
+    Returns the number of vectors so far, the loss of digits (LOST), and learn_ccipca_row's ratio.
     """
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
@@ -71,8 +72,8 @@ def learn_skm_row(
         smallest = min(smallest, inner[0, 0])
         part[:] = turned[:] = 0.0
         if not ended:
-            keep = (row - 1.0) / row
-            write_vector_update_coefficients(working, counts, i, row, label, a, 1.0 / (np.sqrt(length) * row), part)
+            keep, new = old_and_new_weight(row, amnesic)
+            write_vector_update_coefficients(working, counts, i, row, label, a, new / np.sqrt(length), part)
             length, terms = measure_updated_vector(working, inner, i, keep, length, part, pull)
             formed[i] = max(keep * keep * formed[i], terms)
             ended = not length > 0.0

@@ -5,7 +5,11 @@ The length of a vector is its eigenvalue. Let x be row number n, of class l. Fir
 the mean of class l. Then let u_1 = x, and m_1j the mean of class j. The vectors v_1, v_2, … are
 updated one after the other:
 
-    v_i ← (n−1)/n v_i + 1/n Σ_j q_j (u_i − m_ij)(u_i − m_ij)ᵀ v_i/‖v_i‖
+    v_i ← (n−1−ℓ)/n v_i + (1+ℓ)/n Σ_j q_j (u_i − m_ij)(u_i − m_ij)ᵀ v_i/‖v_i‖
+
+ℓ is the amnesic parameter of CCIPCA, which the paper's equation does not have. It counts as 0 while
+n ≤ ℓ + 1. The start of a vector is a row, and its length may be a hundred times the eigenvalue. With
+ℓ = 0, its wrong direction then fades only as n^−(1 − λ_2/λ_1) for eigenvalues λ.
 
 If n_j of the n rows are of class j, q_j is n_j/n, minus the parameter a if j = l. After each
 vector, u_i and all m_ij lose their parts along the vector, which gives u_{i+1} and m_{i+1,j}. (Eq.
@@ -71,11 +75,13 @@ class SKMAccumulator(AccumulatorBase):
     components: number of vectors.
     a: parameter of the method. The larger it is, the closer together are the projected rows of
         one class.
+    amnesic: parameter of the method. The larger it is, the more weight recent rows have.
     state: state to continue from, or None.
     """
 
-    def __init__(self, components: int, a: float, state: SKMState | None = None) -> None:
+    def __init__(self, components: int, a: float, amnesic: float, state: SKMState | None = None) -> None:
         self._a = float(a)
+        self._amnesic = float(amnesic)
         self.rows = 0 if state is None else int(state.rows)
         self.rows_skipped = 0 if state is None else int(state.rows_skipped)
         self.target_kind = None if state is None else state.target_kind
@@ -105,7 +111,7 @@ class SKMAccumulator(AccumulatorBase):
             codes = self._add_labels_and_encode(known.y)
             self._basis.start(known, subtract_first_row=True)
             self._basis.grow(known.features, len(self.labels))
-            self._basis.learn(known.X, self.rows, self._a, None, codes)
+            self._basis.learn(known.X, self.rows, self._amnesic, self._a, None, codes)
             self.rows += known.rows
         self.rows_skipped += skipped
 

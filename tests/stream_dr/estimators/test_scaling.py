@@ -17,12 +17,11 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from stream_dr import CCA, CCIPCA, ESTIMATORS, HSL, LDA, OPLS, SKM, SRP, IncrementalSKM, errors, load, random_fourier
+from stream_dr import CCA, CCIPCA, ESTIMATORS, HSL, LDA, OPLS, SKM, SRP, IncrementalSKM, errors, random_fourier
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.reservoir_method import ReservoirMethod
 from stream_dr.estimators.fitting.two_stage_method import TwoStage
-from stream_dr.models.snapshot_file import read_file, write_file
 from stream_dr.solve.orientation import least_squares_map
 from tests.naive import two_stage as naive
 from tests.naive.scaling import shrunk, variances, within_variances
@@ -321,16 +320,3 @@ def test_every_closed_form_that_has_a_scale_has_the_parameter() -> None:
             assert np.linalg.norm(W[0]) == pytest.approx(1.0)
         else:
             np.testing.assert_allclose(W @ W.T, np.eye(len(W)), atol=1e-9)
-
-
-def test_a_file_of_before_the_parameters_existed_is_read_with_their_defaults(tmp_path: Any) -> None:
-    X, y = rows()
-    model = LDA().fit(X, y)
-    model.save(tmp_path / "now")
-    arrays, facts = read_file(tmp_path / "now")
-    for name in ("scaling", "shrinkage"):
-        del facts["spec"]["params"][name]
-    write_file(tmp_path / "before", arrays, facts)
-    back = load(tmp_path / "before")
-    assert (back.scaling, back.shrinkage) == ("unit", None)
-    np.testing.assert_array_equal(back.transform(X), model.transform(X))

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
-from stream_dr import LDA, load, save
+import numpy as np
+import pytest
+
+from stream_dr import LDA, IncrementalSKM, errors, load, save
 from stream_dr.directory.directory import Directory
 from stream_dr.feature_maps import map_spec_with_defaults
+from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import all_parameter_values, estimator_from_spec, fill_spec_defaults, has_same_spec
 
@@ -40,3 +44,25 @@ def test_a_saved_estimator_says_all_its_parameters(tmp_path: Path) -> None:
     assert loaded.feature_map == map_spec_with_defaults({"map": "table"})
     assert loaded.merge(short).fitted().accumulator.rows == 80
     assert short.merge(load(tmp_path / "m")).fitted().accumulator.rows == 80
+
+
+def test_a_stored_spec_without_a_parameter_of_today_is_refused_by_name(tmp_path: Path) -> None:
+    old = fill_spec_defaults(Spec("iskm", {"n_components": 1}))
+    defaults = {name: value for name, value in old.defaults.items() if name != "amnesic"}
+
+    path = tmp_path / "file"
+    IncrementalSKM(1).fit(np.eye(4), [0, 1, 0, 1]).save(path)
+    arrays, metadata = snapshot_file.read_file(path)
+    assert metadata["spec"]["params"].pop("amnesic") == 1.0
+    snapshot_file.write_file(path, arrays, metadata)
+    with pytest.raises(errors.InvalidParameter, match="no value of amnesic"):
+        load(path)
+
+    with Directory(tmp_path / "D") as directory:
+        directory.table.add("old", old._replace(defaults=defaults), 0, None, None)
+        directory.table.add("set", old._replace(params={"amnesic": 0.0}, defaults=defaults | {"n_components": 2}), 0)
+    with Directory(tmp_path / "D") as directory:
+        failure = directory.models["old"].failure
+        assert failure is not None
+        assert "no value of amnesic" in failure.message
+        assert directory.models["set"].estimator.amnesic == 0.0

@@ -20,7 +20,7 @@ from tests.naive import recurrences
 KINDS: list[tuple[Any, Any]] = [
     (lambda state=None: CCIPCAAccumulator(5, 2.0, True, state), CCIPCAState),
     (lambda state=None: CCIPCAAccumulator(5, 2.0, False, state), CCIPCAState),
-    (lambda state=None: SKMAccumulator(5, 1.0, state), SKMState),
+    (lambda state=None: SKMAccumulator(5, 1.0, 1.0, state), SKMState),
 ]
 
 
@@ -118,7 +118,7 @@ def test_weights_are_refused_with_a_way_out() -> None:
 def test_no_dense_batch_at_47236_features(supervised: bool, dtype: Any) -> None:
     """2,000 rows dense would be 756 MB; what is allocated is the basis, once more where it is re-multiplied or grown."""
     rows = [wide_rows(100, seed).astype(dtype) for seed in range(20)]
-    accumulator: Any = SKMAccumulator(3, 1.0) if supervised else CCIPCAAccumulator(5, 2.0, True)
+    accumulator: Any = SKMAccumulator(3, 1.0, 1.0) if supervised else CCIPCAAccumulator(5, 2.0, True)
     accumulator.add(Block(rows[0], class_targets([i % 4 for i in range(100)])))
     tracemalloc.start()
     for X in rows:
@@ -148,7 +148,7 @@ def test_squares_of_the_largest_values_do_not_overflow(sparse: bool, scale: floa
     rows: Any = sp.csr_matrix(X * scale) if sparse else X * scale
     for accumulator, expected in (
         (CCIPCAAccumulator(3, 2.0, True), recurrences.ccipca(X * scale, 3, long=True)),
-        (SKMAccumulator(2, 1.0), recurrences.iskm(X * scale, y, 2, 1.0, not sparse, long=True)),
+        (SKMAccumulator(2, 1.0, 1.0), recurrences.iskm(X * scale, y, 2, 1.0, not sparse, long=True)),
     ):
         accumulator.add(Block(rows[:150], class_targets(y[:150].tolist())))
         accumulator.add(Block(rows[150:], class_targets(y[150:].tolist())))

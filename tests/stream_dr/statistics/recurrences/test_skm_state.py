@@ -18,19 +18,22 @@ from tests.support.pairwise import pairwise
 STREAMS = {name: (X, y) for name, X, y in recurrences.hostile()}
 
 
-def learned(X: Any, y: np.ndarray, p: int, a: float = 1.0, batch: int = 37) -> SKMAccumulator:
+def learned(X: Any, y: np.ndarray, p: int, a: float = 1.0, batch: int = 37, amnesic: float = 1.0) -> SKMAccumulator:
     """An accumulator that has learned X and y in batches of so many rows."""
-    accumulator = SKMAccumulator(p, a)
+    accumulator = SKMAccumulator(p, a, amnesic)
     for at in range(0, X.shape[0], batch):
         accumulator.add(Block(X[at : at + batch], class_targets(y[at : at + batch].tolist())))
     return accumulator
 
 
-def close(accumulator: SKMAccumulator, X: np.ndarray, y: np.ndarray, p: int, a: float, dense: bool) -> None:
+def close(
+    accumulator: SKMAccumulator, X: np.ndarray, y: np.ndarray, p: int, a: float, dense: bool, amnesic: float = 1.0
+) -> None:
     """Means, counts and every vector the projection keeps equal the definition's."""
     state = accumulator.freeze()
     place = {label: i for i, label in enumerate(state.labels)}
-    expected = recurrences.iskm(X, np.array([place[label] for label in y.tolist()], dtype=int), p, a, dense, long=True)
+    codes = np.array([place[label] for label in y.tolist()], dtype=int)
+    expected = recurrences.iskm(X, codes, p, a, dense, long=True, amnesic=amnesic)
     kept = IncrementalSKM(p, a).solve(state).n_components
     vectors = state.basis.vectors().T[:kept]
     np.testing.assert_allclose(vectors, expected.vectors[:kept], atol=1e-10 * np.abs(expected.vectors).max(initial=0.0))
@@ -38,18 +41,21 @@ def close(accumulator: SKMAccumulator, X: np.ndarray, y: np.ndarray, p: int, a: 
     np.testing.assert_array_equal(state.basis.counts, expected.counts)
 
 
-@pytest.mark.parametrize(("name", "p", "a"), pairwise(product(STREAMS, [1, 4], [0.5, 1.0, 3.0])))
-def test_dense_rows_follow_the_definition(name: str, p: int, a: float) -> None:
+@pytest.mark.parametrize(
+    ("name", "p", "a", "amnesic"), pairwise(product(STREAMS, [1, 4], [0.5, 1.0, 3.0], [0.0, 1.0, 2.0]))
+)
+def test_dense_rows_follow_the_definition(name: str, p: int, a: float, amnesic: float) -> None:
     X, y = STREAMS[name]
-    close(learned(X, y, p, a), X, y, p, a, dense=True)
+    close(learned(X, y, p, a, amnesic=amnesic), X, y, p, a, dense=True, amnesic=amnesic)
 
 
 @pytest.mark.parametrize(
-    ("name", "p", "a"), pairwise(product([name for name in STREAMS if "offset" not in name], [1, 4], [0.5, 1.0, 3.0]))
+    ("name", "p", "a", "amnesic"),
+    pairwise(product([name for name in STREAMS if "offset" not in name], [1, 4], [0.5, 1.0, 3.0], [0.0, 1.0, 2.0])),
 )
-def test_sparse_rows_follow_the_definition(name: str, p: int, a: float) -> None:
+def test_sparse_rows_follow_the_definition(name: str, p: int, a: float, amnesic: float) -> None:
     X, y = STREAMS[name]
-    close(learned(sp.csr_matrix(X), y, p, a), X, y, p, a, dense=False)
+    close(learned(sp.csr_matrix(X), y, p, a, amnesic=amnesic), X, y, p, a, dense=False, amnesic=amnesic)
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -72,7 +78,7 @@ def test_many_late_classes_outgrow_the_padding() -> None:
 def test_rows_without_a_target_are_skipped_and_counted() -> None:
     X, y = recurrences.classes(seed=5)
     labels: list[Any] = [None if i % 3 == 0 else int(v) for i, v in enumerate(y)]
-    accumulator = SKMAccumulator(2, 1.0)
+    accumulator = SKMAccumulator(2, 1.0, 1.0)
     accumulator.add(Block(X[:50]))
     accumulator.add(Block(X, class_targets(labels)))
     known = np.arange(len(y)) % 3 != 0
@@ -83,7 +89,7 @@ def test_rows_without_a_target_are_skipped_and_counted() -> None:
 def test_labels_are_matched_by_name_not_by_place() -> None:
     X, y = recurrences.classes(seed=6, k=3)
     names = np.array(["b", "c", "a"])[y]
-    accumulator = SKMAccumulator(2, 1.0)
+    accumulator = SKMAccumulator(2, 1.0, 1.0)
     for at in range(0, len(y), 30):
         accumulator.add(Block(X[at : at + 30], class_targets(names[at : at + 30].tolist())))
     state = accumulator.freeze()
@@ -94,7 +100,7 @@ def test_labels_are_matched_by_name_not_by_place() -> None:
 
 def test_a_label_without_rows_makes_no_class() -> None:
     targets = class_targets(["x", "y", "x"])._replace(labels=("x", "y", "unused"))
-    accumulator = SKMAccumulator(1, 1.0)
+    accumulator = SKMAccumulator(1, 1.0, 1.0)
     accumulator.add(Block(np.eye(3), targets))
     assert accumulator.labels == ("x", "y")
 
@@ -110,7 +116,7 @@ def test_a_label_without_rows_makes_no_class() -> None:
     ],
 )
 def test_a_refused_batch_changes_nothing(block: Block, error: type[Exception]) -> None:
-    accumulator = SKMAccumulator(2, 1.0)
+    accumulator = SKMAccumulator(2, 1.0, 1.0)
     accumulator.add(Block(np.eye(3), class_targets(["a", "b", "a"])))
     before = accumulator.freeze()
     with pytest.raises(error):
