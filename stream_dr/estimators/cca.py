@@ -96,7 +96,7 @@ class CCA(TargetRegression, TwoStage):
         return self._target_whitening_root(moments)
 
     def ridged_variance_of_each_component(
-        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
+        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
 
@@ -105,8 +105,9 @@ class CCA(TargetRegression, TwoStage):
 
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.
+        covariances: (p, targets), sums over the rows of components times targets.
         """
-        return ridged_variance_by_component(moments.cross @ self._target_whitening_root(moments), loadings, eigenvalues)
+        return ridged_variance_by_component(covariances @ self._target_whitening_root(moments), eigenvalues)
 
     @property
     def y_rotations_(self) -> np.ndarray:
@@ -130,7 +131,7 @@ class CCA(TargetRegression, TwoStage):
 
         # Apply the scaling, and sort the rows by label as in `classes_`.
         rotations = rotations * np.sqrt(m.weight) if self.scaling == "unit" else rotations
-        return rotations[sorted(range(len(m.labels)), key=lambda at: m.labels[at])] if m.labelled else rotations
+        return rotations[m.label_order] if m.labelled else rotations
 
     @staticmethod
     def _target_whitening_root(moments: Moments) -> np.ndarray:

@@ -74,7 +74,7 @@ class ClassMeans(LinearClassifier):
         eigenvalues: (q,), eigenvalues of the components.
         """
         offsets = moments.offsets
-        centres = offsets.T @ (loadings / moments.scale[:, None])
+        centres = moments.project_offsets(loadings / moments.scale[:, None])
 
         # Compute the mean within-class variance of a feature, or use 1 if only rounding error.
         # `within` is the sum of squares within classes.
@@ -92,6 +92,4 @@ class ClassMeans(LinearClassifier):
 
         With a feature map, these are the means of the mapped rows.
         """
-        moments = self.moments(self.state_)
-        means = moments.mean + (moments.offsets / moments.scale[:, None]).T
-        return means[sorted(range(len(means)), key=lambda at: moments.labels[at])]
+        return self.moments(self.state_).class_means

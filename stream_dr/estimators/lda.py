@@ -1,7 +1,7 @@
 """LDA (linear discriminant analysis) by the two-stage method."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +32,6 @@ SMALLEST_WITHIN_VARIANCE = 1e-10
 A smaller within-class variance is replaced by this share of the total variance. A variance of 0
 would make the likelihood infinite.
 """
-
-
-class _MeansAndPriors(NamedTuple):
-    """Means (classes, features) and prior probabilities (classes,) of the classes."""
-
-    means: np.ndarray
-    priors: np.ndarray
 
 
 @dataclass(eq=False, repr=False)
@@ -149,7 +142,7 @@ class LDA(LinearClassifier, TwoStage):
         weight. The norm of the divided indicators decides which part of the product is only
         rounding error.
         """
-        return RightHandSide(_between_scatter_factor(moments), len(moments.label_weights) ** 0.5)
+        return RightHandSide(moments.cross / np.sqrt(moments.label_weights), len(moments.label_weights) ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
         """Return the factors (classes, classes) of residuals in the loss.
@@ -189,7 +182,7 @@ class LDA(LinearClassifier, TwoStage):
 
         # Rotate to the axes along which class means, weighted by the priors, differ most.
         priors = self._class_priors(moments)
-        centres = moments.offsets.T @ unit
+        centres = moments.project_offsets(unit)
         apart = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
         turn, values = left_singular_pairs(apart.T)
 
@@ -220,7 +213,7 @@ class LDA(LinearClassifier, TwoStage):
         """
         priors = self._class_priors(moments)
         share = self.ridge_terms(moments)[0]
-        centres = moments.offsets.T @ (loadings / moments.scale[:, None])
+        centres = moments.project_offsets(loadings / moments.scale[:, None])
         apart = centres - priors @ centres
         between = priors @ apart**2
 
@@ -232,9 +225,7 @@ class LDA(LinearClassifier, TwoStage):
 
     def scatter_trace_for_shrinkage(self, moments: Moments) -> float:
         """Return the trace of the within-class scatter, summed over rows."""
-        return max(
-            super().scatter_trace_for_shrinkage(moments) - float((_between_scatter_factor(moments) ** 2).sum()), 0.0
-        )
+        return max(super().scatter_trace_for_shrinkage(moments) - float(_between_scatter_diagonal(moments).sum()), 0.0)
 
     def scatter_along_each_component(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the within-class scatter (p,) along each of p components.
@@ -245,9 +236,9 @@ class LDA(LinearClassifier, TwoStage):
         loadings: (features, p), the components.
         """
         total = super().scatter_along_each_component(loadings, moments, solution_kind)
-        xh = _between_scatter_factor(moments)
         if moments.scatter is None and solution_kind != "refined":
-            within = np.maximum(moments.diagonal - (xh**2).sum(axis=1), 0.0) @ loadings**2
+            diagonal = np.maximum(moments.diagonal - _between_scatter_diagonal(moments), 0.0)
+            within = np.einsum("i,ij,ij->j", diagonal, loadings, loadings)
         else:
             within = total - self._between_scatter_along(loadings, moments, solution_kind)
         return np.where(within > ZERO_WITHIN_VARIANCE * total, within, total)
@@ -259,7 +250,7 @@ class LDA(LinearClassifier, TwoStage):
         distance, along the component, of the class mean from the mean of all rows. For a refined
         solution, `priors` replace the classes' weights, because the solution was computed so.
         """
-        centres: NDArray[np.float64] = moments.offsets.T @ loadings
+        centres = moments.project_offsets(loadings)
         if self.priors is None or solution_kind != "refined":
             return moments.label_weights @ centres**2
         priors = self._class_priors(moments)
@@ -302,12 +293,13 @@ class LDA(LinearClassifier, TwoStage):
 
         The array is (classes,) float64.
         """
-        return self._class_means_and_priors().priors
+        moments = self.moments(self.state_)
+        return self._class_priors(moments)[moments.label_order]
 
     @property
     def means_(self) -> np.ndarray:
         """Class means (classes, features) float64, in the order of `classes_`."""
-        return self._class_means_and_priors().means
+        return self.moments(self.state_).class_means
 
     @property
     def xbar_(self) -> np.ndarray:
@@ -330,27 +322,15 @@ class LDA(LinearClassifier, TwoStage):
         Variances are measured in units of the within-class covariance.
         """
         rank = self.rank_
-        means, priors = self._class_means_and_priors()
+        means = self.means_
+        priors = self.priors_
         centres = (means - priors @ means) @ self.scalings_
         # For each component, divide the variance between classes by the variance within classes.
         # The classifier's weights are class means already divided by the variance within classes.
         shares: np.ndarray = priors @ (centres * self._readout_or_raise().weights.T)
         return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
-    def _class_means_and_priors(self) -> _MeansAndPriors:
-        """Return class means and priors, sorted by label.
 
-        The means are (classes, features) and the priors (classes,).
-        """
-        moments = self.moments(self.state_)
-        order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
-        means = moments.mean + (moments.offsets / moments.scale[:, None]).T
-        return _MeansAndPriors(means[order], self._class_priors(moments)[order])
-
-
-def _between_scatter_factor(moments: Moments) -> np.ndarray:
-    """Return a root (features, classes) of the between-class scatter.
-
-    The root times its own transpose is the between-class scatter, summed over rows.
-    """
-    return np.asarray(moments.cross / np.sqrt(moments.label_weights))
+def _between_scatter_diagonal(moments: Moments) -> np.ndarray:
+    """Return the diagonal (features,) of the between-class scatter, summed over rows."""
+    return np.asarray(np.einsum("ij,ij,j->i", moments.cross, moments.cross, 1.0 / moments.label_weights))

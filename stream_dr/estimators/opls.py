@@ -51,10 +51,10 @@ class OPLS(TargetRegression, TwoStage):
         The cross-scatter is (features, k) for k targets. The norm decides which part of the
         cross-scatter is only rounding error.
         """
-        return RightHandSide(moments.cross, moments.uncentred_target_norm)
+        return RightHandSide(moments.cross.copy(), moments.uncentred_target_norm)
 
     def ridged_variance_of_each_component(
-        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
+        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
 
@@ -63,5 +63,6 @@ class OPLS(TargetRegression, TwoStage):
 
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.
+        covariances: (p, targets), sums over the rows of components times targets.
         """
-        return ridged_variance_by_component(moments.cross, loadings, eigenvalues)
+        return ridged_variance_by_component(covariances, eigenvalues)

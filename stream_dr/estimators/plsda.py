@@ -129,7 +129,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         return moments.scatter_product(columns)
 
     def ridged_variance_of_each_component(
-        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
+        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
 
@@ -137,7 +137,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         was measured in these passes is returned.
 
         loadings: (features, p), the components.
-        eigenvalues: (p,), ignored.
+        eigenvalues, covariances: ignored.
         """
         if moments.along is not None:
             return moments.along[: loadings.shape[1]]

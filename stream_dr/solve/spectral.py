@@ -115,15 +115,24 @@ def _left_singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None
     * All singular values are zero.
     """
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
-    nonzero = values > 1e-10 * values[-1]
-    if not nonzero.any() or (~nonzero & (values > 1e-13 * values[-1])).any():
+    nonzero = np.flatnonzero(values > 1e-10 * values[-1])[::-1]
+    if not len(nonzero) or np.count_nonzero(values > 1e-13 * values[-1]) > len(nonzero):
         return None
 
     roots = np.sqrt(values[nonzero])
-    first = matrix @ (vectors[:, nonzero] / roots)
-    lower = np.linalg.cholesky(first.T @ first)
+    left = matrix @ (vectors[:, nonzero] / roots)
+    if roots[-1] > 0.1 * roots[0]:
+        return LeftSingularPairs(left, roots)
+
+    # Small singular values have lost digits, so the vectors are only nearly orthogonal.
+    # Correct them by their own inner products, in place because the array may be large.
+    lower = np.linalg.cholesky(left.T @ left)
     u, s, _ = thin_svd(lower.T * roots)
-    return LeftSingularPairs(first @ solve_triangular(lower, u, lower=True, trans="T", check_finite=False), s)
+    correction = solve_triangular(lower, u, lower=True, trans="T", check_finite=False)
+    for start in range(0, len(left), 4096):
+        part = left[start : start + 4096]
+        part[:] = part @ correction
+    return LeftSingularPairs(left, s)
 
 
 def nonzero_indefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> Eigenpairs:
@@ -179,11 +188,11 @@ def rotate_equal_components(loadings: np.ndarray, eigenvalues: np.ndarray) -> np
 def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
     """Make each column's entry of largest absolute value positive.
 
-    loadings: (features, components). The result is C-ordered.
+    loadings: (features, components), which may be overwritten. The result is C-ordered.
     """
-    if loadings.size == 0:
-        return np.ascontiguousarray(loadings)
-    return np.ascontiguousarray(loadings * np.where(largest_signed_entries(loadings) < 0, -1.0, 1.0))
+    loadings = np.ascontiguousarray(loadings)
+    loadings *= np.where(largest_signed_entries(loadings) < 0, -1.0, 1.0)
+    return loadings
 
 
 def largest_signed_entries(loadings: np.ndarray) -> np.ndarray:

@@ -71,7 +71,7 @@ def two_stage(
         Scatter Cxx of the centred rows, or its diagonal.
     cross_sums : (features, k)
         Product of the centred rows and a matrix (rows, k), by whose k columns the method describes
-        the targets of the rows.
+        the targets of the rows. It may be overwritten.
     gamma : float
         Ridge ≥ 0, which is added to the diagonal of `scatter`.
     rounding : Rounding or None
@@ -106,7 +106,10 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
 
 
 MultiplyColumns = Callable[[np.ndarray], np.ndarray]
-"""Function that multiplies a matrix by an array of columns, and returns the product."""
+"""Function that multiplies a matrix by an array of columns, and returns the product.
+
+The columns may be overwritten.
+"""
 
 
 class InverseRoot(NamedTuple):
@@ -159,7 +162,13 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
     varying_columns = rounding.varying_columns(diagonal)
     root = np.zeros((len(diagonal), 1))
     root[varying_columns, 0] = 1.0 / np.sqrt(diagonal[varying_columns] + gamma)
-    return InverseRoot(lambda p: root * p, lambda b: root * b)
+
+    def multiply_in_place(columns: np.ndarray) -> np.ndarray:
+        """Multiply columns by M, which is its own transpose."""
+        columns *= root
+        return columns
+
+    return InverseRoot(multiply_in_place, multiply_in_place)
 
 
 def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:

@@ -345,7 +345,9 @@ class ClosedForm(AdditiveEstimator):
         directions: loadings and eigenvalues.
         solution_kind: kind of solution, "exact", "diagonal" or "refined".
         """
+        # Drop the pair, so that its loadings do not stay in memory beside the scaled ones.
         loadings, eigenvalues = directions
+        del directions
         if self.solves_eigenproblem:
             loadings = rotate_equal_components(loadings, eigenvalues)
 

@@ -162,10 +162,9 @@ def gaussian_class_readout(
     weights = (class_means / within_variances).T
     with np.errstate(divide="ignore"):
         offset = np.log(class_priors) - 0.5 * (class_means**2 / within_variances).sum(axis=1)
-    order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
-    labels = tuple(moments.labels[at] for at in order)
+    order = moments.label_order
     kind = moments.kind or "class"
-    return Readout(weights[:, order], offset[order], kind, labels, LOG_POSTERIORS)
+    return Readout(weights[:, order], offset[order], kind, tuple(sorted(moments.labels)), LOG_POSTERIORS)
 
 
 def _difference_if_two_classes(class_values: np.ndarray) -> np.ndarray:

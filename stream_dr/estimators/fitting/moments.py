@@ -127,6 +127,23 @@ class Moments(NamedTuple):
         """
         return self.cross / self.label_weights
 
+    def project_offsets(self, loadings: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the offsets (classes, p) along p components.
+
+        loadings: (features, p), the p components.
+        """
+        return self.cross.T @ loadings / self.label_weights[:, None]
+
+    @property
+    def label_order(self) -> list[int]:
+        """Indices of the labels, in the order of the sorted labels."""
+        return sorted(range(len(self.labels)), key=self.labels.__getitem__)
+
+    @property
+    def class_means(self) -> NDArray[np.float64]:
+        """Class means (classes, features) in the units of the rows, sorted by label."""
+        return (self.mean + (self.offsets / self.scale[:, None]).T)[self.label_order]
+
     def between_scatter_eigenvectors_and_roots(self) -> tuple[np.ndarray, np.ndarray]:
         """Return eigenvectors and root eigenvalues of the between-class scatter.
 
@@ -234,6 +251,7 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     labelled = state.target_kind in ("class", "multilabel")
     weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
     present = weights > 0
+    cross = c.cross if present.all() else c.cross[:, present]
 
     # Estimate rounding errors from the largest weight that the rows ever had.
     # Unlearning reduces the weight of the rows, but not the rounding errors.
@@ -247,7 +265,7 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
 
     m = Moments(
         float(c.weight), c.mean, diagonal, c.scatter, present, weights[present], c.target_mean[present],
-        c.cross[:, present], c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
+        cross, c.target_scatter[np.ix_(present, present)], labelled, np.ones(d), rounding,
         np.zeros((d, 0)),
         tuple(label for label, there in zip(c.labels, present, strict=True) if there) if labelled else (), state.target_kind,
     )  # fmt: skip

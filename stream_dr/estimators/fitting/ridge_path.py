@@ -235,7 +235,7 @@ def cross_validate_components(estimator: "PLSDA", states_by_fold: Sequence[Momen
 
     def fit_components(train: Moments) -> Predictors:
         rotations, values = estimator.rotations(train, m)
-        variances = estimator.ridged_variance_of_each_component(train, rotations, values)
+        variances = estimator.ridged_variance_of_each_component(train, rotations, values, rotations.T @ train.cross)
         return Predictors(rotations, np.tri(m, rotations.shape[1]) / variances)
 
     # Choose the number of least error, or the smallest number within one standard error of it.

@@ -196,16 +196,17 @@ class TargetRegression(Predictor):
         eigenvalues: (p,), eigenvalues of the components.
         """
         unscaled = loadings / moments.scale[:, None]
-        sizes = self.ridged_variance_of_each_component(moments, unscaled, eigenvalues)
-        weights = (unscaled.T @ moments.cross) / sizes[:, None]
-        order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
-        columns = order if moments.labelled else list(range(weights.shape[1]))
-        labels = tuple(moments.labels[at] for at in order)
-        return Readout(weights[:, columns], moments.target_mean[columns], moments.kind or "continuous", labels, TARGETS)
+        covariances = unscaled.T @ moments.cross
+        sizes = self.ridged_variance_of_each_component(moments, unscaled, eigenvalues, covariances)
+        weights = covariances / sizes[:, None]
+        columns = moments.label_order or slice(None)
+        labels = tuple(sorted(moments.labels))
+        kind = moments.kind or "continuous"
+        return Readout(weights[:, columns], moments.target_mean[columns], kind, labels, TARGETS)
 
     @abstractmethod
     def ridged_variance_of_each_component(
-        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray
+        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
 
@@ -214,6 +215,7 @@ class TargetRegression(Predictor):
 
         loadings: (features, p), the p components w, for columns scaled as in `moments`.
         eigenvalues: (p,), eigenvalues of the components.
+        covariances: (p, targets), sums over the rows of components times targets.
         """
 
     def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
@@ -245,19 +247,17 @@ class TargetRegression(Predictor):
         return super()._parse_used_targets_or_raise(accumulator, y, n_rows)
 
 
-def ridged_variance_by_component(
-    right_hand_sides: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray
-) -> np.ndarray:
+def ridged_variance_by_component(covariances: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return wᵀ A w for each component w.
 
     The result is (p,). The components are of a two-stage method. A (features, features) is the
     matrix that the method inverts, the rows' scatter with a ridge. The components may have any
     length.
 
-    right_hand_sides: (features, k), the k right-hand sides of the method's linear system.
-    loadings: (features, p), the p components w.
+    covariances: (p, k), products of the p components w and the k right-hand sides of the method's
+        linear system.
     eigenvalues: (p,), eigenvalues of the components.
     """
     # Solve ‖wᵀ B‖² = λ wᵀ A w for wᵀ A w.
     # The equation holds for a component w of eigenvalue λ and the right-hand sides B.
-    return np.asarray(((right_hand_sides.T @ loadings) ** 2).sum(axis=0) / eigenvalues)
+    return np.asarray((covariances**2).sum(axis=1) / eigenvalues)

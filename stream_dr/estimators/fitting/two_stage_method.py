@@ -44,7 +44,8 @@ class RightHandSide(NamedTuple):
     ----------
     xh : (features, k)
         Product XH. The columns of X (features, rows) are the centred rows. The method computes H
-        (rows, k) from the targets. Its k columns are, for example, the class indicators.
+        (rows, k) from the targets. Its k columns are, for example, the class indicators. The solver
+        may overwrite the product.
     target_matrix_norm : float
         Frobenius norm of H, which is not centred. The norm decides which part of XH is only
         rounding error.
@@ -163,7 +164,8 @@ class TwoStage(PredictsHeldOut):
             return two_stage(np.full(len(xh), ridge), significant_combinations, 0.0, zero_rounding(len(xh)))
         scatter, gamma = moments.scatter_or_diagonal, ridge / share
         loadings, eigenvalues = two_stage(scatter, significant_combinations, gamma, moments.rounding)
-        return loadings / np.sqrt(share), eigenvalues / share
+        loadings /= np.sqrt(share)
+        return loadings, eigenvalues / share
 
     def inverted_matrix_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Multiply columns by the matrix that the method inverts.
@@ -211,12 +213,13 @@ class TwoStage(PredictsHeldOut):
         """Return loadings (features, p) at the length that `scaling` requires.
 
         loadings: (features, p), loadings of p components, for features that are multiplied by
-            `moments.scale`.
+            `moments.scale`. They are overwritten.
         """
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
         sums = self.scatter_along_each_component(loadings, moments, solution_kind)
-        return np.asarray(loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0)))
+        loadings *= np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
+        return loadings
 
     def scatter_along_each_component(self, loadings: np.ndarray, moments: Moments, solution_kind: str) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
@@ -227,16 +230,15 @@ class TwoStage(PredictsHeldOut):
         loadings: (features, p), the p components, as `directions` returns them.
         solution_kind: kind of solution, "exact", "diagonal" or "refined".
         """
-        squares = loadings**2
         if moments.scatter is not None:
             return np.asarray(np.einsum("ij,ij->j", loadings, moments.scatter @ loadings))
-        flat: np.ndarray = moments.diagonal @ squares
+        flat: np.ndarray = np.einsum("i,ij,ij->j", moments.diagonal, loadings, loadings)
         if solution_kind != "refined":
             return flat
         # Compute the scatter wᵀ Cxx w along each refined component w.
         # The scatter follows from the equation wᵀ(share·Cxx + ridge·I)w = 1.
         share, ridge = self.ridge_terms(moments)
-        remaining: np.ndarray = 1.0 - ridge * squares.sum(axis=0)
+        remaining: np.ndarray = 1.0 - ridge * np.einsum("ij,ij->j", loadings, loadings)
         # Use the diagonal's scatter if a large ridge leaves `remaining` without correct digits.
         return np.where(remaining > np.sqrt(EPS), remaining / share, flat)
 

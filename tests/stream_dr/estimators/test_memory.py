@@ -36,3 +36,19 @@ def test_memory_stays_far_below_a_dense_copy_of_the_rows(key):
     tracemalloc.stop()
     assert estimator.n_samples_seen_ == ROWS
     assert peak < 48e6, f"{peak / 1e6:.0f} MB"
+
+
+@pytest.mark.parametrize("key", ["lda", "cca", "opls"])
+def test_solving_many_classes_takes_four_arrays_of_features_and_classes(key):
+    features, classes = 20_000, 100
+    rng = np.random.default_rng(5)
+    X = sp.random(2_000, features, 0.004, format="csr", rng=rng)
+    estimator = stream_dr.ESTIMATORS[key](gamma=1.0).partial_fit(X, np.arange(2_000) % classes)
+    state = estimator.state_
+    estimator.solve(state)
+    tracemalloc.start()
+    projection = estimator.solve(state)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert projection.n_components == classes - 1 or key == "opls"
+    assert peak < 4 * 8 * features * classes
