@@ -35,6 +35,7 @@ import numpy as np
 
 from stream_dr.compiled import compiled
 from stream_dr.statistics.recurrences.coefficients import (
+    LEAST_SQUARE,
     RESOLVED,
     TINY,
     add_vector_from_residual,
@@ -104,7 +105,7 @@ def learn_ccipca_row(
         live += 1
     if centred:
         weights[p] = 1.0
-    return live, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0, first
+    return live, first / max(smallest, 1e-16 * first, LEAST_SQUARE), first
 
 
 @compiled(fastmath=FAST, inline="always")

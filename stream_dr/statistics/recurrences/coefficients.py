@@ -85,6 +85,9 @@ GOES_ON, WORN, TOO_LONG = 0, 1, 2
 - TOO_LONG: the squared length of the next row exceeds HUGE.
 """
 
+LEAST_SQUARE = 1e-300
+"""Smallest divisor of a squared length. Squares of rows below 1e-150 have no digits left."""
+
 TINY = (64 * 2.0**-52) ** 2
 """Squared relative length up to which a centred row counts as zero.
 

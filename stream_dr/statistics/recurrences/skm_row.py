@@ -42,6 +42,7 @@ import numpy as np
 
 from stream_dr.compiled import compiled
 from stream_dr.statistics.recurrences.coefficients import (
+    LEAST_SQUARE,
     RESOLVED,
     add_vector_from_residual,
     mirror_gram_row,
@@ -111,7 +112,7 @@ def learn_skm_row(
         mirror_gram_row(table, live, live, p, c)
         live += 1
     weights[p + label] = 1.0
-    return live, worst, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0
+    return live, worst, first / max(smallest, 1e-16 * first, LEAST_SQUARE)
 
 
 @compiled(fastmath=FAST, inline="always")

@@ -12,7 +12,7 @@ from tests.stream_dr.estimators.test_contract import KEYS, rows, targets
 
 CHANGES: dict[str, Any] = {
     "scatter": "exact", "decay": 0.5, "feature_map": stream_dr.hashing(16), "laplacian": "star", "kernel": "rbf",
-    "sigma": 3.0, "n_fourier": 50, "random_state": 7, "n_components": 1, "amnesic": 1.0, "center": False, "a": 3.0,
+    "sigma": 3.0, "n_fourier": 50, "random_state": 7, "n_components": 1, "amnesic": 3.0, "center": False, "a": 3.0,
     "reservoir": 20, "label_aware": True, "labels": list("abcd"),
     "fold_count": 3, "folds_by": "id", "unlabelled": "use", "alpha": -1.0, "beta": 1.0,
 }  # fmt: skip
