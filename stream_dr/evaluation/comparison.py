@@ -247,10 +247,10 @@ class Comparison(NamedTuple):
 
     def __str__(self) -> str:
         """Return a text table with one line for each method."""
-        lines = [f"{'method':<44} {self.measure:>8}      +-  components  seconds    memory  cannot"]
+        lines = [f"{'method':<44} {self.measure:>8}      +-  components  seconds      memory  cannot"]
         lines += [
             f"{c.method:<44} {c.score:8.4f}  {c.spread:6.4f}  {c.components:>10}  {c.seconds:7.2f} "
-            f"{c.bytes / 1e3:6,.0f} kB  {c.cannot}  {self.weakness(c)}".rstrip()
+            f"{c.bytes / 1e3:8,.1f} kB  {c.cannot}  {self.weakness(c)}".rstrip()
             for c in self.lines
         ]
         return "\n".join([*lines, f"{self.folds} folds of {self.rows} rows, a sample of {self.read}"])

@@ -47,7 +47,7 @@ def test_scores_are_those_of_cross_validation() -> None:
     assert found.best.score == max(scores)
     fitted = stream_dr.LDA().fit(X[:400], y[:400])
     assert lines["lda"].bytes == sum(array.nbytes for array in pack(fitted.state_)[0].values())
-    assert "     8 kB" in str(found)
+    assert "     8.4 kB" in str(found)
     assert (lines["lda"].cannot, "predict" in lines["skm standardize=True"].cannot) == ("", True)
     assert "use targets" in lines["pca"].cannot
     assert len(str(found).splitlines()) == len(found.lines) + 2
