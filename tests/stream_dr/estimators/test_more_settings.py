@@ -15,6 +15,7 @@ from tests.support.settings import settings
     "ignore::stream_dr.errors.NarrowKernel",
     "ignore::stream_dr.errors.Uncalibrated",
     "ignore::sklearn.exceptions.EstimatorCheckFailedWarning",
+    "ignore:.*only rounding error:UserWarning",
 )
 @pytest.mark.parametrize("estimator", settings()[1::2], ids=lambda estimator: " ".join(str(estimator).split()))
 def test_scikit_learns_checks_over_settings(estimator: Any) -> None:
