@@ -54,7 +54,14 @@ def path_or_uri(text: str) -> Path:
 def _files_of_folders(paths: list[Path]) -> list[Path]:
     from stream_dr.datasets.sources import files_of_folder
 
-    return [Path(file) if path.is_dir() else path for path in paths for file in files_of_folder(path)]
+    files: list[Path] = []
+    for path in paths:
+        # A RemotePath is no Path. Its folder holds shards, which are opened together.
+        if isinstance(path, Path) and path.is_dir():
+            files += map(Path, files_of_folder(path))
+        else:
+            files.append(path)
+    return files
 
 
 Sources = Annotated[
