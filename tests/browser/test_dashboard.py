@@ -24,7 +24,7 @@ HOSTILE = [
     "&lt;b&gt; &amp; <b>%{x}</b>",
     "\u202egnp.exe",
     "\u05d0\u05d1 a \u200f",
-    "l" * 5_000,
+    "l" * 900,
 ]
 
 
