@@ -244,7 +244,9 @@ class Answer(BaseModel):
     position: int = Field(description="position of the last event that the version includes")
     solution: str = Field(description="how the version was solved: exact, diagonal, refined or recurrence")
     id: list[str | int] | None = Field(None, description="ids of the rows, if the request has several rows")
-    unseen: int = Field(0, description="number of entries whose feature, category or column is unknown to the version")
+    unseen: int = Field(
+        0, description="number of values whose feature, category, word or column is unknown to the version"
+    )
     columns_missing: ColumnsMissing = None
 
 

@@ -105,7 +105,8 @@ class NumbaWarmUp:
     def check_finished(self) -> None:
         """Raise ServiceError `not_ready` while functions are compiled.
 
-        Probes ask every few seconds, so only the first error is logged at level INFO.
+        The first error is logged at level INFO. Later ones are logged at DEBUG, because probes call
+        this every few seconds.
         """
         if self.reason is None:
             return

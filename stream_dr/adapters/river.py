@@ -334,46 +334,48 @@ class RiverClassifier(RiverSupervisedTransformer, base.MiniBatchClassifier):
 
         Names that were never learned are ignored.
         """
-        row = self._dict_to_row(x, add_new_names=False)
-        try:
-            return cast(Label, self.learner.predict(self._with_open_width(row)).tolist()[0])
-        except NotFitted:
-            return None
+        labels = self._labels(self._dict_to_row(x, add_new_names=False))
+        return labels[0] if labels else None
 
     def predict_proba_one(self, x: Mapping[Hashable, Any], **kwargs: Any) -> dict[Label, float]:  # type: ignore[override]
         """Return the posterior probability of each label for a row."""
-        row = self._dict_to_row(x, add_new_names=False)
-        try:
-            probabilities = self.learner.predict_proba(self._with_open_width(row))[0]
-            return dict(zip(self.learner.classes_.tolist(), probabilities.tolist(), strict=True))
-        except NotFitted:
-            return {}
+        probabilities = self._probabilities(self._dict_to_row(x, add_new_names=False))
+        return {label: float(column[0]) for label, column in probabilities.items()}
 
     def predict_many(self, X: Any) -> Any:
         """Return the most probable labels of a data frame's rows.
 
         The result is a series of the same library. Before a row is learned, its labels are None.
         """
-        rows = self._data_frame_to_rows(X, add_new_names=False)
-        try:
-            labels = self.learner.predict(self._with_open_width(rows)).tolist()
-        except NotFitted:
-            labels = [None] * len(X)
-        return _frame_like(X, {"label": labels})["label"]
+        labels = self._labels(self._data_frame_to_rows(X, add_new_names=False))
+        return _frame_like(X, {"label": labels or [None] * len(X)})["label"]
 
     def predict_proba_many(self, X: Any) -> Any:
         """Return the posterior probabilities of a data frame's rows.
 
-        The result is a data frame of the same library, with one column for each label. A column of
-        a polars data frame has the label as a string. Without a learned row, it has no columns.
+        The result is a data frame of the same library, with one column for each label. In a polars
+        data frame, the column's name is the label as a string. Before a row is learned, there are
+        no columns.
         """
-        rows = self._data_frame_to_rows(X, add_new_names=False)
+        return _frame_like(X, self._probabilities(self._data_frame_to_rows(X, add_new_names=False)))
+
+    def _labels(self, rows: Rows) -> list[Label]:
+        """Return the predicted labels (rows,), or [] before a row is learned."""
+        try:
+            return cast(list[Label], self.learner.predict(self._with_open_width(rows)).tolist())
+        except NotFitted:
+            return []
+
+    def _probabilities(self, rows: Rows) -> dict[Label, np.ndarray]:
+        """Return the posterior probabilities (rows,) of each label.
+
+        The result is {} before a row is learned.
+        """
         try:
             probabilities = self.learner.predict_proba(self._with_open_width(rows))
         except NotFitted:
-            return _frame_like(X, {})
-        labels = self.learner.classes_.tolist()
-        return _frame_like(X, dict(zip(labels, probabilities.T, strict=True)))
+            return {}
+        return dict(zip(self.learner.classes_.tolist(), probabilities.T, strict=True))
 
 
 def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransformer:

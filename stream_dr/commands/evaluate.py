@@ -189,8 +189,6 @@ def _evaluate_on_workers(
 
 
 def _print_scores(scores: list["Score"], as_json: bool) -> None:
-    from stream_dr.evaluation.scores import weakness
-
     if as_json:
         figures = [_nan_as_none(s.figures) for s in scores]
         print_result(json.dumps([{**s._asdict(), "figures": f, **f} for s, f in zip(scores, figures, strict=True)]))
@@ -200,18 +198,28 @@ def _print_scores(scores: list["Score"], as_json: bool) -> None:
     if "auc" in scores[0].figures:
         head = "accuracy of rows"
     print_result(f"{'model':<16} {'classifier':<10} components  {head}  micro F1  macro F1     AUC      rows")
-    for s in scores:
-        f = s.figures
-        auc = f"{f['auc']:7.4f}" if "auc" in f else f"{'-':>7}"
-        shares = " ".join(f"{f[name]:9.4f}" for name in ("micro_f1", "macro_f1"))
-        rows = int(f["rows"])
-        weak = ""
-        if rows and "most_frequent" in f:
-            weak = weakness(f["accuracy"], rows, f["most_frequent"])
-        line = (
-            f"{s.model:<16} {s.probe:<10} {s.components:>10}  {f['accuracy']:{len(head)}.4f} {shares} {auc} {rows:>9}"
-        )
-        print_result(f"{line}  {weak}".rstrip())
+    for score in scores:
+        print_result(_score_line(score, len(head)))
+
+
+def _score_line(score: "Score", accuracy_width: int) -> str:
+    """Return the line of one model and classifier in the table of scores.
+
+    accuracy_width: number of characters of the accuracy's column.
+    """
+    from stream_dr.evaluation.scores import weakness
+
+    figures = score.figures
+    rows = int(figures["rows"])
+    accuracy = f"{figures['accuracy']:{accuracy_width}.4f}"
+    f1 = f"{figures['micro_f1']:9.4f} {figures['macro_f1']:9.4f}"
+    auc = f"{figures['auc']:7.4f}" if "auc" in figures else f"{'-':>7}"
+
+    weak = ""
+    if rows and "most_frequent" in figures:
+        weak = weakness(figures["accuracy"], rows, figures["most_frequent"])
+    line = f"{score.model:<16} {score.probe:<10} {score.components:>10}  {accuracy} {f1} {auc} {rows:>9}  {weak}"
+    return line.rstrip()
 
 
 def _warn_if_nothing_tested(scores: list["Score"], n_rows_before_first_test: int) -> None:

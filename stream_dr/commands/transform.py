@@ -46,8 +46,8 @@ def transform(
     same time.
 
     SRC may be a table. Columns that the models have not learned are then ignored. If SRC lacks a
-    column that the models have learned, every value of this column counts as missing. Categories
-    and words that no learned row has are ignored, and the rows that have them are counted.
+    column that the models have learned, every value of this column counts as missing. Rows with
+    unseen words or categories are counted, unless the column hashes its categories.
 
         stream-dr transform D new.csv --out projected.parquet
     """

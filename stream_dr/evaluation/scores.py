@@ -27,7 +27,10 @@ BINS = 1_000
 
 
 def standard_error(accuracy: float, rows: int) -> float:
-    """Return the standard error of an accuracy on `rows` tested rows."""
+    """Return the binomial standard error of an accuracy.
+
+    rows: number of tested rows.
+    """
     return math.sqrt(accuracy * (1 - accuracy) / rows)
 
 

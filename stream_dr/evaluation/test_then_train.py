@@ -132,9 +132,9 @@ class Score(NamedTuple):
     components : int
         Number of components of the model's last projection.
     figures : dict
-        Scores by name: "accuracy", "micro_f1", "macro_f1", and "rows" (number of tested rows). If
-        rows have several labels, also "auc" (area under the ROC curve), else "most_frequent"
-        (share of the rows that have the most frequent label).
+        Scores by name: "accuracy", "micro_f1", "macro_f1", and "rows" (number of tested rows). Rows
+        with several labels also have "auc" (area under the ROC curve). Rows with one label have
+        "most_frequent" (share of the rows that have the most frequent label).
     """
 
     model: str

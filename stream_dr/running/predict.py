@@ -18,7 +18,7 @@ from stream_dr.models.schema import Schema, table_columns_missing_in_batch
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids
-from stream_dr.running.query import check_reorder_and_count_unseen
+from stream_dr.running.query import conform_rows
 from stream_dr.targets.label_codes import Label
 
 
@@ -137,7 +137,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
 
     # Compute the scores, then the predicted targets from the scores.
     missing = table_columns_missing_in_batch(block, schema)
-    block, unseen = check_reorder_and_count_unseen(block, projection, schema)
+    block, unseen = conform_rows(block, projection, schema)
     scores = projection.target_score_projection().apply(block.X)
     targets = readout.predict(scores)
     predicted = targets.tolist()

@@ -142,16 +142,16 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
 
     projection = published.projection
     missing = table_columns_missing_in_batch(block, schema)
-    block, unseen = check_reorder_and_count_unseen(block, projection, schema)
+    block, unseen = conform_rows(block, projection, schema)
     z = projection.apply(block.X)
     version, position = published.version, published.position
     return ProjectedRows(model.name, version, position, projection.solution, z, block.ids, int(unseen.sum()), missing)
 
 
-def check_reorder_and_count_unseen(block: Block, projection: Projection, schema: Schema) -> tuple[Block, np.ndarray]:
-    """Check a block's rows, and give its columns the schema's order.
+def conform_rows(block: Block, projection: Projection, schema: Schema) -> tuple[Block, np.ndarray]:
+    """Return a block's rows, checked and in the order of the schema's columns.
 
-    Returns the rows, and for each row the number of values that the projection will ignore,
+    Also returns, for each row the number of values that the projection will ignore,
     because their index, category, word or column was not learned.
 
     Raises NotFinite, SchemaMismatch or InvalidRows.
@@ -399,7 +399,7 @@ def project_to_arrow_batch(
 
     field_types: names and Arrow types of the columns of ids and targets.
     """
-    conformed, unseen = check_reorder_and_count_unseen(block, projection, schema)
+    conformed, unseen = conform_rows(block, projection, schema)
     z = projection.apply(conformed.X)
     components = {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
     batch = pa.record_batch(_id_and_target_columns_or_nulls(block, field_types) | components)

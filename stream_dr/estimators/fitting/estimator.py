@@ -299,7 +299,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     @property
     def learn_one(self) -> NoReturn:
-        """No method. Raises AttributeError, which names `to_river`."""
+        """River's method, which is missing here.
+
+        Reading it raises AttributeError. The message names `to_river`.
+        """
         raise AttributeError(
             f"{type(self).__name__} has no learn_one: learn batches with partial_fit, or make a river model with "
             "stream_dr.to_river(estimator)."

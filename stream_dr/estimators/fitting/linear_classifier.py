@@ -61,9 +61,8 @@ class LinearClassifier(LabelScore, Predictor):
 
         Raises NotFitted, WidthMismatch, NotFinite.
         """
-        projection = self.linear_projection()
-        readout = fitted_readout(projection)
-        return readout.predict(self.project(projection.target_score_projection(), X))
+        readout, scores = self._score_targets(X)
+        return readout.predict(scores)
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return posterior probabilities (rows, classes) float64.
@@ -71,9 +70,7 @@ class LinearClassifier(LabelScore, Predictor):
         Columns are in the order of `classes_`. If the solution is "diagonal", the warning
         Uncalibrated is issued, because correlated features then count several times.
         """
-        projection = self.linear_projection()
-        readout = fitted_readout(projection)
-        scores = self.project(projection.target_score_projection(), X)
+        readout, scores = self._score_targets(X)
         self._warn_if_uncalibrated()
         return readout.probabilities(scores)
 
@@ -82,9 +79,7 @@ class LinearClassifier(LabelScore, Predictor):
 
         If the solution is "diagonal", the warning Uncalibrated is issued.
         """
-        projection = self.linear_projection()
-        fitted_readout(projection)
-        scores = self.project(projection.target_score_projection(), X)
+        _, scores = self._score_targets(X)
         self._warn_if_uncalibrated()
         return np.asarray(log_softmax(scores, axis=1))
 

@@ -59,9 +59,17 @@ class Predictor(ClosedForm):
 
         Raises NotFitted, WidthMismatch, NotFinite.
         """
+        readout, scores = self._score_targets(X)
+        return readout.decisions(scores)
+
+    def _score_targets(self, X: RowsLike) -> tuple[Readout, np.ndarray]:
+        """Return the readout, and the scores (rows, k) of the k labels or target columns.
+
+        Raises NotFitted, WidthMismatch, NotFinite.
+        """
         projection = self.linear_projection()
         readout = fitted_readout(projection)
-        return readout.decisions(self.project(projection.target_score_projection(), X))
+        return readout, self.project(projection.target_score_projection(), X)
 
     def known_target_kind(self) -> str | None:
         """Return the kind of targets: the kind learned, else the kind set. None if not known."""

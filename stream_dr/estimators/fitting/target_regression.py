@@ -68,8 +68,8 @@ class TargetRegression(Predictor):
 
         Raises NotFitted, WidthMismatch, NotFinite.
         """
-        projection = self.linear_projection()
-        return fitted_readout(projection).predict(self.project(projection.target_score_projection(), X))
+        readout, scores = self._score_targets(X)
+        return readout.predict(scores)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -60,7 +60,7 @@ def learn_skm_row(
 ) -> tuple[int, float, float]:  # fmt: skip
     """Learn one row of incremental SKM from its inner products.
 
-    Returns the number of vectors so far, the loss of digits (LOST), and learn_ccipca_row's ratio.
+    Returns the number of vectors, the loss of digits (LOST), and the ratio of `learn_ccipca_row`.
     """
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
