@@ -5,10 +5,10 @@ Numba compiles the loops to run without the GIL and caches them on disk.
 On its first call for each set of argument types, a loop is compiled (0.3-3 s). In later processes
 the loop is loaded from the cache (about 10 ms).
 
-Functions that a compiled loop calls must be compiled with forceinline=True or inline="always".
-Without these options, the loop's object file has a second copy of the called function, under the
-same symbol. The second copy is optimised separately and sums in another order. The linker uses the
-copy that was loaded first:
+Functions that a compiled loop calls must be compiled with forceinline=True. (With inline="always",
+numba takes twice as long to compile the loop.) Without this option, the loop's object file has a
+second copy of the called function, under the same symbol. The second copy is optimised separately
+and sums in another order. The linker uses the copy that was loaded first:
 
 - the function's own copy, if the function was compiled in this process,
 - the loop's copy, if the loop came from the cache.

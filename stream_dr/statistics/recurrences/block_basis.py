@@ -53,6 +53,7 @@ from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
 from stream_dr.statistics.recurrences.loops import learn_dense_rows, learn_sparse_rows
+from stream_dr.statistics.recurrences.row_products import BLOCK
 
 MOST_COMPONENTS = 2_000
 """Largest number of components.
@@ -60,6 +61,9 @@ MOST_COMPONENTS = 2_000
 The time for a row, and the memory of the coefficients, grow with the square of the number of
 components.
 """
+
+VALUES_PER_SLICE = 2**15
+"""Number of float32 values that are converted to float64 at a time, on average."""
 
 
 class BlockBasis:
@@ -222,20 +226,35 @@ class BlockBasis:
             changed in place. None for IncrementalSKM.
         class_codes: (rows,) classes for IncrementalSKM. None for CCIPCA.
         """
+        # Single precision is converted in slices that stay in the processor's cache, so that the
+        # compiled loops exist for double precision only.
+        step = X.shape[0]
+        if X.dtype != np.float64:
+            step = max(BLOCK, VALUES_PER_SLICE * step // max(1, X.size) // BLOCK * BLOCK)
+        if X.shape[0] > step:
+            for start in range(0, X.shape[0], step):
+                part = slice(start, start + step)
+                codes = None if class_codes is None else class_codes[part]
+                self.learn(X[part], rows_learned_before + start, amnesic, a, mean_squared_length_to_update, codes)
+            return
+
         # `rows` are the arrays of X, which are the first arguments of the compiled loop over rows.
         if self.dense:
-            rows: tuple[np.ndarray | None, ...] = (readonly_view(X), self.shift)
+            loop = learn_dense_rows
+            rows: tuple[np.ndarray | None, ...] = (_as_readonly(X, np.float64), self.shift)
         else:
-            rows = tuple(readonly_view(part) for part in (_as_int32(X.indptr), _as_int32(X.indices), X.data))
-        loop, at = learn_dense_rows if self.dense else learn_sparse_rows, 0
-        method = (amnesic, a, mean_squared_length_to_update, class_codes)
+            loop = learn_sparse_rows
+            indptr = _as_readonly(X.indptr, np.int32)
+            rows = (indptr, _as_readonly(X.indices, np.int32), _as_readonly(X.data, np.float64))
+        method = (mean_squared_length_to_update, class_codes)
 
         # The compiled loop stops early if digits are lost, or if the next row is too long.
         # After an early stop, remove the cause and continue at row `at`.
+        at = 0
         while at < X.shape[0]:
-            small = (self.columns, self.table, self.lengths, self.counts)
-            settings = (self.live, self.turned, self.components, self.unit)
-            at, self.live, why = loop(*rows, at, rows_learned_before, *small, *settings, *method)
+            basis = (self.columns, self.table, self.lengths, self.counts)
+            settings = (self.components, self.unit, amnesic, a)
+            at, self.live, why = loop(*rows, at, rows_learned_before, basis, self.live, self.turned, settings, *method)
             if why == WORN:
                 self.refresh_basis(rows_learned_before + at)
             elif why == TOO_LONG:
@@ -351,5 +370,5 @@ def _round_up_to_eight(n_columns: int) -> int:
     return -(-n_columns // 8) * 8
 
 
-def _as_int32(indices: np.ndarray) -> np.ndarray:
-    return indices.astype(np.int32, copy=False)
+def _as_readonly(array: np.ndarray, dtype: type[np.generic]) -> np.ndarray:
+    return readonly_view(array.astype(dtype, copy=False))

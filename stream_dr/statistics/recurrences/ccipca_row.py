@@ -46,7 +46,7 @@ from stream_dr.statistics.recurrences.coefficients import (
 from stream_dr.statistics.recurrences.row_products import FAST
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def learn_ccipca_row(
     products: np.ndarray, squared: float, raw: float, row: int, table: np.ndarray, counts: np.ndarray, live: int,
     p: int, unit: float, amnesic: float, residual: np.ndarray, weights: np.ndarray,
@@ -108,7 +108,7 @@ def learn_ccipca_row(
     return live, first / max(smallest, 1e-16 * first, LEAST_SQUARE), first
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def update_mean_squared_length(variance: np.ndarray, remaining: float, row: int, unit: float, amnesic: float) -> None:
     """Add a row's squared length to a running mean.
 
@@ -125,7 +125,7 @@ def update_mean_squared_length(variance: np.ndarray, remaining: float, row: int,
     variance[0] = old * variance[0] + new * remaining / (unit * unit)
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def update_mean_and_centre_products(
     products: np.ndarray,
     squared: float,

@@ -95,7 +95,7 @@ If the row minus the mean is at most 64 eps times as long as the row, the row ad
 """
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def old_and_new_weight(row: int, amnesic: float) -> tuple[float, float]:
     """Return the weights of a vector so far and of a row's change.
 
@@ -108,7 +108,7 @@ def old_and_new_weight(row: int, amnesic: float) -> tuple[float, float]:
     return (row - 1.0 - ell) / row, (1.0 + ell) / row
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def write_products_of_row_and_vectors(
     gram_and_mixing: np.ndarray, basis_products: np.ndarray, n_vectors: int, vector_products: np.ndarray
 ) -> None:
@@ -131,7 +131,7 @@ def write_products_of_row_and_vectors(
         vector_products[i] = total
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def mirror_gram_row(
     gram_and_mixing: np.ndarray, row_index: int, n_vectors: int, max_vectors: int, n_means: int
 ) -> None:
@@ -153,7 +153,7 @@ def mirror_gram_row(
         gram_and_mixing[j, row_index] = gram_and_mixing[row_index, j]
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def add_vector_from_residual(
     gram_and_mixing: np.ndarray,
     residual: np.ndarray,
@@ -194,7 +194,7 @@ def add_vector_from_residual(
     update_coefficients[vector_index] = row_scale * in_x
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def update_squared_lengths(
     squared_lengths: np.ndarray, basis_products: np.ndarray, update_coefficients: np.ndarray, squared_norm: float
 ) -> None:
@@ -212,7 +212,7 @@ def update_squared_lengths(
         squared_lengths[k] += update_coefficients[k] * (2.0 * basis_products[k] + update_coefficients[k] * squared_norm)
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def needs_basis_refresh(
     gram_and_mixing: np.ndarray,
     squared_lengths: np.ndarray,

@@ -1,32 +1,29 @@
 """Loops over sparse or dense rows, for CCIPCA and incremental SKM.
 
 A loop uses the features of each row twice: first for inner products with the basis columns D, and
-at the end to add the row to D. The two loops have the following arguments, for p vectors, c means
-and k columns of D (p + c, rounded up).
+at the end to add the row to D. The two loops have the following arguments.
 
 at: number of rows of the batch to skip.
 before: number of rows learned before the batch.
-columns: (capacity, k), the basis columns D.
-table: (k, 2k), the Gram matrix, then the coefficients M (see BlockBasis).
-lengths: (2, k), as in BasisState.
-counts: (c,) number of rows in each mean.
+basis: the arrays `columns`, `table`, `lengths` and `counts` of the BlockBasis, changed in place.
 live: number of vectors so far.
 turned: number of the row at which D was last replaced by D·M.
-p: largest number of vectors.
-unit: power of 2 by which rows are multiplied.
-amnesic: parameter of both methods, the additional weight of recent rows.
-a: parameter of incremental SKM. The larger it is, the closer together are the projected rows of one
-    class. 0 for CCIPCA.
+settings: largest number of vectors, power of 2 by which rows are multiplied, and the parameters
+    `amnesic` and `a` of BlockBasis.learn.
 variance: (1,) mean squared length of rows for CCIPCA. None for incremental SKM.
 labels: (rows,) int64 classes for incremental SKM. None for CCIPCA.
+
+A loop stops early if digits are lost, or if the next row is too long. It returns the number of
+rows of the batch that are learned or skipped, the number of vectors so far, and the reason why it
+stopped: GOES_ON, WORN or TOO_LONG.
+
+`basis` and `settings` are plain tuples, because numba needs 1 µs more for a named tuple.
 
 The two methods call different functions for a row. numba omits a call from a compiled loop if the
 condition of the call is that an argument is not None, and the argument is None. So `variance` is
 None for incremental SKM, and `labels` is None for CCIPCA. The function for a row is not an
 argument, because numba would then compile the loop again in every process.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -53,39 +50,24 @@ from stream_dr.statistics.recurrences.row_products import (
 )
 from stream_dr.statistics.recurrences.skm_row import learn_skm_row
 
-
-class LoopEnd(NamedTuple):
-    """Row of a batch at which a loop stopped, and the reason.
-
-    Attributes
-    ----------
-    rows_learned : int
-        Number of rows of the batch that are learned or skipped.
-    n_vectors : int
-        Number of vectors (components) so far.
-    stop_reason : int
-        Reason why the loop stopped: GOES_ON, WORN or TOO_LONG (coefficients.py).
-    """
-
-    rows_learned: int
-    n_vectors: int
-    stop_reason: int
+Arrays = tuple[np.ndarray, ...]
+Settings = tuple[int, float, float, float]
 
 
 @compiled(fastmath=FAST)
 def learn_sparse_rows(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, at: int, before: int, columns: np.ndarray,
-    table: np.ndarray, lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float,
-    amnesic: float, a: float, variance: np.ndarray | None, labels: np.ndarray | None,
-) -> LoopEnd:  # fmt: skip
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, at: int, before: int, basis: Arrays,
+    live: int, turned: int, settings: Settings, variance: np.ndarray | None, labels: np.ndarray | None,
+) -> tuple[int, int, int]:  # fmt: skip
     """Learn sparse rows of a batch, from row `at` on.
 
-    The loop stops early if digits are lost, or if the next row is too long. The module's docstring
-    lists the other parameters.
+    The module's docstring lists the other parameters.
 
     indptr: (rows + 1,) int32, start of each CSR row in `indices` and `values`.
-    indices, values: (entries,), feature and value of each entry of the CSR rows.
+    indices, values: (entries,) int32 and float64, feature and value of each entry of the CSR rows.
     """
+    columns, table, lengths, counts = basis
+    p, unit, amnesic, a = settings
     size, c = columns.shape[1], counts.shape[0]
     products, weights = np.empty(size), np.empty(size)
     working, space = np.empty((c + 1, 2 * size)), np.empty((c + 5, c + 1))
@@ -96,7 +78,7 @@ def learn_sparse_rows(
         row = before + t + 1
         squared = write_sparse_row_products(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
-            return LoopEnd(t, live, TOO_LONG)
+            return t, live, TOO_LONG
 
         # Update the vectors of the method (the components) from these inner products alone.
         if variance is None:
@@ -115,24 +97,24 @@ def learn_sparse_rows(
         add_sparse_row_to_basis(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         update_squared_lengths(lengths[0], products, weights, squared)
         if worst > LOST or needs_basis_refresh(table, lengths[0], counts, p, live, row, turned, 64, deflated):
-            return LoopEnd(t + 1, live, WORN)
-    return LoopEnd(indptr.shape[0] - 1, live, GOES_ON)
+            return t + 1, live, WORN
+    return indptr.shape[0] - 1, live, GOES_ON
 
 
 @compiled(fastmath=FAST)
 def learn_dense_rows(
-    X: np.ndarray, shift: np.ndarray, at: int, before: int, columns: np.ndarray, table: np.ndarray,
-    lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float,
-    amnesic: float, a: float, variance: np.ndarray | None, labels: np.ndarray | None,
-) -> LoopEnd:  # fmt: skip
+    X: np.ndarray, shift: np.ndarray, at: int, before: int, basis: Arrays,
+    live: int, turned: int, settings: Settings, variance: np.ndarray | None, labels: np.ndarray | None,
+) -> tuple[int, int, int]:  # fmt: skip
     """Learn dense rows of a batch, from row `at` on.
 
-    The loop stops early if digits are lost, or if the next row is too long. The module's docstring
-    lists the other parameters.
+    The module's docstring lists the other parameters.
 
-    X: (rows, features).
+    X: (rows, features) float64.
     shift: (features,) row that is subtracted from all rows.
     """
+    columns, table, lengths, counts = basis
+    p, unit, amnesic, a = settings
     size, c = columns.shape[1], counts.shape[0]
     working, space = np.empty((c + 1, 2 * size)), np.empty((c + 5, c + 1))
     whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
@@ -178,5 +160,5 @@ def learn_dense_rows(
         add_block_to_basis(block, columns, weights)
         at += done
         if why != GOES_ON:
-            return LoopEnd(at, live, why)
-    return LoopEnd(at, live, GOES_ON)
+            return at, live, why
+    return at, live, GOES_ON

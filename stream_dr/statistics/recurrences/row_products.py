@@ -42,7 +42,7 @@ LINE = 8
 """Number of float64 values in a cache line."""
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def write_sparse_row_products(
     indices: np.ndarray,
     values: np.ndarray,
@@ -66,14 +66,14 @@ def write_sparse_row_products(
         basis_products[k] = 0.0
     squared = 0.0
     for e in range(first_entry, end_entry):
-        j, v = indices[e], row_scale * np.float64(values[e])
+        j, v = indices[e], row_scale * values[e]
         squared += v * v
         for k in range(width):
             basis_products[k] += v * basis_columns[j, k]
     return squared
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def add_sparse_row_to_basis(
     indices: np.ndarray,
     values: np.ndarray,
@@ -99,12 +99,12 @@ def add_sparse_row_to_basis(
         further = np.uint64(indices[min(e + ahead, last)])
         for k in range(0, width, LINE):
             prefetch(basis_columns, further, np.uint64(k))
-        j, v = indices[e], row_scale * np.float64(values[e])
+        j, v = indices[e], row_scale * values[e]
         for k in range(width):
             basis_columns[j, k] += v * update_coefficients[k]
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def write_shifted_block(
     X: np.ndarray,
     first_row: int,
@@ -128,12 +128,12 @@ def write_shifted_block(
     for j in range(X.shape[1]):
         s = shift[j]
         for t in range(transposed_block.shape[1]):
-            v = row_scale * np.float64(X[first_row + t, j])
+            v = row_scale * X[first_row + t, j]
             unshifted_squared_norms[t] += v * v
             transposed_block[j, t] = v - s
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def write_block_products(
     transposed_block: np.ndarray, basis_columns: np.ndarray, basis_products: np.ndarray, row_gram: np.ndarray
 ) -> None:
@@ -161,7 +161,7 @@ def write_block_products(
                 row_gram[t, s] += part_inner[t, s]
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def add_block_to_basis(
     transposed_block: np.ndarray, basis_columns: np.ndarray, update_coefficients: np.ndarray
 ) -> None:
@@ -181,7 +181,7 @@ def add_block_to_basis(
                 basis_columns[f + j, k] += part[j, k]
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def add_products_of_earlier_rows(
     basis_products: np.ndarray, row_gram: np.ndarray, update_coefficients: np.ndarray, row_in_block: int
 ) -> None:

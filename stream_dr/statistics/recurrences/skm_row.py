@@ -52,7 +52,7 @@ from stream_dr.statistics.recurrences.coefficients import (
 from stream_dr.statistics.recurrences.row_products import FAST
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def learn_skm_row(
     products: np.ndarray, squared: float, row: int, label: int, table: np.ndarray, formed: np.ndarray, counts: np.ndarray,
     live: int, p: int, unit: float, a: float, amnesic: float, working: np.ndarray, space: np.ndarray,
@@ -115,7 +115,7 @@ def learn_skm_row(
     return live, worst, first / max(smallest, 1e-16 * first, LEAST_SQUARE)
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def write_vector_update_coefficients(
     working: np.ndarray,
     counts: np.ndarray,
@@ -152,7 +152,7 @@ def write_vector_update_coefficients(
             part[0] -= part[k + 1]
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def measure_updated_vector(
     working: np.ndarray,
     inner: np.ndarray,
@@ -190,7 +190,7 @@ def measure_updated_vector(
     return keep * keep * length + 2.0 * keep * along + squared, keep * keep * length + terms
 
 
-@compiled(fastmath=FAST, inline="always")
+@compiled(fastmath=FAST, forceinline=True)
 def update_mean_and_working_vectors(
     products: np.ndarray,
     squared: float,
