@@ -48,7 +48,7 @@ def _prefetch_line(typing_context: object, address: types.Type) -> tuple[object,
 _hint: Callable[..., object] = intrinsic(_prefetch_line)
 
 
-@compiled(inline="always")
+@compiled(forceinline=True)
 def prefetch(array: np.ndarray, row: int, column: int) -> None:
     """Load the cache line of array[row, column] into the cache.
 

@@ -56,7 +56,7 @@ def mix_bits(numbers: np.ndarray) -> np.ndarray:
     return mixed
 
 
-_mix = compiled(inline="always")(mix_bits)
+_mix = compiled(forceinline=True)(mix_bits)
 
 
 @compiled()

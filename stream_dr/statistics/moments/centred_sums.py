@@ -20,8 +20,8 @@ Temporary memory is one chunk of 8 MB. Only the lower triangle of the scatter ma
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
+from stream_dr.compiled import readonly_view
 from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments import dense_kernels
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
@@ -198,14 +198,15 @@ class CentredSums:
         return rows
 
     def _add_sparse_rows(self, X: Rows, weights: np.ndarray, added_weight: float, targets: "TargetRows | None") -> None:
-        z = shift_mostly_nonzero_features(X.indptr, X.indices, X.data, weights, added_weight, self._nonzero)
-        joining = self._add_chunk_to_mean(*add_to_double_double(z.shift, np.zeros_like(z.shift), z.rest), added_weight)
-        add_sparse_products(z.indptr, z.indices, z.values, self._scatter)
-        dense_kernels.add_outer_product_to_lower(self._scatter, z.rest, -added_weight)
+        shifted, shift = shift_mostly_nonzero_features(X, weights, added_weight, self._nonzero)
+        rest = weights @ shifted / added_weight
+        joining = self._add_chunk_to_mean(*add_to_double_double(shift, np.zeros_like(shift), rest), added_weight)
+        shifted.data *= np.repeat(np.sqrt(weights), np.diff(shifted.indptr))
+        add_sparse_products(*map(readonly_view, (shifted.indptr, shifted.indices, shifted.data)), self._scatter)
+        dense_kernels.add_outer_product_to_lower(self._scatter, rest, -added_weight)
         dense_kernels.add_outer_product_to_lower(self._scatter, joining.step, joining.root**2)
         if targets is not None and self._cross.shape[1]:
             own = targets.rows(weights, added_weight, joining.root)
-            shifted = sp.csr_matrix((z.values, z.indices, z.indptr), shape=(X.shape[0], len(self.mean)))
             self._cross += shifted.T @ own[:-1]
             self._cross += np.outer(joining.root * joining.step, own[-1])
 

@@ -33,7 +33,7 @@ LINE = 8
 """Number of float64 values in a cache line."""
 
 
-@compiled(inline="always")
+@compiled(forceinline=True)
 def _add_nonzero_value(feature_sums: np.ndarray, nonzero_value: float, weight: float) -> None:
     """Add a nonzero value to the sums of its feature.
 

@@ -28,6 +28,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, field_error
+from stream_dr.compiled import readonly_view
 from stream_dr.rows.block import Rows
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.moments import sparse_kernels
@@ -261,7 +262,8 @@ class SparseSums:
         encoded: targets as numeric columns. None if there are no targets.
         total_weight_before: total weight of all earlier rows.
         """
-        rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, total_weight_before)
+        rows = (readonly_view(X.indptr), readonly_view(X.indices), readonly_view(X.data), weights)
+        sums = (self._records, total_weight_before)
         if encoded is None:
             return float(sparse_kernels.add_sparse_rows(*rows, *sums))
         if encoded.values is not None:
@@ -270,7 +272,8 @@ class SparseSums:
         if encoded.indptr is None:
             return float(sparse_kernels.add_sparse_rows_one_label(*rows, encoded.codes, *sums))
         scale = weights if encoded.row_values is None else weights * encoded.row_values
-        return float(sparse_kernels.add_sparse_rows_many_labels(*rows, encoded.indptr, encoded.codes, scale, *sums))
+        labels = (readonly_view(encoded.indptr), readonly_view(encoded.codes), readonly_view(scale))
+        return float(sparse_kernels.add_sparse_rows_many_labels(*rows, *labels, *sums))
 
     def set_reference_to_mean(self, targets: np.ndarray, weights: np.ndarray) -> None:
         """Set `reference` to the mean of continuous targets.
