@@ -27,7 +27,6 @@ import httpx
 import numpy as np
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
-from sklearn.neighbors import KNeighborsClassifier
 
 from stream_dr.aliases import JsonDict
 from stream_dr.client.client import Client
@@ -309,6 +308,8 @@ def report(address: str, directory_path: Path) -> Path:
 
 def score_nearest_neighbour(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
     """Return the accuracy of a nearest-neighbour classifier, and its time."""
+    from sklearn.neighbors import KNeighborsClassifier
+
     classifier = KNeighborsClassifier(1).fit(X, y)
     start = time.perf_counter()
     return TimedAccuracy(float(classifier.score(X_test, y_test)), time.perf_counter() - start)

@@ -233,6 +233,12 @@ def test_the_first_import_loads_little(code: str) -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
+def test_the_service_loads_a_search_of_neighbours_only_where_it_is_used() -> None:
+    program = "import sys, service.app; print({'sklearn.neighbors', 'sklearn.metrics'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
 def missing_names(path: Path) -> Iterator[str]:
     """What a file imports of ours that is not there."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):

@@ -1,11 +1,10 @@
 """KNearest, a nearest-neighbours classifier on a sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.neighbors import KNeighborsClassifier
 
 from stream_dr.errors import CannotMerge, TargetsRequired, nothing_to_fit_error
 from stream_dr.estimators.fitting import named_columns
@@ -25,6 +24,9 @@ from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
+
+if TYPE_CHECKING:
+    from sklearn.neighbors import KNeighborsClassifier
 
 
 @dataclass(eq=False, repr=False)
@@ -247,12 +249,14 @@ class KNearest(LabelScore, StreamLearner):
             check_n_features(rows.shape[1], learned, type(self).__name__)
         return RowsAndNames(rows, names)
 
-    def _neighbour_search(self) -> tuple[KNeighborsClassifier, np.ndarray]:
+    def _neighbour_search(self) -> tuple["KNeighborsClassifier", np.ndarray]:
         """Return scikit-learn's k-NN classifier of the sample, and its classes.
 
         The classifier's labels are indices in the classes (classes,). The classifier is cached
         until the sample or n_neighbors changes.
         """
+        from sklearn.neighbors import KNeighborsClassifier
+
         with self.lock:
             fitted = self.fitted()
             state = self.state_

@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
-from sklearn.neighbors import NearestNeighbors
 
 from stream_dr.rows.block import Rows
 from stream_dr.solve.nearest_mean import squared_lengths
@@ -53,6 +52,8 @@ def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray
     include_self: if true, each landmark counts as the first of its own k nearest landmarks. If
         false, a landmark is not one of its own k nearest landmarks.
     """
+    from sklearn.neighbors import NearestNeighbors
+
     # Subtract the medians, because the distances are accurate only for landmarks near zero.
     # scikit-learn computes the squared distance of rows x and y as |x|² + |y|² − 2 xᵀy.
     landmarks = subtract_shift_keeping_sparsity(landmarks, upper_column_medians(landmarks))
@@ -69,6 +70,8 @@ def landmark_index_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndar
     landmarks: (r, features), r sampled rows of the stream, dense or CSR.
     radius: maximum Euclidean distance.
     """
+    from sklearn.neighbors import NearestNeighbors
+
     landmarks = subtract_shift_keeping_sparsity(landmarks, upper_column_medians(landmarks))
     neighbours = NearestNeighbors(radius=radius).fit(landmarks).radius_neighbors(return_distance=False)
     starts = np.repeat(np.arange(len(neighbours)), [len(near) for near in neighbours])
