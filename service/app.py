@@ -28,7 +28,7 @@ from service.request_bodies import BodyLimitsMiddleware, BodyMemory
 from service.routes import jobs, learn, look, models, project, stream
 from service.schemas import JsonDict
 from service.settings import Settings
-from service.shared import AppState, Ingest, NumbaWarmUp, refuse_repeated_parameters
+from service.shared import AppState, Ingest, refuse_repeated_parameters
 
 PARSING, QUERIES, SLOW = 1, 4, 4
 """Numbers of threads in the three pools.
@@ -75,7 +75,7 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
 
     shared = AppState(
         settings, limits(settings), directory, running, ingest, metrics, memory, asyncio.Event(),
-        NumbaWarmUp(), queries, slow,
+        {m.id for m in directory.models.values()}, queries, slow,
         functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: look.dashboard_status(directory, running))),
     )  # fmt: skip
 

@@ -72,18 +72,12 @@ class ServiceError(fastapi.HTTPException):
         Headers of the response.
     extra
         Further fields of the response, such as `limit`. Programs read these fields.
-
-    Attributes
-    ----------
-    is_repeated : bool
-        True if the same was logged before. The error is then logged at level DEBUG.
     """
 
     def __init__(self, code: str, detail: str, headers: dict[str, str] | None = None, **extra: Any) -> None:
         super().__init__(STATUS[code], detail, headers)
         self.code = code
         self.extra = extra
-        self.is_repeated = False
 
 
 def log_and_respond(scope: Scope, error: BaseException) -> Response:
@@ -113,7 +107,8 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
     # Only unexpected errors are logged with a traceback.
     status = problem.status_code
     level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
-    if isinstance(error, ServiceError) and error.is_repeated:
+    # Probes of /readyz ask every few seconds.
+    if isinstance(error, ServiceError) and error.code == "not_ready":
         level = logging.DEBUG
     path = scope.get("raw_path", b"").decode("latin-1")
     cause = repr(error) if level == logging.ERROR else type(error).__name__

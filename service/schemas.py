@@ -313,6 +313,7 @@ class ModelState(BaseModel):
     state: Literal["live", "catching_up", "failed", "failed_to_publish"] = Field(
         description="live models learn each batch as it arrives"
     )
+    reason: str | None = Field(description="why a model that catches up does not learn yet, null otherwise")
     position: int = Field(description="position of the last event that it has learned")
     rows: int = Field(description="number of rows learned")
     rows_skipped: int = Field(description="number of rows skipped because they have no target")
@@ -450,6 +451,7 @@ _MODEL_EXAMPLE = {
     "estimator": "lda",
     "params": {"gamma": 1.0},
     "state": "live",
+    "reason": None,
     "position": 812,
     "rows": 9000,
     "rows_skipped": 0,

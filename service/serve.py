@@ -157,11 +157,10 @@ class ServiceServer:
     app : FastAPI
     settings : Settings
     on_ready : callable
-        Called on the event loop when all functions are compiled.
+        Called on the event loop when the functions of the directory's models are compiled.
     """
 
     def __init__(self, app: FastAPI, settings: Settings, on_ready: Callable[[], None]) -> None:
-        self._settings = settings
         self._shared = app.state.shared
         self._ready = on_ready
         self._server = uvicorn.Server(_uvicorn_config_without_address(app, settings))
@@ -174,8 +173,6 @@ class ServiceServer:
 
     def run(self, listening: socket.socket) -> None:
         """Serve until a signal arrives or `stop` is called.
-
-        If compiling the estimators' functions fails, the server stops and the error is raised.
 
         listening: bound socket at which the server accepts connections.
         """
@@ -203,17 +200,9 @@ class ServiceServer:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.add_signal_handler(number, self._stop_or_cancel_requests)
 
-        # Compile functions while requests are answered.
-        # If `started` is false after serving, the application could not start.
-        # Then cancel the compilation.
-        warming_up = asyncio.create_task(self._warm_up_then_ready())
-        try:
-            await serving
-        finally:
-            if not self._server.started:
-                warming_up.cancel()
-        if self._server.started:
-            await warming_up
+        announcing = asyncio.create_task(self._announce_ready())
+        serving.add_done_callback(lambda _: announcing.cancel())
+        await serving
 
     def _stop_or_cancel_requests(self) -> None:
         # The first call lets running requests end. A second call cancels them.
@@ -224,22 +213,12 @@ class ServiceServer:
         for task in self._server.server_state.tasks:
             task.cancel()
 
-    async def _warm_up_then_ready(self) -> None:
-        """Compile the functions of all estimators, then call `ready`.
-
-        Requests are answered in the meantime.
-        """
-        while not self._server.started:
+    async def _announce_ready(self) -> None:
+        """Call `on_ready` when models are compiled, unless the server stops."""
+        while not self._server.started or self._shared.warming:
             await asyncio.sleep(0.01)
-
-        try:
-            if self._settings.warm_up:
-                await self._shared.warm_up.run(self._shared.stopping)
-            if not self._shared.stopping.is_set():
-                self._ready()
-        except BaseException:
-            self._stop_or_cancel_requests()
-            raise
+        if not self._shared.stopping.is_set():
+            self._ready()
 
 
 def _uvicorn_config_without_address(app: FastAPI, settings: Settings) -> uvicorn.Config:

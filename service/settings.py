@@ -151,7 +151,9 @@ class Settings(BaseSettings):
     )
     max_listeners: CountOrZero = _setting(32, "connections", "maximum number of open /events connections. Above it 429")
     max_connections: Count = _setting(1_000, "connections", "maximum number of open connections. Above it 503")
-    warm_up: bool = _setting(True, "yes or no", "compile every kernel at the start. /readyz is 503 until then")
+    warm_up: bool = _setting(
+        True, "yes or no", "compile a model's kernels before it is live. At the start, /readyz is 503 until then"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "level", "lowest level that is logged")
     log_format: Literal["text", "json"] = _setting(
         "text", "format", "format of the log on stderr. json means one object a line"

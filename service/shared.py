@@ -1,12 +1,6 @@
-"""State that all requests share.
-
-The state includes the parser of received batches, and the compilation of numba functions when the
-service starts.
-"""
+"""State that all requests share, with the parser of received batches."""
 
 import asyncio
-import functools
-import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,8 +13,6 @@ from service.metrics import Metrics
 from service.problems import ServiceError
 from service.request_bodies import BodyFormat, BodyMemory
 from service.settings import Settings
-
-log = logging.getLogger("stream_dr.warm_up")
 
 
 class Ingest:
@@ -89,53 +81,6 @@ class Ingest:
         return self._running.check(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits, names))
 
 
-class NumbaWarmUp:
-    """Compilation of the numba functions of all estimators.
-
-    Attributes
-    ----------
-    reason : str or None
-        Sentence that says why the service is not ready. None if nothing is being compiled.
-    """
-
-    def __init__(self) -> None:
-        self.reason: str | None = None
-        self._was_reported = False
-
-    def check_finished(self) -> None:
-        """Raise ServiceError `not_ready` while functions are compiled.
-
-        The first error is logged at level INFO. Later ones are logged at DEBUG, because probes call
-        this every few seconds.
-        """
-        if self.reason is None:
-            return
-
-        error = ServiceError("not_ready", self.reason)
-        error.is_repeated = self._was_reported
-        self._was_reported = True
-        raise error
-
-    async def run(self, stopping: asyncio.Event) -> None:
-        """Compile the estimators' functions in a thread, one by one.
-
-        A compilation that takes longer than two seconds is logged. After `stopping` is set, no
-        further estimator's functions are compiled.
-        """
-        kinds = list(stream_dr.ESTIMATORS.values())
-        for number, kind in enumerate(kinds, start=1):
-            if stopping.is_set():
-                break
-            line = f"compiling for {kind.__name__}, {number} of {len(kinds)}: once on this machine"
-            self.reason = f"The service starts, {line}."
-            await asyncio.to_thread(stream_dr.warm_up, [kind()], functools.partial(_log_compiling, line))
-        self.reason = None
-
-
-def _log_compiling(message: str, _: str) -> None:
-    log.info(message)
-
-
 @dataclass(frozen=True)
 class AppState:
     """State of one application, stored as `app.state.shared`.
@@ -155,8 +100,8 @@ class AppState:
         Memory of all request bodies.
     stopping : asyncio.Event
         Set on the event loop when the service begins to stop.
-    warm_up : NumbaWarmUp
-        Compilation of functions before the service is ready.
+    first_ids : set of int
+        Ids of the models that were in the directory at the start.
     queries : Executor
         Pool of the threads that project rows.
     slow : Executor
@@ -173,10 +118,15 @@ class AppState:
     metrics: Metrics
     memory: BodyMemory
     stopping: asyncio.Event
-    warm_up: NumbaWarmUp
+    first_ids: set[int]
     queries: Executor
     slow: Executor
     figures: Callable[[], stream_dr.LiveFigures]
+
+    @property
+    def warming(self) -> list[str]:
+        """Names of the models of the start that are being compiled."""
+        return [m.name for m in self.directory.models.values() if m.status == "warming" and m.id in self.first_ids]
 
     async def finish_before_timeout_or_stop(self, awaitable: Awaitable[object], timeout_seconds: float) -> bool:
         """Wait for `awaitable`, and return True if it finishes.

@@ -102,9 +102,6 @@ def readyz(shared: Service) -> schemas.Health:
 
 
 def _is_ready(shared: AppState) -> bool:
-    # Look here first, because `check_finished` counts the probes that it has answered.
-    if shared.warm_up.reason is not None:
-        return False
     try:
         _check_ready(shared)
     except (ServiceError, StreamDRError):
@@ -126,7 +123,12 @@ def _check_ready(shared: AppState) -> JsonDict:
         raise ServiceError("not_ready", detail, free_bytes=free, needed=needed)
     if health["reason"] is not None:
         raise ServiceError("not_ready", health["reason"])
-    shared.warm_up.check_finished()
+
+    warming = shared.warming
+    if warming:
+        raise ServiceError(
+            "not_ready", f"The service starts, compiling for {', '.join(warming)}: once on this machine."
+        )
     return health
 
 

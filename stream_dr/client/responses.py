@@ -72,6 +72,7 @@ class ModelStatus(TypedDict):
     """Status of a model.
 
     state: "live", "catching_up", "failed" or "failed_to_publish".
+    reason: sentence that says why a model that catches up does not learn yet, or None.
     position: log position of the last event that the model has learned.
     lag: number of events in the log that the model has not learned yet.
     version: version of the published projection, 0 if there is none.
@@ -94,6 +95,7 @@ class ModelStatus(TypedDict):
     estimator: str
     params: JsonDict
     state: str
+    reason: str | None
     position: int
     rows: int
     rows_skipped: int

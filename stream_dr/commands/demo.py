@@ -45,7 +45,8 @@ def demo(
     with ProgressBar("replay", len(data.y)) as bar:
 
         def show_replay(p: Any) -> None:
-            bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards")
+            # The phase as title starts the time anew, after compiling.
+            bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards", p.phase)
 
         rates = steps.replay_shards_and_return_rates(dir, shards[: steps.REPLAYED], steps.MODELS, show_replay, say)
 

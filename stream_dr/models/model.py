@@ -45,15 +45,20 @@ log = logging.getLogger("stream_dr.model")
 MonotonicTime = float
 """Time in seconds on the clock time.monotonic. Infinity means never."""
 
-ModelStatus = Literal["live", "catching_up", "failed"]
+ModelStatus = Literal["live", "warming", "catching_up", "failed"]
 """How much of the log a model has learned.
 
 - "live": the model is at the end of the log or near it. It learns new events together with the
   other live models.
+- "warming": the model learns nothing yet, because its functions are being compiled. It is shown
+  as "catching_up".
 - "catching_up": the model is behind the end of the log, or learns the log again from an earlier
   state. It learns events alone.
 - "failed": the model stopped at an event that it could not learn.
 """
+
+WARMING_REASON = "its functions are being compiled, once on this machine"
+"""Reason why a model with status "warming" does not learn yet."""
 
 
 class Unlearned(NamedTuple):
@@ -268,13 +273,16 @@ class Model:
         """
         self.status = "live" if self.failure is None else "failed"
 
-    def mark_catching_up(self) -> None:
+    def mark_catching_up(self, warming: bool = False) -> None:
         """Mark the model as catching up, unless it has failed.
 
         Call this method if the model is behind the log's end or must be rebuilt. Until the model
         is live, it learns events alone.
+
+        warming: True if the functions that the model needs must be compiled first.
         """
-        self.status = "catching_up" if self.failure is None else "failed"
+        if self.failure is None:
+            self.status = "warming" if warming else "catching_up"
 
     def learn(self, position: int, block: Block | None) -> None:
         """Learn the rows of the event at a position.
@@ -686,6 +694,8 @@ class Model:
     @property
     def shown_status(self) -> str:
         """Status of the model, "failed_to_publish" if publishing a live model failed."""
+        if self.status == "warming":
+            return "catching_up"
         return "failed_to_publish" if self.status == "live" and self.solving.error is not None else self.status
 
     def _log_and_store_solve_error(self, position: int, error: Exception) -> None:
@@ -783,6 +793,8 @@ class Model:
 
     def _unpublished_class_and_text(self) -> tuple[type[errors.NotFitted], str]:
         """Return class and text of the error of `unpublished_error`."""
+        if self.status == "warming":
+            return errors.CatchingUp, f"has published no projection yet: {WARMING_REASON}. Ask again in a moment."
         if self.position < self.log_end:
             return errors.CatchingUp, (
                 f"has published no projection yet: it has learned the log up to position {self.position} of {self.log_end}. "
@@ -836,6 +848,7 @@ class Model:
             "estimator": self.spec.estimator,
             "params": self.spec.params | accumulator.first_batch_parameters,
             "state": self.shown_status,
+            "reason": WARMING_REASON if self.status == "warming" else None,
             "position": self.position,
             "rows": self.rows,
             "rows_skipped": self.rows_skipped,

@@ -61,6 +61,9 @@ class RunSettings(NamedTuple):
         threads for models that catch up or are refined.
     test_then_train : bool
         True to test live models on rows before they learn these rows.
+    warm_up : bool
+        True to compile the functions of a model before the model learns with live models. Replays
+        ignore this setting.
 
     Examples
     --------
@@ -76,6 +79,7 @@ class RunSettings(NamedTuple):
     retain_rows: int | None = None
     workers: int = 2
     test_then_train: bool = True
+    warm_up: bool = False
 
 
 class EngineEvent(StrEnum):

@@ -5,7 +5,8 @@ slowest live model, and the other models skip the events that they have already 
 
 A model that is far behind catches up in another thread, and becomes live when it is near the live
 models. It is snapshotted on the way, so that a restart does not repeat all of this work. A model
-that must be rebuilt for an unlearn event is handled in the same way.
+that must be rebuilt for an unlearn event is handled in the same way. So is a model whose functions
+must be compiled, because compiling in the thread of live models would delay all of them.
 
 Only one thread may change a model's state at a time: this thread for live models, and the thread
 of the pool for a model that catches up, until `make_near_models_live` makes the model live.
@@ -24,6 +25,7 @@ from stream_dr.directory.history import PAGE
 from stream_dr.models.model import Model, MonotonicTime
 from stream_dr.running.advance import EventReader, ParsedEvent
 from stream_dr.running.driver import Driver
+from stream_dr.running.warm_up import warm_up
 from stream_dr.threads import new_engine_thread
 
 log = logging.getLogger("stream_dr.model_thread")
@@ -74,6 +76,8 @@ class ModelThread:
         self._event_reader = EventReader(directory)
 
         self._lock = threading.Lock()
+        # One model is warmed at a time, so that `stop` waits for one only.
+        self._warming = threading.Lock()
         self._woken = threading.Event()
         self._stop_at = math.inf
         self._thread = new_engine_thread("models", self._run)
@@ -134,8 +138,8 @@ class ModelThread:
     def submit_catch_up(self, models: Sequence[Model]) -> None:
         """Let models catch up in a thread pool, and then become live.
 
-        A model that fails or is removed does not stop the other models. All models stop when this
-        thread is stopped.
+        The functions of models with status "warming" are compiled first. A model that fails or is removed
+        does not stop the other models. All models stop when this thread is stopped.
         """
         self._catch_up_pool.submit(self._catch_up, models)
 
@@ -148,6 +152,10 @@ class ModelThread:
             return self._stopping or not any(map(self._directory.holds, behind))
 
         with self._swallow_error_marking_models_failed(models):
+            for model in models:
+                if model.status == "warming":
+                    self._warm_up(model)
+
             while (
                 behind := [m for m in self.make_near_models_live(behind) if self._directory.holds(m)]
             ) and not self._stopping:
@@ -161,6 +169,13 @@ class ModelThread:
                 self._submit_rebuilds(blocked)
                 behind = [m for m in behind if m not in blocked]
                 self._on_models_advanced()
+
+    def _warm_up(self, model: Model) -> None:
+        """Compile a model's functions, unless this thread is stopped."""
+        with self._warming:
+            if not self._stopping:
+                warm_up([model.estimator])
+        model.mark_catching_up()
 
     def _submit_rebuilds(self, models: Iterable[Model]) -> None:
         """Rebuild each model in the thread pool.

@@ -107,7 +107,8 @@ class Running:
         """Start the threads.
 
         Models that are more than limits.max_lag events behind the log catch up in the background.
-        The other models are live immediately.
+        The other models are live immediately. With `settings.warm_up`, all models catch up in the
+        background, after their functions are compiled.
         """
         # The model threads use the processors, so each matrix product uses one thread.
         self._limits.enter_context(threadpool_limits(1))
@@ -116,9 +117,11 @@ class Running:
 
         # No live model waits yet for slower ones, so models up to `max_lag` behind become live.
         alive = [m for m in self.directory.models.values() if m.status != "failed"]
-        near = [m for m in alive if self.directory.position - m.position <= self.directory.limits.max_lag]
+        oldest = self.directory.position - self.directory.limits.max_lag
+        near = [m for m in alive if m.position >= oldest and not self.settings.warm_up]
         for model in alive:
             self._set_default_publish_policy_if_none(model)
+            model.mark_catching_up(self.settings.warm_up)
 
         self._recorder.start()
         self._models.start(near)
@@ -459,12 +462,13 @@ class Running:
 
         The model becomes live, that is, it learns each new event together with the other live
         models. If the model is far behind the end of the log, it first learns earlier events
-        alone. A model that is not new is left as it is. Returns the arguments.
+        alone. With `settings.warm_up`, its functions are compiled before. A model that is not new
+        is left as it is. Returns the arguments.
         """
         if is_new:
             self._set_default_publish_policy_if_none(model)
-            model.mark_catching_up()
-            if self._models.make_near_models_live([model]):
+            model.mark_catching_up(self.settings.warm_up)
+            if self.settings.warm_up or self._models.make_near_models_live([model]):
                 self._models.submit_catch_up([model])
         # The model's policies may have changed, so work may be due now.
         self._models.wake()

@@ -6,8 +6,10 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 import numpy as np
@@ -19,6 +21,14 @@ from tests.support.waiting import wait_until
 
 X = np.random.default_rng(2).normal(size=(50, 4))
 Y = ["ab"[i % 2] for i in range(50)]
+SAFETENSORS = {"Content-Type": "application/safetensors"}
+
+
+class Hold(NamedTuple):
+    """A warm-up that waits for `go_on`, and the estimators for which it was asked."""
+
+    go_on: threading.Event
+    asked: list[object]
 
 
 @pytest.mark.test_all
@@ -137,61 +147,122 @@ def test_posts_that_meet_the_end_are_refused_or_kept(tmp_path: Path) -> None:
         assert directory.position + 1 - len(acknowledged) <= len(threads)
 
 
+@pytest.fixture
+def held_warm_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
+    """A warm-up that lasts until the test lets it go on."""
+    hold = Hold(threading.Event(), [])
+
+    def warm_up(estimators: list[object]) -> None:
+        hold.asked.extend(estimators)
+        hold.go_on.wait(30)
+
+    monkeypatch.setattr("stream_dr.running.model_thread.warm_up", warm_up)
+    yield hold
+    hold.go_on.set()
+
+
+def add_models(path: Path, **estimators: str) -> None:
+    with stream_dr.Directory(path, limits=stream_dr.Limits(min_free_bytes=0)) as directory:
+        for name, key in estimators.items():
+            directory.add_model(name, key, {})
+
+
 @pytest.mark.every_run
-def test_it_answers_while_it_compiles_and_is_ready_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = threading.Event()
-    monkeypatch.setattr(stream_dr, "warm_up", lambda estimators, say: compiled.wait(30))
+def test_it_answers_while_it_compiles_and_is_ready_after(tmp_path: Path, held_warm_up: Hold) -> None:
+    add_models(tmp_path, lda="lda")
     with in_thread(tmp_path, until_ready=False, warm_up=True) as served:
         answer = served.http.get("/readyz")
         assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
-        assert "compiling for" in answer.json()["detail"]
+        assert "compiling for lda" in answer.json()["detail"]
+        assert "stream_dr_ready 0.0\n" in served.http.get("/metrics").text
         assert post(served.http, arrow(X, Y)).json()["position"] == 0
+        assert served.http.get("/models/lda").json()["state"] == "catching_up"
         assert not served.ready.is_set()
-        compiled.set()
+        held_warm_up.go_on.set()
         assert served.ready.wait(30)
         assert served.http.get("/readyz").json() == {"status": "ready"}
 
 
-def test_probes_while_it_compiles_are_logged_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_new_model_waits_with_a_reason_while_others_publish(tmp_path: Path, held_warm_up: Hold) -> None:
+    with in_thread(tmp_path, warm_up=True) as served:
+        held_warm_up.go_on.set()
+        served.http.put("/models/means", json={"estimator": "class_means"}).raise_for_status()
+        wait_until(lambda: served.http.get("/models/means").json()["state"] == "live")
+
+        held_warm_up.go_on.clear()
+        served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        saved = stream_dr.LDA().fit(X, Y)
+        stream_dr.save(saved, tmp_path / "saved.safetensors")
+        body = (tmp_path / "saved.safetensors").read_bytes()
+        served.http.put("/models/saved", content=body, headers=SAFETENSORS).raise_for_status()
+        post(served.http, arrow(X, Y)).raise_for_status()
+        wait_until(lambda: served.http.get("/models/means").json()["rows"] == len(X))
+        wait_until(lambda: served.http.get("/models/means").json()["version"])
+
+        state = served.http.get("/models/lda").json()
+        assert (state["state"], state["rows"]) == ("catching_up", 0)
+        assert "being compiled" in state["reason"]
+        answer = served.http.get("/models/lda/projection")
+        assert (answer.status_code, answer.json()["code"]) == (503, "catching_up")
+        assert "being compiled" in answer.json()["detail"]
+        assert served.http.get("/readyz").json() == {"status": "ready"}
+        z = post(served.http, arrow(X), path="/transform?model=saved").raise_for_status().json()["z"]
+        assert np.allclose(z, saved.transform(X))
+
+        held_warm_up.go_on.set()
+        wait_until(lambda: served.http.get("/models/lda").json()["version"])
+        state = served.http.get("/models/lda").json()
+        assert (state["state"], state["rows"], state["reason"]) == ("live", len(X), None)
+
+
+def test_no_warm_up_warms_nothing(tmp_path: Path, held_warm_up: Hold) -> None:
+    add_models(tmp_path, lda="lda")
+    with in_thread(tmp_path, warm_up=False) as served:
+        served.http.put("/models/pca", json={"estimator": "ccipca"}).raise_for_status()
+        post(served.http, arrow(X, Y), path="/partial_fit?wait=applied").raise_for_status()
+    assert held_warm_up.asked == []
+
+
+def test_probes_while_it_compiles_are_not_logged(
+    tmp_path: Path, held_warm_up: Hold, caplog: pytest.LogCaptureFixture
 ) -> None:
-    compiled = threading.Event()
-    monkeypatch.setattr(stream_dr, "warm_up", lambda estimators, say: compiled.wait(30))
+    add_models(tmp_path, lda="lda")
     caplog.set_level(logging.INFO, "service")
     with in_thread(tmp_path, until_ready=False, warm_up=True) as served:
-        wait_until(lambda: served.http.get("/readyz").status_code == 503)
         assert [served.http.get("/readyz").status_code for _ in range(3)] == [503] * 3
-        compiled.set()
+        held_warm_up.go_on.set()
         assert served.ready.wait(30)
         assert served.http.get("/nowhere").status_code == 404
     lines = [record.getMessage() for record in caplog.records if record.name == "service"]
-    assert lines == ["GET /readyz: 503, ServiceError", "GET /nowhere: 404, HTTPException"]
+    assert lines == ["GET /nowhere: 404, HTTPException"]
 
 
 @pytest.mark.every_run
-def test_a_stop_while_it_compiles_waits_for_one_estimator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled, asked = threading.Event(), []
-
-    def compile_one(estimators: list[object], say: object) -> None:
-        asked.extend(estimators)
-        compiled.wait(30)
-
-    monkeypatch.setattr(stream_dr, "warm_up", compile_one)
+def test_a_stop_while_it_compiles_waits_for_one_model(tmp_path: Path, held_warm_up: Hold) -> None:
+    add_models(tmp_path, lda="lda", pca="ccipca")
     with in_thread(tmp_path, until_ready=False, warm_up=True) as served:
         post(served.http, arrow(X, Y)).raise_for_status()
-        threading.Timer(0.5, compiled.set).start()  # the service is told to stop before
-    assert len(asked) == 1
+        served.http.put("/models/means", json={"estimator": "class_means"}).raise_for_status()
+        threading.Timer(0.5, held_warm_up.go_on.set).start()  # the service is told to stop before
+    assert len(held_warm_up.asked) == 1
     assert not served.ready.is_set()
     with stream_dr.Directory(tmp_path, writable=False) as directory:
         assert directory.position == 0
 
 
 @pytest.mark.test_all
-def test_warming_up_leaves_nothing_to_compile(tmp_path: Path) -> None:
-    process = Process(tmp_path, warm_up=True)
-    with httpx.Client(base_url=process.url, timeout=30) as http:
+def test_without_cached_kernels_another_model_publishes_while_one_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    process = Process(tmp_path / "stream", warm_up=True)
+    with httpx.Client(base_url=process.url, timeout=60) as http:
+        http.put("/models/means", json={"estimator": "class_means"}).raise_for_status()
+        post(http, arrow(X, Y), path="/partial_fit?wait=applied").raise_for_status()
+
         http.put("/models/pca", json={"estimator": "ccipca"}).raise_for_status()
-        begun = time.monotonic()
-        post(http, arrow(X), path="/partial_fit?wait=applied").raise_for_status()
-        assert time.monotonic() - begun < 1.0
+        position = post(http, arrow(X, Y)).raise_for_status().json()["position"]
+        wait_until(lambda: http.get("/models/means").json()["published_position"] == position)
+        assert http.get("/models/pca").json()["state"] == "catching_up"
+        wait_until(lambda: http.get("/models/pca").json()["published_position"] == position)
     assert process.stop() == 0

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import stream_dr
+
 ROOT = Path(__file__).parents[3]
 CHECK = '''
 import sys
@@ -96,3 +98,16 @@ def test_it_says_what_it_compiles_where_nothing_is_cached(tmp_path) -> None:
     ]
     assert told[0].stdout == "compiling for CCIPCA, 1 of 1: once on this machine\n", told[0].stderr
     assert told[1].returncode == 0
+
+
+class Broken(stream_dr.CCIPCA):
+    """An estimator with an error that is not of its rows."""
+
+    def accumulator(self, state=None):
+        raise ZeroDivisionError
+
+
+def test_an_error_on_the_made_up_rows_is_no_error_of_the_caller() -> None:
+    said: list[str] = []
+    stream_dr.warm_up([Broken()], say=said.append)
+    assert said == []
