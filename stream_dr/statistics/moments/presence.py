@@ -10,13 +10,12 @@ Dense rows are learned as sparse rows, too. If the weights of rows are whole num
 the sums are exact to the last bit.
 """
 
-from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_dr.errors import CannotUnlearn
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.sparse_rows import is_sparse, rows_from_fields
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.batch_plan import PlannedBatch
 from stream_dr.statistics.moments.sparse_sums import SparsePart
@@ -42,7 +41,7 @@ class PresenceAccumulator(MomentAccumulator):
         if block.y is not None and block.y.kind == "continuous":
             raise_unsupported_target_kind(block.y.kind, ("class", "multilabel"))
         batch = super().check_and_plan_batch(block)
-        return batch._replace(X=_presences(batch.X))
+        return PlannedBatch(_presences(batch.X), *batch[1:])
 
     def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
@@ -57,15 +56,33 @@ class PresenceAccumulator(MomentAccumulator):
             raise CannotUnlearn("rows that were not learned, or with other labels or weights, cannot be taken out.")
 
 
-def _presences(X: Rows) -> Rows:
-    """Return CSR rows with 1 for each nonzero value.
+class Presences(NamedTuple):
+    """Arrays of CSR rows with 1 for each present feature.
 
-    X: rows, dense or CSR. Stored zeros of CSR rows stay 0.
+    They are no csr_matrix, because creating one takes as long as learning a row.
+
+    Attributes
+    ----------
+    indptr : (rows + 1,)
+        Start of each row in `indices` and `data`.
+    indices : (entries,)
+        Feature of each entry.
+    data : (entries,)
+        1, or 0 for a stored zero.
     """
-    if is_sparse(X):
-        rows = copy(X)
-        rows.data = (X.data != 0.0).astype(X.dtype)
-        return rows
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+
+
+def _presences(X: Rows) -> Presences:
+    """Return the features that are present in each row.
+
+    X: rows, dense or CSR.
+    """
+    if not isinstance(X, np.ndarray):
+        return Presences(X.indptr, X.indices, X.data.astype(bool).astype(X.data.dtype))
     row_numbers, columns = np.nonzero(X)
     indptr = np.searchsorted(row_numbers, np.arange(len(X) + 1)).astype(np.int32)
-    return rows_from_fields(np.ones(len(columns), X.dtype), columns.astype(np.int32), indptr, X.shape[1])
+    return Presences(indptr, columns.astype(np.int32), np.ones(len(columns), X.dtype))
