@@ -61,7 +61,7 @@ def readonly_view(array: np.ndarray) -> np.ndarray:
     once.
     """
     view = array.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 

@@ -13,7 +13,9 @@ from stream_dr.estimators.fitting.mapped_method import MappedMethod
 from stream_dr.estimators.fitting.mapping import StateType, check_feature_map, inner_projection
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.projection import Columns
-from stream_dr.statistics.feature_counts import FeatureCountAccumulator, FeatureCounts
+from stream_dr.statistics.moments.presence import PresenceAccumulator
+from stream_dr.statistics.moments.sparse_sums import WEIGHT, SparsePart
+from stream_dr.statistics.moments.state import MomentState, moment_bytes
 
 _CHUNK = 1 << 20
 """Maximum number of counts that are processed at a time.
@@ -23,7 +25,7 @@ Each feature has one count for each label.
 
 
 @dataclass(eq=False, repr=False)
-class InformationGain(MappedMethod[FeatureCounts], AdditiveEstimator):
+class InformationGain(MappedMethod[MomentState], AdditiveEstimator):
     """Select the features whose presence says most about the label.
 
     A feature is present in a row if its value is not 0. So the method is suited to word counts and
@@ -71,15 +73,16 @@ class InformationGain(MappedMethod[FeatureCounts], AdditiveEstimator):
     A feature that is present in every row or in no row has gain 0. Features of equal gain are
     ordered by index.
 
-    Learning a row costs O(entries · labels of the row). Solving costs O(features · labels). The
-    state takes 8 · features · (labels + 1) bytes. There is no `decay`, because merging and
+    Learning a row costs O(entries · (labels of the row + 1)), and O(labels²) if a row may have
+    several labels. Solving costs O(features · labels). The state takes
+    8 · (features · (labels + 4) + labels²) bytes. There is no `decay`, because merging and
     unlearning are exact only while the counts are integers. To forget old rows, start a new model
     at a later position of the stream.
     """
 
     limit: ClassVar[str] = "there are no more features"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel")
-    state_type: ClassVar[StateType] = StateType(FeatureCounts)
+    state_type: ClassVar[StateType] = StateType(MomentState)
     fixed: ClassVar[tuple[str, ...]] = ("feature_map",)
 
     n_components: int = 500
@@ -93,11 +96,11 @@ class InformationGain(MappedMethod[FeatureCounts], AdditiveEstimator):
         check_choice("target", self.target, ("auto", "class", "multilabel"))
         check_feature_map(self.feature_map)
 
-    def inner_accumulator(self, state: FeatureCounts | None) -> FeatureCountAccumulator:
+    def inner_accumulator(self, state: MomentState | None) -> PresenceAccumulator:
         """Return an accumulator of counts, empty or continued from `state`."""
-        return FeatureCountAccumulator(state)
+        return PresenceAccumulator(state)
 
-    def solve_inner(self, state: FeatureCounts) -> Columns:
+    def solve_inner(self, state: MomentState) -> Columns:
         """Return the features of largest information gain, best first."""
         scores = information_gain(state)
         best = np.argsort(-scores, kind="stable")[: self.n_components].astype(np.int64)
@@ -108,7 +111,7 @@ class InformationGain(MappedMethod[FeatureCounts], AdditiveEstimator):
 
         `n_features` is the number of features after the feature map.
         """
-        return 8 * (n_features * (n_targets + 1) + 2 * n_targets)
+        return moment_bytes("indicator", n_features, n_targets, whole_scatter=False)
 
     @property
     def columns_(self) -> np.ndarray:
@@ -184,20 +187,22 @@ class InformationGain(MappedMethod[FeatureCounts], AdditiveEstimator):
         return np.asarray(list(names), dtype=object).take(self.columns_)
 
 
-def information_gain(state: FeatureCounts) -> np.ndarray:
+def information_gain(state: MomentState) -> np.ndarray:
     """Return the information gain (features,) of each feature in nats.
 
     The gain is at least 0. If no rows were learned, the gain of every feature is 0.
     """
     gains = np.zeros(state.n_features)
-    if state.weight <= 0 or not len(state.labels):
+    sums = state.features
+    if state.weight <= 0 or not len(state.labels) or not isinstance(sums, SparsePart):
         return gains
 
+    present = sums.features[:, WEIGHT]
     step = max(1, _CHUNK // len(state.labels))
     for start in range(0, state.n_features, step):
         part = slice(start, start + step)
         gain = _class_information_gain if state.target_kind == "class" else _multilabel_information_gain
-        gains[part] = gain(state.counts[part], state.present[part], state.label_weights, state.weight)
+        gains[part] = gain(sums.cross[part], present[part], state.targets.label_weights, state.weight)
     return np.maximum(gains, 0.0)
 
 

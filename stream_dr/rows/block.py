@@ -212,10 +212,16 @@ def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
     return array
 
 
+_ONES = readonly_view(np.ones(4096))
+"""Weights of rows without given weights, created once because single rows are frequent."""
+
+
 def weights_or_ones(weights: np.ndarray | None, n_rows: int) -> np.ndarray:
     """Return read-only weights (rows,) for compiled loops.
 
     weights: (rows,), or None. If None, all weights are 1.
     n_rows: number of rows.
     """
-    return readonly_view(np.ones(n_rows) if weights is None else weights)
+    if weights is not None:
+        return readonly_view(weights)
+    return _ONES[:n_rows] if n_rows <= len(_ONES) else readonly_view(np.ones(n_rows))

@@ -172,8 +172,9 @@ def _check_indices_and_test_if_canonical(
     if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
         raise InvalidIndex(f"indptr must be {shape[0] + 1} integers, and indices integers; make the matrix anew.")
 
+    # For single rows, a ufunc's `reduce` is faster than the methods any, max and all.
     n_values = min(n_values, len(indices))
-    if indptr[0] != 0 or indptr[-1] > n_values or (indptr[1:] < indptr[:-1]).any():
+    if indptr[0] != 0 or indptr[-1] > n_values or np.logical_or.reduce(indptr[1:] < indptr[:-1]):
         raise InvalidIndex(
             f"ends of {row_word}s (indptr) must begin at 0, not fall, and stay within the {n_values} entries."
         )
@@ -182,7 +183,7 @@ def _check_indices_and_test_if_canonical(
     # One comparison finds negative indices and indices that are too large.
     # As an unsigned integer, a negative index is very large.
     unsigned = used.view(f"u{used.itemsize}")
-    if len(used) and not unsigned.max() < shape[1]:
+    if len(used) and not np.maximum.reduce(unsigned) < shape[1]:
         at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
         row = int(np.searchsorted(indptr, at, side="right")) - 1
         index = int(used[at])
@@ -196,4 +197,4 @@ def _check_indices_and_test_if_canonical(
     if shape[0] > 1:
         starts = indptr[1:-1]
         ascends[starts[(starts > 0) & (starts < len(used))] - 1] = True
-    return bool(ascends.all())
+    return bool(np.logical_and.reduce(ascends))

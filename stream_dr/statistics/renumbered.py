@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from stream_dr.errors import CannotMerge
-from stream_dr.statistics.feature_counts import FeatureCounts
 from stream_dr.statistics.moments.centred_part import CentredPart
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.folds import FoldedState
@@ -25,7 +24,6 @@ _AXES: dict[type, dict[str, tuple[int, ...]]] = {
     CentredPart: {"mean": (0,), "low": (0,), "diagonal": (0,), "scatter": (0, 1), "cross": (0,), "nonzero": (0,)},
     ClassScatter: {"mean": (1,), "low": (1,), "scatter": (1, 2)},
     Largest: {"features": (0,)},
-    FeatureCounts: {"present": (0,), "counts": (0,)},
 }
 """Axes that run over features, for each array of each class of states.
 
@@ -61,7 +59,7 @@ def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any
         name = type(state).__name__
         raise CannotMerge(f"a {name} of other columns cannot be merged: learn both with the same first rows.")
     fields = {name: _renumber_axes(getattr(state, name), of, new_index, n_features) for name, of in axes.items()}
-    return state._replace(**fields, **({"n_features": n_features} if isinstance(state, FeatureCounts) else {}))
+    return state._replace(**fields)
 
 
 def _renumber_axes(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, n_features: int) -> np.ndarray:

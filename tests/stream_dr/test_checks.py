@@ -102,7 +102,7 @@ def fact(name: str, value: Any) -> Callable[[Arrays, Any], None]:
         (PCA().fit(X), fact("rows", -1), "rows"),
         (PCA().fit(X), fact("decay", 0.5), "decay"),
         (HSL("clique").fit(SPARSE, Y), entry("state.label_sets.stack.0.indices", 2**30), "indices"),
-        (InformationGain().fit(SPARSE, Y), entry("state.counts", -1.0), "counts"),
+        (InformationGain().fit(SPARSE, Y), entry("state.features.features", np.nan), "features"),
         (stream_dr.CCIPCA().fit(X), fact("n_features", 3), "columns"),
         (stream_dr.IncrementalSKM().fit(X, Y), entry("state.basis.counts", -1.0), "counts"),
         (PCA(feature_map=stream_dr.nystroem(5)).fit(X), entry("state.landmarks.factor", 0.0), "factor"),

@@ -285,9 +285,12 @@ class MomentAccumulator(AccumulatorBase):
         row_weights: (rows,) weights of these rows. Under decay they are divided by the same number
             as the stored sums.
         """
-        # Add the targets of the rows to their sums. Save the mean of the earlier targets before.
-        encoded = None if batch.encoded is None else slice_encoded_rows(batch.encoded, start, stop)
-        before = self._targets.mean(self._weight)
+        # Add the targets of the rows to their sums. Centred sums need the mean of the earlier targets.
+        encoded = batch.encoded
+        if encoded is not None and stop - start < batch.rows:
+            encoded = slice_encoded_rows(encoded, start, stop)
+        if not isinstance(self._features, SparseSums):
+            before = self._targets.mean(self._weight)
         values = None if encoded is None else self._targets.add_and_return_centred_targets(encoded, row_weights)
 
         # Add the features of the rows, and the products of features and targets.

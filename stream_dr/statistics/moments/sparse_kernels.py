@@ -169,24 +169,21 @@ def add_sparse_rows_many_labels(
     for i in range(len(weights)):
         w, s = weights[i], label_weights[i]
         total_weight += w
-        begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
-            for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                # Prefetch the cache line with the first sums of a later nonzero's feature.
-                # Also prefetch the lines with the feature's sums for the labels of row i.
-                further = np.uint64(indices[min(e + AHEAD, last)])
-                prefetch(feature_sums, further, np.uint64(0))
-                for t in range(begin, end):
-                    if label_codes[t] >= LINE - 4:
-                        prefetch(feature_sums, further, np.uint64(4 + label_codes[t]))
-
+            begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+            for e in range(begin, end):
+                prefetch(feature_sums, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
                 v = np.float64(values[e])
                 if v != 0.0:
-                    record = feature_sums[np.uint64(indices[e])]
-                    _add_nonzero_value(record, v, w)
-                    part = s * v
-                    for t in range(begin, end):
-                        record[np.uint64(4 + label_codes[t])] += part
+                    _add_nonzero_value(feature_sums[np.uint64(indices[e])], v, w)
+
+            # A loop over the labels inside the loop over the nonzeros would take much longer.
+            for t in range(label_indptr[i], label_indptr[i + 1]):
+                column = np.uint64(4 + label_codes[t])
+                for e in range(begin, end):
+                    if column >= np.uint64(LINE):
+                        prefetch(feature_sums, np.uint64(indices[min(e + AHEAD, last)]), column)
+                    feature_sums[np.uint64(indices[e]), column] += s * np.float64(values[e])
     return total_weight
 
 

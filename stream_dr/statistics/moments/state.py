@@ -186,10 +186,10 @@ class MomentState(NamedTuple):
         part = self.features
         if isinstance(part, CentredPart):
             part.check(n_features, n_target_columns, whole_scatter)
-        elif isinstance(part, SparsePart) and not whole_scatter and not self.dense:
+        elif isinstance(part, SparsePart) and not whole_scatter:
             part.check(n_features, n_target_columns)
         elif not isinstance(part, Absent) or self.rows or n_features or n_target_columns:
-            needed = "CentredPart, or SparsePart of sparse rows without exact scatter, or Absent before any row"
+            needed = "CentredPart, or SparsePart without exact scatter, or Absent before any row"
             raise field_error(self, "features", type(part).__name__, needed)
         if not isinstance(part, Absent):
             check_one_of(self, "scatter", ("exact", "diagonal", "none"))
@@ -327,16 +327,15 @@ def current_value_of_each_sum(state: MomentState) -> Largest:
     """Return the present value of each sum of the state.
 
     The sums are the total weight, the scatter of each feature, and the weight or scatter of each
-    target. They are returned as stored, so true values are larger by the factor `state.scale`.
+    target. They are returned as stored, so true values are larger by the factor `state.scale`. If
+    the state stores no scatter, the scatter of each feature is returned as 0.
     """
     part, targets = state.features, state.targets
-    scatter = np.zeros(0)
-    if not isinstance(part, Absent):
-        scatter = (
-            part.sum_of_squares_per_feature(state.weight)
-            if isinstance(part, SparsePart)
-            else part.sum_of_squares_per_feature
-        )
+    scatter = np.zeros(state.n_features)
+    if state.scatter != "none" and isinstance(part, SparsePart):
+        scatter = part.sum_of_squares_per_feature(state.weight)
+    elif state.scatter != "none" and isinstance(part, CentredPart):
+        scatter = part.sum_of_squares_per_feature
     return Largest(
         state.weight, scatter, targets.label_weights if targets.labelled else targets.values.sum_of_squares_per_feature
     )

@@ -225,7 +225,7 @@ class TargetSums:
             added = np.bincount(encoded.codes, scaled_weights, minlength=k)
             self.label_weights += added
             self.total += added
-            self.label_rows += np.bincount(encoded.codes[scaled_weights > 0.0], minlength=k)
+            self.label_rows += np.bincount(encoded.codes[scaled_weights.astype(bool)], minlength=k)
             return None
 
         # Rows may have several labels.
