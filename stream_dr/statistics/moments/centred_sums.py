@@ -199,7 +199,8 @@ class CentredSums:
 
     def _add_sparse_rows(self, X: Rows, weights: np.ndarray, added_weight: float, targets: "TargetRows | None") -> None:
         shifted, shift = shift_mostly_nonzero_features(X, weights, added_weight, self._nonzero)
-        rest = weights @ shifted / added_weight
+        transposed = shifted.T
+        rest = transposed @ weights / added_weight
         joining = self._add_chunk_to_mean(*add_to_double_double(shift, np.zeros_like(shift), rest), added_weight)
         shifted.data *= np.repeat(np.sqrt(weights), np.diff(shifted.indptr))
         add_sparse_products(*map(readonly_view, (shifted.indptr, shifted.indices, shifted.data)), self._scatter)
@@ -207,7 +208,7 @@ class CentredSums:
         dense_kernels.add_outer_product_to_lower(self._scatter, joining.step, joining.root**2)
         if targets is not None and self._cross.shape[1]:
             own = targets.rows(weights, added_weight, joining.root)
-            self._cross += shifted.T @ own[:-1]
+            self._cross += transposed @ own[:-1]
             self._cross += np.outer(joining.root * joining.step, own[-1])
 
     def _add_chunk_to_mean(self, chunk_mean: np.ndarray, chunk_mean_low: np.ndarray, chunk_weight: float) -> Joining:

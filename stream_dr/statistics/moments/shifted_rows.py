@@ -32,26 +32,28 @@ def shift_mostly_nonzero_features(
     nonzero_counts_to_update: (features,), changed in place. To the entry of each feature is added
         the number of rows of weight above 0 in which the feature is not 0.
     """
-    n_features = len(nonzero_counts_to_update)
-    shape = (X.shape[0], n_features)
-    entry_weights = np.repeat(weights, np.diff(X.indptr))
-    counted = (X.data != 0.0) & (entry_weights > 0.0)
-    features, values, entry_weights = X.indices[counted], X.data[counted].astype(np.float64), entry_weights[counted]
-    nonzero_counts_to_update += np.bincount(features, minlength=n_features)
+    n_rows, n_features = X.shape[0], len(nonzero_counts_to_update)
+    values = X.data.astype(np.float64)
+    features = X.indices.astype(np.intp)
+    entry_weights = np.repeat(weights, np.diff(X.indptr)) * (values != 0.0)
+    nonzero_counts_to_update += np.bincount(features, entry_weights > 0.0, n_features)
+
+    rows = sp.csr_matrix((values, X.indices, X.indptr), shape=(n_rows, n_features))
+    shift = np.zeros(n_features)
+    weight = np.bincount(features, entry_weights, n_features)
+    shifted = np.flatnonzero(weight >= 0.5 * total_weight)
+    if not len(shifted):
+        return rows, shift
 
     # The mean is summed about one of the values, so that it is exact for a constant feature.
+    counted = entry_weights > 0.0
     point = np.zeros(n_features)
-    point[features] = values
-    weight = np.bincount(features, entry_weights, n_features)
+    point[features[counted]] = values[counted]
     sums = np.bincount(features, entry_weights * (values - point[features]), n_features)
-    shift = np.zeros(n_features)
-    shifted = np.flatnonzero(weight >= 0.5 * total_weight)
     shift[shifted] = point[shifted] + sums[shifted] / weight[shifted]
 
-    rows = sp.csr_matrix((X.data.astype(np.float64), X.indices, X.indptr), shape=shape)
-    if len(shifted):
-        indptr = len(shifted) * np.arange(shape[0] + 1)
-        rows -= sp.csr_matrix((np.tile(shift[shifted], shape[0]), np.tile(shifted, shape[0]), indptr), shape=shape)
+    indptr = len(shifted) * np.arange(n_rows + 1)
+    rows -= sp.csr_matrix((np.tile(shift[shifted], n_rows), np.tile(shifted, n_rows), indptr), shape=rows.shape)
     return rows, shift
 
 
