@@ -60,6 +60,8 @@ def readonly_view(array: np.ndarray) -> np.ndarray:
     mapped file are read-only. If all arrays are passed as read-only views, a loop is compiled only
     once.
     """
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.setflags(write=False)
     return view
