@@ -9,8 +9,8 @@ have a different type than arrays from JSON. The rows are therefore encoded and 
 rows of a request. If an estimator has no solution for the made-up rows, its later functions are
 not compiled.
 
-Warm up takes about a third of a second an estimator if numba has the functions in its cache, and 2
-to 6 seconds if not.
+Warm up takes about a third of a second an estimator if numba has the functions in its cache, and 1
+to 5 seconds if not.
 """
 
 import logging
