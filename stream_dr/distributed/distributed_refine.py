@@ -33,7 +33,7 @@ from stream_dr.distributed.parts import read_batch
 from stream_dr.distributed.task_plan import Task, divide_into_tasks_of_minimum_size
 from stream_dr.errors import CannotMerge, CannotRefine
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.replayed import RowReplay, Sums, strip_feature_map
+from stream_dr.estimators.fitting.refining import RowReplay, Sums, strip_feature_map
 from stream_dr.models.entry import Spec
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.saved import estimator_from_spec

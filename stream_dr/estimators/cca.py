@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.target_regression import TargetRegression, ridged_variance_by_component
+from stream_dr.estimators.fitting.predictor import TargetRegression, ridged_variance_by_component
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, nonzero_semidefinite_eigenpairs

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.target_regression import TargetRegression, ridged_variance_by_component
+from stream_dr.estimators.fitting.predictor import TargetRegression, ridged_variance_by_component
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.statistics.moments.state import MomentState
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.predictor import TargetRegression
 from stream_dr.estimators.fitting.ridge_path import cross_validate_components
 from stream_dr.estimators.fitting.state_error import PredictsHeldOut
-from stream_dr.estimators.fitting.target_regression import TargetRegression
 from stream_dr.solve.pls import pls_rotations
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.uncertainty import CrossValidation

@@ -18,7 +18,7 @@ from stream_dr.aliases import FileName, JsonDict
 from stream_dr.errors import DamagedFile, ForeignFile, InvalidParameter, LimitExceeded
 from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
+from stream_dr.estimators.fitting.stream_learner import FittedState, new_fitted_state
 from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.feature_maps import map_spec_with_defaults
 from stream_dr.models import snapshot_file

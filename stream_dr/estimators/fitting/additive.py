@@ -13,9 +13,9 @@ import numpy as np
 from stream_dr.errors import CannotMerge, InvalidParameter
 from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import have_same_parameters
+from stream_dr.estimators.fitting.stream_learner import new_fitted_state
 from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, rows_kind

@@ -486,7 +486,7 @@ class ClosedForm(AdditiveEstimator):
 
         state: state from which the projection was solved.
         """
-        from stream_dr.estimators.fitting.jackknife import jackknife_components
+        from stream_dr.estimators.fitting.ridge_path import jackknife_components
 
         inner = mapping.inner_linear_projection(projection)
         parts = mapping.inner_states_of_folds(state)

@@ -16,9 +16,9 @@ import numpy as np
 from sklearn.base import clone
 
 from stream_dr.errors import CannotMerge, ClusterError, InvalidRows, InvalidTargets
-from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import can_merge_parts
+from stream_dr.estimators.fitting.stream_learner import FittedState, new_fitted_state
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
 from stream_dr.targets.parsing import parse_targets

@@ -9,12 +9,18 @@ A subclass provides:
 
 The base class parses rows, targets and weights, caches the projection, and has the fitted
 attributes and the methods `merge`, `unlearn` and `save`.
+
+Warnings that there are fewer components than n_components.
 """
 
+import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sized
+from contextlib import suppress
 from copy import copy
 from functools import partial
+from numbers import Integral
 from typing import Any, ClassVar, Literal, NoReturn, Self, cast
 
 import numpy as np
@@ -25,8 +31,10 @@ from stream_dr.aliases import JsonDict
 from stream_dr.errors import (
     CannotMerge,
     CannotUnlearn,
+    FewerComponents,
     InvalidParameter,
     InvalidWeights,
+    StreamDRError,
     TargetsRequired,
     WidthMismatch,
     nothing_to_fit_error,
@@ -34,13 +42,11 @@ from stream_dr.errors import (
 from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.dask_collections import learn_dask_collections, project_dask_collection
 from stream_dr.estimators.fitting.documented import docstring_with_inherited
-from stream_dr.estimators.fitting.fewer_components import warn_at_fit_if_few_components, warn_if_fewer_components
-from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import StateType, map_reads_tables, warn_if_columns_differ
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.sklearn_bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from stream_dr.estimators.fitting.stream_learner import StreamLearner
+from stream_dr.estimators.fitting.stream_learner import FittedState, StreamLearner, new_fitted_state
 from stream_dr.feature_maps import feature_map, spec_without_defaults
 from stream_dr.projection import Linear, Mapped, Projection, check_n_features
 from stream_dr.rows.batches import as_block, batches, move_named_column_to_targets
@@ -52,6 +58,58 @@ from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, check_label_type
+
+
+def warn_if_fewer_components(estimator: "Estimator", n_components: int, stacklevel: int = 4) -> None:
+    """Issue the warning FewerComponents if there are too few components.
+
+    The warning is issued if there are fewer components than the caller has set as n_components. It
+    is not repeated until n_components changes.
+
+    n_components: number of components of the projection.
+    stacklevel: number of calls between this function and the line that the warning names.
+    """
+    fitted = estimator.fitted()
+    if not _user_asked_for_more(estimator, n_components) or fitted.last_warned_n_components == estimator.n_components:
+        return
+
+    # Remember the value, so that the next call issues no second warning.
+    fitted.last_warned_n_components = estimator.n_components
+    learned = fitted.accumulator
+    labels = f" and {len(learned.labels)} labels" if learned.labels else ""
+    warnings.warn(
+        f"{type(estimator).__name__} has {n_components} components, not the n_components={estimator.n_components} asked "
+        f"for: {estimator.limit} (so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers "
+        f"with {n_components}.",
+        FewerComponents,
+        stacklevel=stacklevel,
+    )
+
+
+def warn_at_fit_if_few_components(estimator: "Estimator") -> None:
+    """Issue the warning FewerComponents after `fit`, if needed.
+
+    The warning says that there are fewer components than n_components. The number of components is
+    known only after solving. To save time, the projection is solved here only if there are too few
+    rows, features or labels for n_components.
+    """
+    learned = estimator.fitted().accumulator
+    enough = min(learned.rows, learned.n_features, len(learned.labels) if estimator.target_kinds else learned.rows)
+    if _user_asked_for_more(estimator, enough - 1):
+        # Solve by reading `rank_`. If this raises an error, no warning is needed.
+        with suppress(StreamDRError):
+            warn_if_fewer_components(estimator, estimator.rank_, stacklevel=5)
+
+
+def _user_asked_for_more(estimator: "Estimator", n_available: int) -> bool:
+    """True if the caller set n_components above `n_available`.
+
+    The default value of n_components does not count as set by the caller.
+    """
+    asked = estimator.n_components
+    if not isinstance(asked, Integral) or asked <= n_available:
+        return False
+    return bool(asked != inspect.signature(type(estimator)).parameters["n_components"].default)
 
 
 class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner, ABC):
@@ -113,7 +171,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     Set only if states of this class cannot be merged.
     """
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
-    """Solver that `refine` uses (see refining_methods.py), or None if refine is not possible."""
+    """Solver that `refine` uses (see refining.py), or None if refine is not possible."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
     """Text for a warning, which says why there are fewer components than n_components."""
 

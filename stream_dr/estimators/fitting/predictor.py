@@ -1,17 +1,39 @@
-"""Base class of estimators that predict targets from components."""
+"""Base class of estimators that predict targets from components.
 
+Base class of methods that regress targets on the components.
+
+Attributes have the names of scikit-learn's cross_decomposition. The components are uncorrelated,
+so the regression has one coefficient for each component and target (`y_loadings_`). The predicted
+targets are the mean of the targets plus the row's components times the coefficients.
+
+With all components of OPLS or CCA, this is ridge regression of every target. With fewer components
+it is reduced-rank regression [mathematics §10].
+"""
+
+import warnings
 from abc import abstractmethod
+from itertools import compress
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.metaestimators import available_if
 
+from stream_dr.errors import EmptyInput, InvalidParameter, ManyLabels
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
+from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.projection import Linear, Mapped
-from stream_dr.readout import Readout
+from stream_dr.readout import TARGETS, Readout
+from stream_dr.rows.batches import as_block, move_named_column_to_targets
+from stream_dr.rows.block import as_weights, weights_or_ones
+from stream_dr.statistics.protocol import Accumulator
+from stream_dr.targets.kind import has_too_many_labels_for_classes
+from stream_dr.targets.label_codes import label_array
+from stream_dr.targets.targets import Targets
 
 
 def _may_predict_labels(estimator: "Predictor") -> bool:
@@ -89,3 +111,235 @@ def fitted_readout(projection: Linear | Mapped) -> Readout:
     if projection.readout is None or not len(projection.readout.offset):
         raise NotFitted("no target has been learned with a weight above 0: pass rows with targets first.")
     return projection.readout
+
+
+class TargetRegression(Predictor):
+    """Base class of methods that regress targets on the components.
+
+    If target="class", scikit-learn treats the estimator as a classifier, and so stratifies the
+    folds of a cross-validation. After labels were learned, it is a classifier for target="auto",
+    too.
+
+    Attributes
+    ----------
+    coef_ : ndarray (targets, features), float64
+        Coefficients. Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, a target
+        is the indicator of a label, 1 for rows with the label and 0 for other rows.
+    intercept_ : ndarray (targets,), float64
+        Means of the targets.
+    x_loadings_ : ndarray (features, components), float64
+        Change of the features per unit of each component, by least squares.
+    y_loadings_ : ndarray (targets, components), float64
+        Change of the targets per unit of each component.
+    """
+
+    def predict(self, X: RowsLike) -> np.ndarray:
+        """Return the predicted targets of rows X (rows, features).
+
+        The result depends on the kind of targets that were learned:
+
+        - Numbers: the predicted numbers (rows,), or (rows, k) for k columns of numbers.
+        - One label a row: the predicted label (rows,).
+        - Several labels a row: an int64 array (rows, labels), which is 1 for predicted labels and
+          0 for others. Columns are in the order of `classes_`.
+
+        For labels, the regression predicts an indicator for each label, which is about 1 for rows
+        with the label and 0 for other rows. With one label a row, the label of the highest
+        indicator is returned. With several labels, all labels with an indicator of at least a half
+        are returned.
+
+        Raises NotFitted, WidthMismatch, NotFinite.
+        """
+        readout, scores = self._score_targets(X)
+        return readout.predict(scores)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # Call the estimator a classifier, so that scikit-learn stratifies folds by class.
+        if self.known_target_kind() == "class":
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags()
+        return tags
+
+    def score(self, X: RowsLike, y: TargetsLike, sample_weight: WeightsLike = None) -> float:
+        """Return R² or accuracy of the predictions, as in scikit-learn.
+
+        If targets are numbers, the score is R², averaged over the columns of targets. If targets
+        are labels, the score is the share of rows whose label is predicted correctly. With several
+        labels a row, all labels of the row must be correct.
+
+        Parameters
+        ----------
+        X : rows (rows, features)
+            Rows to predict.
+        y : array (rows,) or (rows, targets)
+            True targets, in the form that `fit` takes. Rows without a target are left out.
+        sample_weight : array (rows,) or None
+            Weight of each row.
+
+        Raises
+        ------
+        EmptyInput
+            If no row has a target and a weight above 0.
+        InvalidTargets
+            If y is of another kind than the targets learned. Errors of `predict` are raised, too.
+        """
+        # The import takes a second, so only callers of `score` wait for it.
+        from sklearn.metrics import r2_score
+
+        # Leave out rows without a target and rows of weight 0.
+        block = move_named_column_to_targets(as_block(X, y, sample_weight))
+        predicted = self.predict(block.X)
+        targets = self._parse_used_targets_or_raise(self.fitted().accumulator, block.y, len(predicted))
+        weights = weights_or_ones(as_weights(block.weights, len(predicted)), len(predicted))
+        there = weights > 0 if targets is None or targets.present is None else (weights > 0) & targets.present
+        if targets is None or not there.any():
+            raise EmptyInput("no row has a target and a weight above 0: there is nothing to score. Pass such rows.")
+
+        targets, predicted, weights = targets.take(there), predicted[there], weights[there]
+        if targets.values is not None:
+            return float(r2_score(targets.values, predicted, sample_weight=weights))
+
+        # With several labels a row, compare the sets of labels.
+        truth = targets.targets_by_row()
+        labels = predicted.tolist()
+        if targets.kind == "multilabel":
+            truth = [set(row) for row in truth]
+            labels = [set(compress(self._readout_or_raise().labels, row)) for row in labels]
+        return float(np.average([a == b for a, b in zip(truth, labels, strict=True)], weights=weights))
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Coefficients (targets, features) float64.
+
+        Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, a target is the
+        indicator of a label, 1 for rows with the label and 0 for other rows.
+        """
+        projection = self.linear_projection()
+        return np.asarray(projection.loadings @ fitted_readout(projection).weights).T
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Means (targets,) float64 of the targets, as in scikit-learn's PLSRegression."""
+        return self._readout_or_raise().offset
+
+    @property
+    def y_loadings_(self) -> np.ndarray:
+        """Changes of targets per unit of a component.
+
+        The array is (targets, components) float64.
+        """
+        return self._readout_or_raise().weights.T
+
+    @property
+    def x_loadings_(self) -> np.ndarray:
+        """Changes of features per unit of a component.
+
+        The array is (features, components) float64. The changes are computed by least squares from
+        the rows' scatter. If only the diagonal of the scatter is stored, features are taken as
+        uncorrelated. Raises InvalidParameter if the solution is "refined", because the scatter is
+        then not known.
+        """
+        projection = self.linear_projection()
+        if projection.solution == "refined":
+            raise InvalidParameter(
+                f"{type(self).__name__} was refined, and x_loadings_ needs Cxx, which is not kept. Give scatter='exact'."
+            )
+        m = self.moments(self.state_)
+        loadings = projection.loadings / m.scale[:, None]
+        image = m.scatter_product(loadings)
+        return np.linalg.lstsq(loadings.T @ image, image.T, rcond=None)[0].T / m.scale[:, None]
+
+    def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
+        """Return the rows that have the components Z.
+
+        The result is (rows, features) float64. The rows are Z · x_loadings_ᵀ + mean_. Raises
+        WidthMismatch if Z has another number of columns. Raises InvalidParameter if there is a
+        feature map, because a map cannot be inverted.
+
+        Z: (rows, components).
+        """
+        return np.asarray(self._checked_components(Z) @ self.x_loadings_.T + self.mean_)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels learned, sorted. Empty if targets are numbers.
+
+        Labels of total weight 0 and labels with fewer than `min_class_rows` rows are not included.
+        """
+        readout = self.linear_projection().readout
+        return label_array(()) if readout is None else readout.classes
+
+    def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
+        """Return a `Readout` that regresses targets on the components.
+
+        moments: centred sums of the rows and targets.
+        loadings: (features, p), loadings of p components.
+        eigenvalues: (p,), eigenvalues of the components.
+        """
+        unscaled = loadings / moments.scale[:, None]
+        covariances = unscaled.T @ moments.cross
+        sizes = self.ridged_variance_of_each_component(moments, unscaled, eigenvalues, covariances)
+        weights = covariances / sizes[:, None]
+        columns = moments.label_order or slice(None)
+        labels = tuple(sorted(moments.labels))
+        kind = moments.kind or "continuous"
+        return Readout(weights[:, columns], moments.target_mean[columns], kind, labels, TARGETS)
+
+    @abstractmethod
+    def ridged_variance_of_each_component(
+        self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
+    ) -> np.ndarray:
+        """Return wᵀ A w (p,) for each component w.
+
+        A (features, features) is the matrix that the method inverts, the rows' scatter with a
+        ridge.
+
+        loadings: (features, p), the p components w, for columns scaled as in `moments`.
+        eigenvalues: (p,), eigenvalues of the components.
+        covariances: (p, targets), sums over the rows of components times targets.
+        """
+
+    def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
+        super()._fit(X, y, weights)
+        self._warn_if_numbers()
+        return self
+
+    def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
+        super()._partial_fit(X, y, weights)
+        self._warn_if_numbers()
+        return self
+
+    def _warn_if_numbers(self) -> None:
+        """Issue the warning ManyLabels if classes are probably measurements."""
+        learned = self.fitted().accumulator
+        if self.target != "auto" or not learned.labels or type(learned.labels[0]) is not int:
+            return
+        if has_too_many_labels_for_classes(learned.target_kind, len(learned.labels), learned.rows):
+            # The text has no numbers, so that Python shows it once for many batches.
+            warnings.warn(
+                f"{type(self).__name__} reads whole numbers as classes, and they have more values than a tenth of the rows. "
+                'Give target="continuous" to predict them as numbers, or target="class" for classes.',
+                ManyLabels,
+                stacklevel=4,
+            )
+
+    def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
+        y = flatten_column_with_warning(y, stacklevel=6) if self.target == "class" else y
+        return super()._parse_used_targets_or_raise(accumulator, y, n_rows)
+
+
+def ridged_variance_by_component(covariances: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+    """Return wᵀ A w for each component w.
+
+    The result is (p,). The components are of a two-stage method. A (features, features) is the
+    matrix that the method inverts, the rows' scatter with a ridge. The components may have any
+    length.
+
+    covariances: (p, k), products of the p components w and the k right-hand sides of the method's
+        linear system.
+    eigenvalues: (p,), eigenvalues of the components.
+    """
+    # Solve ‖wᵀ B‖² = λ wᵀ A w for wᵀ A w.
+    # The equation holds for a component w of eigenvalue λ and the right-hand sides B.
+    return np.asarray((covariances**2).sum(axis=1) / eigenvalues)

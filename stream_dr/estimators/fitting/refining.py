@@ -11,36 +11,625 @@ also in another process.
 
 For d features and k targets, a pass takes O(entries · k) time and O(d · k) memory. For PCA, PLSDA,
 SKM, MMC and WMV, the memory also grows with the number of passes, up to a limit.
+
+The two solvers of refine [mathematics §4].
+
+Both need only products with the rows' scatter.
+
+- FirstStageSolver is the solver of LDA, OPLS, CCA and HSL. These methods solve a linear system
+  first. The solver is block conjugate gradient.
+- SubspaceSolver is the solver of PCA, PLSDA, SKM, MMC and WMV. These methods are solved on a basis
+  of directions, to which each pass adds directions.
+
+Both classes have the same methods:
+
+- `start(initial_columns)` returns the first state of the solver, a NamedTuple of arrays.
+- `advance(solver_state, scatter_product)` returns the next state. `scatter_product` is the rows'
+  scatter times `solver_state.directions`.
+- `current_solution(solver_state)` returns the loadings, eigenvalues and relative residual so far.
+
+After each pass, the solvers call the estimator's own method `directions`. So refine and the exact
+solution agree.
+
+One pass of refine over an estimator's learned rows.
+
+The rows are read again from a source. They are treated as when they were learned. For example,
+rows without targets are skipped if the method needs targets, and weights and decay are the same.
+
+The first pass checks that the source has the rows that were learned. Another stream would give the
+solution of another problem [mathematics §4]. For the check, the rows are learned again by a new
+accumulator. The number of rows, their weight, the means, the cross-scatter and the class weights
+must agree with the state up to rounding. If they differ, an error is raised.
+
+A pass takes O(entries · r) time for r directions, and the first pass also the time of learning. A
+pass takes O(d · (r + k)) memory for d features and k targets.
 """
 
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from stream_dr.aliases import JsonDict
 from stream_dr.checks import FEATURE_COUNT_LIMIT, check_finite_arrays, check_within, shape_of_checked_matrix
 from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.inputs import RefineSource
-from stream_dr.estimators.fitting.mapping import inner_projection, prepend_feature_map
+from stream_dr.estimators.fitting.mapping import inner_projection, mapped_state_of_all_folds, prepend_feature_map
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_feature_scale
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_number_in_range, check_positive_int
-from stream_dr.estimators.fitting.refining_methods import SOLVERS
-from stream_dr.estimators.fitting.replayed import RefineProgress, RowReplay, Sums, strip_feature_map
+from stream_dr.estimators.fitting.stream_learner import FittedState
+from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.table import clear_counts_keep_columns, map_table_rows, update_statistics
 from stream_dr.projection import Projection
-from stream_dr.rows.source import as_source
+from stream_dr.rows.block import Block
+from stream_dr.rows.source import Source, as_source
+from stream_dr.solve import conjugate_gradient as cg
+from stream_dr.solve import subspace
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
+from stream_dr.solve.scatter_product import ScatterProduct
+from stream_dr.solve.spectral import EPS
 from stream_dr.solve.subspace import Subspace
 from stream_dr.solve.tall_qr import tall_qr
+from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.moments.clock import decayed_weights
+from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State, register_nested_state
+from stream_dr.targets.targets import drop_rows_without_target, targets_without_labels
 
 if TYPE_CHECKING:
-    from stream_dr.estimators.fitting.closed_form import ClosedForm
+    from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
     from stream_dr.estimators.fitting.estimator import Estimator
+    from stream_dr.estimators.fitting.two_stage_method import TwoStage
+
+
+MAX_BASIS_BYTES = 400_000_000
+"""Size in bytes above which a basis and its products are cut down to the solution.
+
+A basis of at most 4 blocks is never cut. A block is the directions that one pass adds.
+"""
+
+
+class RefinedSolution(NamedTuple):
+    """Solution of a method after some passes of refine.
+
+    Attributes
+    ----------
+    loadings : (features, components)
+        Loadings of the components.
+    eigenvalues : (components,)
+        Eigenvalues of the components.
+    residual : float
+        Relative residual of the solution.
+    """
+
+    loadings: np.ndarray
+    eigenvalues: np.ndarray
+    residual: float
+
+
+class FirstStageSolver:
+    """Solver of refine for LDA, OPLS, CCA and HSL.
+
+    These methods solve a linear system first. The solver is block conjugate gradient.
+
+    estimator: estimator with the parameters of the method.
+    moments: centred sums of the rows and targets.
+    state: state from which the moments were computed.
+    varying_columns: (features,) bool, True for columns that are not constant.
+    """
+
+    along = None
+
+    def __init__(
+        self, estimator: "TwoStage", moments: Moments, state: MomentState, varying_columns: np.ndarray
+    ) -> None:
+        self._estimator, self._moments, self._state = estimator, moments, state
+        self._varying = varying_columns
+        if not estimator.ridge_terms(moments)[0]:
+            raise CannotRefine(
+                f"{type(estimator).__name__} with shrinkage=1 reads the trace of Cxx alone: there is nothing to refine."
+            )
+
+    def start(self, initial_columns: np.ndarray) -> cg.BlockSolve:
+        """Return the first state of the solver.
+
+        If the method's right-hand sides are only rounding error, there is nothing to solve.
+
+        initial_columns: (features, p), columns of an earlier solution, in whose span the solver
+            starts. p may be 0.
+        """
+        xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
+        is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
+        right = np.where(self._varying[:, None] & is_real, xh, 0.0)
+        guess = np.where(self._varying[:, None], initial_columns, 0.0)
+        return cg.start_block_solve(right, 8 * EPS * self._mean_to_total_deviation_ratio(), guess)
+
+    def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
+        """Return the state after one step of conjugate gradient.
+
+        solver_state: state before the step.
+        scatter_product: (features, r), product of the rows' scatter and the r columns of
+            `solver_state.directions`.
+        """
+        share, ridge = self._estimator.ridge_terms(self._moments)
+        return cg.advance_linear_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
+
+    def current_solution(self, solver_state: cg.BlockSolve) -> RefinedSolution:
+        """Return loadings, eigenvalues and relative residual after the steps so far."""
+        moments = self._moments._replace(first_stage=solver_state)
+        loadings, eigenvalues = self._estimator.directions(moments, self._state)
+        return RefinedSolution(loadings, eigenvalues, cg.relative_solve_residual(solver_state))
+
+    def _mean_to_total_deviation_ratio(self) -> float:
+        """Return the mean's distance from zero, in standard deviations.
+
+        The distance is the largest absolute mean of a feature. The standard deviation is the root
+        of the sum of the features' variances. The relative rounding error of centred sums is about
+        eps times the returned value.
+        """
+        size = float(np.sqrt(self._moments.diagonal.sum()))
+        return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
+
+
+class SubspaceSolver:
+    """Solver of refine for PCA, PLSDA, SKM, MMC and WMV.
+
+    These methods are solved on a growing basis of directions. The basis starts with the
+    cross-scatter of rows and targets. If there are fewer targets than components, random
+    directions are added.
+
+    Attributes
+    ----------
+    along : (p,) or None
+        Scatter of the rows along each component of the last solution. None before the first
+        solution.
+    """
+
+    along: np.ndarray | None = None
+
+    def __init__(
+        self, estimator: "ClosedForm", moments: Moments, state: MomentState, varying_columns: np.ndarray
+    ) -> None:
+        self._estimator, self._moments, self._state = estimator, moments, state
+        self._varying = varying_columns
+        if isinstance(estimator.n_components, float):
+            raise CannotRefine(
+                f"n_components={estimator.n_components} is a share of all variance, and refine looks for a given number of "
+                "components. State how many."
+            )
+        self._count = estimator.n_components or moments.cross.shape[1]
+        if self._count == 0:
+            self._raise_needs_n_components()
+
+    def start(self, initial_columns: np.ndarray) -> subspace.Subspace:
+        """Return the first state of the solver.
+
+        The basis has no vectors yet. The state's directions are the vectors that the first pass
+        adds to the basis.
+
+        initial_columns: (features, p), columns of an earlier solution, which are among the first
+            directions. p may be 0.
+        """
+        cross = self._moments.cross
+        more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
+        seed = self._estimator.random_state or 0
+        drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
+        columns = np.where(self._varying[:, None], np.hstack([cross, drawn, initial_columns]), 0.0)
+        return subspace.start_subspace(columns)
+
+    def advance(self, solver_state: subspace.Subspace, scatter_product: np.ndarray) -> subspace.Subspace:
+        """Return the basis extended by the directions of one pass.
+
+        If the extended basis is too large, the basis is cut down to the span of the current
+        solution.
+
+        solver_state: basis before the pass.
+        scatter_product: (features, r), product of the rows' scatter and the r columns of
+            `solver_state.directions`.
+        """
+        grown = subspace.extend_subspace(solver_state, scatter_product)
+
+        # Limit the basis to four blocks, or to more if they fit in MAX_BASIS_BYTES.
+        block = max(1, grown.directions.shape[1])
+        most = max(4 * block, MAX_BASIS_BYTES // (16 * len(grown.basis)))
+        if grown.basis.shape[1] <= most or grown.directions.shape[1] == 0:
+            return grown
+
+        answer = self._directions_in_basis(grown)[0][:, :block]
+        return subspace.restart_from_solution(grown, answer) if answer.shape[1] else grown
+
+    def current_solution(self, solver_state: subspace.Subspace) -> RefinedSolution:
+        """Return loadings, eigenvalues and relative residual after the passes so far."""
+        small, eigenvalues = self._directions_in_basis(solver_state)
+        if self._estimator.n_components is None and len(eigenvalues) > self._count:
+            self._raise_needs_n_components()
+        small, eigenvalues = small[:, : self._count], eigenvalues[: self._count]
+        self.along = np.einsum("ij,ij->j", small, solver_state.scatter @ small)
+        residual = subspace.relative_subspace_residual(solver_state, small)
+        return RefinedSolution(solver_state.basis @ small, eigenvalues, residual)
+
+    def _directions_in_basis(self, basis_state: subspace.Subspace) -> "Directions":
+        """Return the method's directions and eigenvalues on a basis.
+
+        The directions are (m, p) and the eigenvalues (p,). The p directions are coefficients of
+        the m vectors of the basis.
+
+        basis_state: the basis, and the scatter of the rows projected on the basis.
+        """
+        m = self._moments
+        V = basis_state.basis
+        scatter = basis_state.scatter
+
+        small = m._replace(
+            mean=V.T @ (m.mean * m.scale),
+            diagonal=np.maximum(np.diagonal(scatter), 0.0),
+            scatter=scatter,
+            cross=V.T @ m.cross,
+            scale=np.ones(V.shape[1]),
+            rounding=m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * (V.T @ (m.mean * m.scale)))),
+        )
+        return self._estimator.directions_from_class_weighted_scatter(small, self._state)
+
+    def _raise_needs_n_components(self) -> NoReturn:
+        """Raise CannotRefine, because n_components is None.
+
+        A refinement computes a given number of components, and not all of them.
+        """
+        raise CannotRefine(
+            f"{type(self._estimator).__name__} with n_components=None would need every direction there is, that is the "
+            "whole scatter matrix. State n_components."
+        )
+
+
+SOLVERS: JsonDict = {"first_stage": FirstStageSolver, "subspace": SubspaceSolver}
+"""Solver classes, by the value of an estimator's attribute `refined_by`."""
+
+
+RELATIVE_TOLERANCE = 1e-8
+"""Largest relative difference of two sums that counts as rounding error.
+
+The differences of means are relative to the columns' standard deviations. If one row of a million
+is changed, the difference is far larger.
+"""
+
+RefineProgress = Callable[[int, int], None]
+"""Function that is called after each block of rows.
+
+The arguments are the number of the pass and the number of rows that this pass has read.
+"""
+
+
+class Sums(NamedTuple):
+    """Sums of a pass over the rows.
+
+    Attributes
+    ----------
+    product : (features, r)
+        Product of the rows' scatter and the columns of the pass.
+    rows : int
+        Number of rows read.
+    fresh : MomentState or None
+        In the first pass, the state of a new accumulator that has learned these rows. In later
+        passes None.
+    """
+
+    product: np.ndarray
+    rows: int
+    fresh: MomentState | None
+
+    def merge(self, newer: "Sums") -> "Sums":
+        """Return the sums over two parts of the stream.
+
+        newer: sums over the later part.
+        """
+        fresh = None if self.fresh is None or newer.fresh is None else self.fresh.merge(newer.fresh)
+        return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
+
+
+class CheckedProduct(NamedTuple):
+    """Product of a pass whose rows were checked.
+
+    Attributes
+    ----------
+    product : (features, r)
+        Product of the rows' scatter and the r columns of the pass.
+    rows : int
+        Number of rows read.
+    """
+
+    product: np.ndarray
+    rows: int
+
+
+class MappedInputs(NamedTuple):
+    """Inputs of refine after the feature map.
+
+    Attributes
+    ----------
+    estimator : ClosedForm
+        Estimator without a feature map.
+    state : MomentState
+        State of the mapped rows.
+    source : Source
+        Source of mapped rows.
+    names : tuple of str or None
+        Names of the features, if there is no feature map and the rows have named columns.
+    """
+
+    estimator: "ClosedForm"
+    state: MomentState
+    source: Source
+    names: tuple[str, ...] | None
+
+
+class RowReplay:
+    """Reader of a state's learned rows, for passes of refine.
+
+    estimator: estimator with the parameters with which the state was learned.
+    state: state that has learned the rows.
+    moments: centred sums of the state.
+    feature_names: names of the features, if the rows have named columns.
+    n_threads: number of threads that compute products.
+    """
+
+    def __init__(
+        self,
+        estimator: "ClosedForm",
+        state: MomentState,
+        moments: Moments,
+        feature_names: tuple[str, ...] | None = None,
+        n_threads: int = 1,
+    ) -> None:
+        self._threads = n_threads
+        self._estimator: ClosedForm = clone(estimator).set_params(scatter="diagonal", folds=0)
+        self._state = state
+        self._moments = moments
+        self._names = feature_names
+        # Number of rows that the first pass has read. Each later pass must read as many.
+        self._rows = 0
+        self._factors = self._estimator.row_weight_factors_by_label(moments)
+        self._clock = int(state.clock)
+        self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
+
+    def sum_over_pass(
+        self, source: Source, columns: np.ndarray, relearn_rows: bool, progress: Callable[[int], None] | None = None
+    ) -> Sums:
+        """Return the sums of a pass over a source.
+
+        The source may be a part of a larger source. The sums include the product of the rows'
+        scatter and `columns`. Raises CannotRefine if rows have another number of features than the
+        state.
+
+        source: rows to read.
+        columns: (features, r), the r columns to multiply.
+        relearn_rows: True for the first pass, in which a new accumulator learns the rows again.
+        progress: function that is called with the number of rows read so far, or None.
+        """
+        fresh = FittedState(self._estimator.accumulator(), self._names)
+        rows = 0
+
+        with ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
+            for position, event in source.events():
+                block = self._parse_source_block(fresh, event, position)
+                if relearn_rows:
+                    fresh.accumulator.add(block)
+
+                # Rows without a target are left out, unless the estimator learns them.
+                every = not self._estimator.target_kinds or self._estimator.unlabelled == "use"
+                learned = block if every else drop_rows_without_target(block)[0]
+                rows += learned.rows
+                total.add(learned, self._scatter_weights(learned, rows))
+                if progress is not None:
+                    progress(rows)
+        return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if relearn_rows else None)
+
+    def checked_product(self, pass_sums: Sums, columns: np.ndarray) -> CheckedProduct:
+        """Check the rows of a pass, and return its product.
+
+        Raises CannotRefine if the rows are not the rows that the state has learned.
+
+        pass_sums: sums of the pass.
+        columns: (features, r), the r columns that were multiplied.
+        """
+        if pass_sums.fresh is not None:
+            self._check_first_pass_read_learned_rows(pass_sums.fresh)
+            self._rows = pass_sums.rows
+        elif pass_sums.rows != self._rows:
+            raise CannotRefine(
+                f"the source gave {pass_sums.rows} rows in this pass and {self._rows} in the first one. Give one "
+                "that can be read as often as needed: a list of batches, or an object whose events() begins anew at "
+                "every call."
+            )
+
+        # Remove the influence of the means of labels with too few rows to be classes.
+        means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
+        factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
+        return CheckedProduct(pass_sums.product - (means * factors) @ (means.T @ columns), pass_sums.rows)
+
+    def _parse_source_block(self, replay_state: FittedState, unparsed_block: Block, position: int) -> Block:
+        """Return a block of the source, parsed as in `partial_fit`.
+
+        Raises CannotRefine if the block has another number of features than the state. Sparse
+        blocks may have fewer features.
+
+        replay_state: state of the new accumulator of this pass, with the names of the features.
+        unparsed_block: rows, targets and weights.
+        position: position of the block in the stream, for the error message.
+        """
+        block, _ = self._estimator.parse(replay_state, unparsed_block, raise_if_no_targets=False)
+        if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
+            raise CannotRefine(
+                f"the source's event {position} has {block.features} features; the state has seen "
+                f"{self._state.n_features}. Give the stream this estimator has learned."
+            )
+        return block
+
+    def _scatter_weights(self, block: Block, n_rows_including_block: int) -> np.ndarray | None:
+        """Return the weights of a block's rows in the scatter.
+
+        The weights have the shape (rows,). The result is None if all weights are 1. The weights
+        include decay and the factors of the rows' classes.
+
+        n_rows_including_block: number of rows of this pass so far, including the block's rows.
+        """
+        # Multiply the weights by the decay, by which older rows have smaller weights.
+        decay, weights = float(self._estimator.decay), block.weights
+        if decay != 1.0:
+            age = max(0, self._clock - n_rows_including_block)
+            weights = decayed_weights(np.ones(block.rows) if weights is None else weights, decay, age)
+        if self._factors is None:
+            return weights
+
+        y = block.y or targets_without_labels(block.rows)
+        # The code −1 of a row without a label selects the last factor, which has the key None.
+        factors: np.ndarray = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
+        return factors if weights is None else factors * weights
+
+    def _check_first_pass_read_learned_rows(self, first_pass_state: MomentState) -> None:
+        """Check that the first pass has read the learned rows.
+
+        Raises CannotRefine if the pass has read other rows. The sums of the learned state are
+        compared with the sums of the first pass. They may differ only by rounding errors.
+
+        first_pass_state: state of the new accumulator, which has learned the rows of the first
+            pass.
+        """
+        if first_pass_state.rows != self._state.rows or first_pass_state.n_features != self._state.n_features:
+            raise CannotRefine(
+                f"the source has {first_pass_state.rows} rows of {first_pass_state.n_features} features; this state has "
+                f"seen {self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
+            )
+
+        differs = name_differing_sum(self._state, first_pass_state)
+        if differs is not None:
+            # Only with decay does the order of rows change the sums.
+            order = "" if float(self._estimator.decay) == 1.0 else ", in their order"
+            raise CannotRefine(
+                f"the source is not what this state has seen: its {differs} differ by more than rounding. "
+                f"Give the rows, targets and weights it has learned{order}."
+            )
+
+
+class MappedSource:
+    """Source of events, with rows mapped by a feature map.
+
+    estimator: estimator with the feature map.
+    state: state that has learned the rows. It also has the statistics that the map computed from
+        the rows, such as the categories of a table's columns.
+    source: source of the original rows, before the map.
+    feature_names: names of the features, if the rows have named columns.
+    """
+
+    def __init__(
+        self, estimator: "ClosedForm", state: MappedState, source: Source, feature_names: tuple[str, ...] | None
+    ) -> None:
+        self._estimator = estimator
+        self._source = source
+        self._map = feature_map(state.feature_map)
+        self._width = state.n_features
+        self._table = state.table
+        self._on_landmarks = state.landmarks is not None
+        self._known = FittedState(estimator.accumulator(state), feature_names)
+
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
+        """Yield (position, Block) of mapped rows, with targets and weights."""
+        table = None if self._table is None else clear_counts_keep_columns(self._table)
+        landmarks = self._map.initial_landmarks() if self._on_landmarks else None
+        for position, event in self._source.events(after, until):
+            block, _ = self._estimator.parse(self._known, event, raise_if_no_targets=False)
+            # Map each row with the statistics or landmarks that existed when the row was learned.
+            if landmarks is not None:
+                landmarks = self._map.add_landmarks_from_batch(landmarks, block)
+                rows = self._map.coordinates(landmarks, block.X)
+            elif table is None:
+                rows = self._map.apply(block.X, self._width, block.names)
+            else:
+                table = update_statistics(self._map, table, block.X)
+                rows = map_table_rows(self._map, table, block.X)
+            yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
+
+
+def strip_feature_map(
+    estimator: "ClosedForm", state: State, source: Source, feature_names: tuple[str, ...] | None
+) -> MappedInputs:
+    """Return inputs of refine that need no feature map.
+
+    The returned source maps the rows while it reads them. The returned estimator has no feature
+    map, and the returned state is the state of the mapped rows. Mapped columns have no names.
+
+    If the estimator has no feature map, the estimator, the source and the names are returned
+    unchanged.
+
+    In both cases, a state that has a separate sum for each cross-validation fold is replaced by
+    the sum over all folds.
+
+    estimator: estimator with or without a feature map.
+    state: state that has learned the rows.
+    source: source of the original rows, before the map.
+    feature_names: names of the features, if the rows have named columns.
+    """
+    if not isinstance(state, MappedState):
+        return MappedInputs(estimator, cast(MomentState, mapped_state_of_all_folds(state)), source, feature_names)
+    plain = clone(estimator).set_params(feature_map=None)
+    mapped_source = MappedSource(estimator, state, source, feature_names)
+    return MappedInputs(plain, cast(MomentState, mapped_state_of_all_folds(state)), mapped_source, None)
+
+
+def name_differing_sum(learned_state: MomentState, relearned_state: MomentState) -> str | None:
+    """Return the name of a sum in which two states differ.
+
+    The name is "weights", "means", "labels", "class weights" or "targets", or None if no sum
+    differs. Differences by rounding errors are ignored. Both states have the same number of rows
+    and features.
+
+    learned_state: state that has learned the rows.
+    relearned_state: state that has learned the rows of the first pass.
+    """
+    # Compare means relative to the columns' standard deviations.
+    # Compare other sums relative to their own size.
+    a, b = compute_moments(learned_state), compute_moments(relearned_state)
+    if abs(a.weight - b.weight) > RELATIVE_TOLERANCE * a.weight:
+        return "weights"
+
+    deviations = np.sqrt(a.diagonal / a.weight) if a.weight else np.zeros(len(a.mean))
+    if np.any(np.abs(a.mean - b.mean) > RELATIVE_TOLERANCE * deviations + 1e-12 * np.abs(a.mean)):
+        return "means"
+
+    order = _match_target_columns(learned_state, relearned_state, a, b)
+    if order is None or a.cross.shape != b.cross.shape:
+        return "labels"
+    if np.any(np.abs(a.label_weights - b.label_weights[order]) > RELATIVE_TOLERANCE * a.label_weights):
+        return "class weights"
+
+    size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
+    noise = RELATIVE_TOLERANCE * size + 1e-12 * float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
+    return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
+
+
+def _match_target_columns(
+    learned_state: MomentState, relearned_state: MomentState, learned_moments: Moments, relearned_moments: Moments
+) -> list[int] | slice | None:
+    """Return the matching target columns of `relearned_state`.
+
+    The result is a list of indices of target columns of `relearned_state`, in the order of the
+    labels of `learned_state`. If targets are numbers, the result is a slice of all columns. If the
+    labels differ, the result is None.
+
+    learned_moments: moments of `learned_state`.
+    relearned_moments: moments of `relearned_state`.
+    """
+    if not learned_state.labels:
+        return slice(None)
+    mine = [label for label, there in zip(learned_state.labels, learned_moments.present, strict=True) if there]
+    theirs = [label for label, there in zip(relearned_state.labels, relearned_moments.present, strict=True) if there]
+    return [theirs.index(label) for label in mine] if set(mine) == set(theirs) else None
+
 
 ComputePassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
 """Function that computes the sums of one pass.

@@ -1,20 +1,169 @@
-"""Base class of everything that learns rows with an accumulator."""
+"""Base class of everything that learns rows with an accumulator.
+
+Part of an estimator that changes when rows are learned.
+
+An estimator has one FittedState, which is replaced as a whole. Some parameters of an estimator may
+not change after rows were learned (`Estimator.fixed`). The FittedState stores the values that
+these parameters had when its accumulator was made. `set_params` itself raises no error, because a
+new `fit` may follow. An error is raised when rows are learned or the state is solved, merged or
+saved.
+"""
 
 from abc import abstractmethod
+from copy import deepcopy
+from operator import attrgetter
 from threading import RLock
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.utils import Tags
 
 from stream_dr.aliases import FileName, JsonDict
-from stream_dr.errors import error_for_unknown_parameter
-from stream_dr.estimators.fitting.fitted_state import FittedState
+from stream_dr.errors import InvalidParameter, error_for_unknown_parameter
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
+from stream_dr.projection import Linear, Projection
 from stream_dr.rows.batches import drop_column
 from stream_dr.rows.block import Block
+from stream_dr.solve.orientation import MultiplyByScatter, orient_components
 from stream_dr.statistics.protocol import Accumulator, State
+
+
+class FittedState:
+    """Accumulator, feature names and solutions of a fitted estimator.
+
+    Attributes
+    ----------
+    accumulator : Accumulator
+        Accumulator to which new rows are added.
+    names : tuple of str or None
+        Names of the features.
+    fixed_parameters : dict
+        Parameters with which the accumulator was made, by name.
+    projection : Projection or None
+        Current projection, cached until more rows are learned.
+    version : int
+        Number of times that the cached projection became invalid.
+    refined : Projection or None
+        Projection computed by `refine`.
+    shown : Projection or None
+        Last projection that was returned to the user. It is not deleted when more rows are
+        learned, because the next projection gets the same signs and order of components. It takes
+        8 · features · components bytes, or the size of the sample for a method that learns a
+        sample of the rows.
+    neighbour_search : KNeighborsClassifier or None
+        For the classifier KNearest, scikit-learn's classifier fitted on the current sample.
+    last_warned_n_components : int or None
+        Value of n_components for which the warning FewerComponents was issued.
+    """
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        feature_names: tuple[str, ...] | None = None,
+        fixed_parameters: JsonDict | None = None,
+    ) -> None:
+        self.accumulator = accumulator
+        self.names = feature_names
+        self.fixed_parameters = fixed_parameters or {}
+        self._read_fixed_parameters = attrgetter(*self.fixed_parameters) if fixed_parameters else None
+        values = tuple(self.fixed_parameters.values())
+        # Store a single value itself and not a tuple of one value, as attrgetter returns it.
+        self._fixed_values = values[0] if len(values) == 1 else values
+
+        # Ids (`id`) and values of the estimator's attributes at the last check of parameters.
+        self._last_checked_attributes: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
+
+        self.projection: Projection | None = None
+        self.version = 0
+        self.refined: Projection | None = None
+        self.shown: Projection | None = None
+        self.neighbour_search: Any = None
+        self.last_warned_n_components: int | float | None = None
+
+    def forget_projection(self) -> None:
+        """Delete solutions that are cached until more rows are learned."""
+        self.projection = None
+        self.neighbour_search = None
+        self.version += 1
+
+    def orient_and_cache_projection(
+        self, projection: Projection, multiply_by_scatter: MultiplyByScatter, version: int
+    ) -> Projection:
+        """Orient and cache a new projection, and return it.
+
+        The projection is cached until more rows are learned. It is not cached if rows were learned
+        while it was solved. The components get the signs and
+        order of the last projection that was returned to the user. Components of solution
+        "recurrence" are not changed, because these components change only a little with each row.
+
+        projection: the new projection.
+        multiply_by_scatter: function that multiplies columns by the rows' scatter. The components
+            of the new and the last projection are compared with this function.
+        version: `version` when the projection's state was frozen.
+        """
+        if projection is not self.shown and projection.solution != "recurrence":
+            projection = self.shown = orient_components(projection, self.shown, multiply_by_scatter)
+        projection = projection.with_offset() if isinstance(projection, Linear) else projection
+        if version == self.version:
+            self.projection = projection
+        return projection
+
+    def copy(self, estimator: "StreamLearner") -> "FittedState":
+        """Return a copy that learns without changing this object."""
+        copied = FittedState(estimator.accumulator(self.accumulator.freeze()), self.names, self.fixed_parameters)
+        copied.shown = self.shown
+        copied.last_warned_n_components = self.last_warned_n_components
+        return copied
+
+    def __getstate__(self) -> JsonDict:
+        # The attributes include the estimator's lock, which cannot be copied.
+        return {**vars(self), "_last_checked_attributes": ((), ())}
+
+    def check_parameters(self, estimator: "StreamLearner") -> None:
+        """Raise InvalidParameter if a parameter has an invalid value.
+
+        A value is invalid if it is outside the parameter's range. For a parameter of the
+        accumulator, a value is also invalid if it has changed since rows were learned.
+        """
+        # Skip the checks if the estimator's attributes are the same objects as at the last check.
+        attributes = tuple(vars(estimator).values())
+        identities = tuple(map(id, attributes))
+        if identities != self._last_checked_attributes[0]:
+            estimator.check_parameters()
+            self.check_learning_parameters_unchanged(estimator)
+            # Store the attributes too, because the id of a deleted object may be used again.
+            self._last_checked_attributes = (identities, attributes)
+
+    def check_learning_parameters_unchanged(self, estimator: "StreamLearner") -> None:
+        """Raise InvalidParameter if a parameter changed that must not change.
+
+        These are the parameters of the accumulator, which has learned rows with the old values.
+        """
+        if self._read_fixed_parameters is None or self._read_fixed_parameters(estimator) == self._fixed_values:
+            return
+
+        for name, value in self.fixed_parameters.items():
+            now = getattr(estimator, name)
+            # Name the parameter `folds` in the message, because the user sets `folds`.
+            name = "folds" if name == "fold_count" else name
+            if now != value:
+                raise InvalidParameter(
+                    f"{name}={now!r}; what {type(estimator).__name__} has learned was made with {name}={value!r}. Set it "
+                    "back, or call fit with the rows again."
+                )
+
+
+def new_fitted_state(
+    estimator: "StreamLearner", state: State | None = None, feature_names: tuple[str, ...] | None = None
+) -> FittedState:
+    """Return a FittedState for an estimator with its current parameters.
+
+    The accumulator is empty, or continues from `state`.
+    """
+    # Copy the values, because the caller may later change the dict of a feature map.
+    fixed_parameters = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}
+    return FittedState(estimator.accumulator(state), feature_names, fixed_parameters)
 
 
 class StreamLearner(NamedParameters, BaseEstimator):

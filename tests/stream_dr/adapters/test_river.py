@@ -17,7 +17,7 @@ from stream_dr.adapters.river import (
     river_target_as_label_or_list,
     to_river,
 )
-from stream_dr.estimators.fitting.fitted_state import new_fitted_state
+from stream_dr.estimators.fitting.stream_learner import new_fitted_state
 from tests.support.river_rows import first_kind, small, stream
 
 KEYS = list(ESTIMATORS)

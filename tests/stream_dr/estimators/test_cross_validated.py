@@ -11,9 +11,12 @@ from sklearn.base import clone
 
 import stream_dr
 from stream_dr import CCA, HSL, LDA, OPLS, PCA, PLSDA, errors, random_fourier, table
-from stream_dr.estimators.fitting.jackknife import jackknife_components
 from stream_dr.estimators.fitting.mapping import inner_states_of_folds
-from stream_dr.estimators.fitting.ridge_path import cross_validate_components, cross_validate_ridges
+from stream_dr.estimators.fitting.ridge_path import (
+    cross_validate_components,
+    cross_validate_ridges,
+    jackknife_components,
+)
 
 METHODS: dict[str, Callable[..., Any]] = {
     "lda": lambda **kw: LDA(gamma="cv", **kw),

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from stream_dr import CCA, ESTIMATORS, LDA, OPLS, PCA, PLSDA, SPCA, errors, polynomial, table
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.jackknife import jackknife_components
+from stream_dr.estimators.fitting.ridge_path import jackknife_components
 from stream_dr.uncertainty import ComponentSpread, component_angle_sentences
 from tests.naive import jackknife as naive
 

@@ -8,7 +8,6 @@ from sklearn.exceptions import ConvergenceWarning
 from stream_dr import random_fourier
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
 from stream_dr.estimators import make
-from stream_dr.estimators.fitting import refining_methods
 from stream_dr.estimators.fitting.refining import Refining, refine_steps
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
@@ -292,7 +291,7 @@ def test_one_class_has_no_component():
 
 
 def test_a_basis_past_its_size_is_cut_down_and_still_converges(monkeypatch):
-    monkeypatch.setattr("stream_dr.estimators.fitting.refining_methods.MAX_BASIS_BYTES", 0)
+    monkeypatch.setattr("stream_dr.estimators.fitting.refining.MAX_BASIS_BYTES", 0)
     X, _, _ = rows()
     source = Blocks(blocks(X, None))
     exact = learned("pca", {"n_components": 3, "scatter": "exact"}, source)
@@ -304,7 +303,7 @@ def test_a_basis_past_its_size_is_cut_down_and_still_converges(monkeypatch):
 @pytest.mark.parametrize(("key", "params"), [("mmc", {}), ("skm", {"a": 3.0})])
 @pytest.mark.parametrize("basis_bytes", [10**9, 0])
 def test_an_answer_that_the_first_basis_does_not_hold_is_found(key, params, basis_bytes, monkeypatch):
-    monkeypatch.setattr(refining_methods, "MAX_BASIS_BYTES", basis_bytes)
+    monkeypatch.setattr(refining, "MAX_BASIS_BYTES", basis_bytes)
     y = np.arange(200) % 2
     X = np.random.default_rng(0).normal(size=(200, 4)) * [5, 2, 1, 0.1] + np.outer(y, [4, 1.6, 0.8, 1.0])
     source = Blocks(blocks(X, y))
