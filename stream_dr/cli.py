@@ -44,11 +44,20 @@ Command NAME is the function NAME in the module stream_dr/commands/NAME.py, or i
 `_MODULE_OF_COMMAND` names.
 """
 
-_MODULE_OF_COMMAND = {"suggest": "suggesting"}
-"""Module of each command that has the same name as a public function, by the command's name.
-
-A module may not have the name of a public function, so the module has another name.
-"""
+_MODULE_OF_COMMAND = {
+    "backup": "keeping",
+    "restore": "keeping",
+    "verify": "keeping",
+    "inspect": "showing",
+    "report": "showing",
+    "plot": "showing",
+    "convert": "preparing",
+    "fetch": "preparing",
+    "generate": "preparing",
+    "replay": "learn",
+    "suggest": "suggesting",
+}
+"""Module of each command that is not in the module of its own name."""
 
 INTERRUPTED_STATUS = 130
 """Exit status after Ctrl-C, which is also typer's."""

@@ -41,7 +41,7 @@ from stream_dr.running.replay import ReplayCallback, ReplaySettings, replay
 from stream_dr.running.warm_up import warm_up
 from stream_dr.shards import writer
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.solve.nearest_mean import means_by_class, nearest_mean
+from stream_dr.solve.neighbours import means_by_class, nearest_mean
 from stream_dr.targets.targets import class_targets
 
 Models = dict[str, tuple[str, JsonDict]]

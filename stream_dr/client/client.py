@@ -35,6 +35,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import read_arrow
 from stream_dr.client.connection import Connection, checked_header, error_class_or_remote_error
 from stream_dr.client.remote_rows import (
+    ServedArray,
     array_of_only_row,
     arrow_stream_bytes,
     as_list,
@@ -51,7 +52,6 @@ from stream_dr.client.responses import (
     StreamEventStatus,
     StreamStatus,
 )
-from stream_dr.client.served_array import ServedArray
 from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.kinds import Kind, rows_kind

@@ -158,7 +158,7 @@ class ReadOptions(NamedTuple):
 
         files: opened files by path.
         """
-        from stream_dr.feature_maps.taken_for import likely_id_column
+        from stream_dr.feature_maps.widths import likely_id_column
 
         first = next(iter(files.values())).first if files and self.options.id is None else None
         return None if first is None or first.names is None else likely_id_column(first.X, first.names)
@@ -423,7 +423,7 @@ def _parse_column_kind(option: str) -> tuple[str, str]:
 
     Kinds are "number", "date", "feature" and others. Raises typer.BadParameter if the kind is unknown.
     """
-    from stream_dr.feature_maps.taken_for import AS
+    from stream_dr.feature_maps.widths import AS
 
     column, sign, kind = option.rpartition("=")
     kinds = (*AS, "feature")

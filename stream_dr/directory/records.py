@@ -34,7 +34,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.disk import PRIVATE_FILE
 from stream_dr.models.model import Model
 from stream_dr.models.versions import Published
-from stream_dr.solve.principal_angles import principal_angles
+from stream_dr.solve.orientation import principal_angles
 from stream_dr.threads import new_engine_thread
 
 if TYPE_CHECKING:

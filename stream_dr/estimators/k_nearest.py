@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from stream_dr.errors import CannotMerge, TargetsRequired, nothing_to_fit_error
 from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
-from stream_dr.estimators.fitting.label_column import LabelScore, flatten_column_with_warning
+from stream_dr.estimators.fitting.named_columns import LabelScore, flatten_column_with_warning
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_positive_int
 from stream_dr.estimators.fitting.stream_learner import FittedState, StreamLearner, new_fitted_state

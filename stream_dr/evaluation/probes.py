@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from stream_dr.rows.block import Rows
-from stream_dr.solve.nearest_mean import means_by_class, nearest_mean, squared_distances
+from stream_dr.solve.neighbours import means_by_class, nearest_mean, squared_distances
 
 
 class ProbeSample(NamedTuple):

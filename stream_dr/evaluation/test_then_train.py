@@ -14,6 +14,10 @@ The nearest-mean probe of a linear projection uses the class means of all learne
 probes use the sample only. The baseline `full` classifies rows without a projection.
 
 The memory holds the models' states, the sample, and the class means (labels, features).
+
+The sample is a uniform random sample of the rows of a stream. Rows may be dense, sparse or rows of
+a table. The sample stores unprojected rows, so that each new projection can be applied to the same
+rows.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +28,6 @@ import numpy as np
 from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.evaluation.probes import Probe, ProbeSample, fit_probe
-from stream_dr.evaluation.row_sample import RowSample
 from stream_dr.evaluation.scores import ClassScores, LabelScores
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block, Rows
@@ -32,8 +35,78 @@ from stream_dr.rows.raw_rows import raise_if_raw_rows
 from stream_dr.rows.source import Source
 from stream_dr.solve.neighbours import fit_sparse_width
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
+from stream_dr.statistics.reservoir import ReservoirAccumulator
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import drop_rows_without_target, raise_unsupported_target_kind
+
+
+class RowSample:
+    """Uniform random sample of the rows of a stream.
+
+    The memory is O(max_rows). Adding a batch takes O(rows of the batch), and O(max_rows) more if
+    the batch is a table.
+
+    Parameters
+    ----------
+    max_rows : int
+        Maximum number of rows in the sample.
+    seed : int
+        Seed of the random numbers.
+    """
+
+    def __init__(self, max_rows: int, seed: int) -> None:
+        self._reservoir = ReservoirAccumulator(max_rows, seed)
+
+        # Sampled rows of tables: (row numbers, rows) for each batch that has some.
+        self._tables: list[tuple[np.ndarray, Rows]] = []
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the rows added so far.
+
+        The number has no meaning for rows of a table.
+        """
+        return self._reservoir.n_features
+
+    def add(self, block: Block) -> None:
+        """Add random rows of a batch to the sample.
+
+        If the sample is full, the rows replace earlier rows. Raises the errors of
+        ReservoirAccumulator.add.
+        """
+        if not block.table:
+            self._reservoir.add(block._replace(weights=None))
+            return
+
+        # The reservoir cannot store rows of a table. It gets a row of zeros for each of them.
+        # `_tables` stores the table's rows whose numbers the reservoir has sampled.
+        rows_before = self._reservoir.rows
+        self._reservoir.add(Block(np.zeros((block.rows, 1))))
+        numbers = self.sampled_row_numbers()
+        new = numbers[numbers >= rows_before]
+        self._tables.append((new, block.X[new - rows_before]))
+
+    def sampled_row_numbers(self) -> np.ndarray:
+        """Return the numbers of the sampled rows, in ascending order.
+
+        The result is (sampled rows,) int64. A row's number is its index in the stream, from 0.
+        """
+        return self._reservoir.freeze().numbers
+
+    def project_sampled_rows(self, project: Callable[[Rows], Rows]) -> Rows:
+        """Return the projected sampled rows (sampled rows, components).
+
+        The rows have the same order as in the stream.
+        """
+        reservoir = self._reservoir.freeze()
+        if not self._tables:
+            return project(reservoir.kept)
+
+        # Remove the rows that are no longer in the sample, because newer rows replaced them.
+        parts = [(numbers, X, np.isin(numbers, reservoir.numbers)) for numbers, X in self._tables]
+        self._tables = [(numbers[in_sample], X[in_sample]) for numbers, X, in_sample in parts if in_sample.any()]
+        return np.vstack([project(X) for _, X in self._tables])
+
 
 PROBES = ("mean", "knn", "linear")
 """Names of the probes (classifiers of projected rows).

@@ -19,8 +19,12 @@ from stream_dr.feature_maps.table_columns import (
     set_kind_and_add_columns,
     update_column_statistics,
 )
-from stream_dr.feature_maps.taken_for import InferredKind, declared_or_inferred_kind
-from stream_dr.feature_maps.widths import hashed_columns_per_text, reason_if_only_diagonal_stored
+from stream_dr.feature_maps.widths import (
+    InferredKind,
+    declared_or_inferred_kind,
+    hashed_columns_per_text,
+    reason_if_only_diagonal_stored,
+)
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 MANY = 8

@@ -11,7 +11,7 @@ are random frequencies. Their distribution depends on the kernel and its paramet
   frequencies are also orthogonal within blocks, which makes the error smaller (Yu, Suresh,
   Choromanski, Holtmann-Rice, Kumar 2016).
 - Laplace, exp(−γ|x − x'|₁): a Cauchy distribution of scale γ.
-- Matérn (matern.py): √(2γ) times a multivariate t distribution of 2ν degrees of freedom.
+- Matérn (draws.py): √(2γ) times a multivariate t distribution of 2ν degrees of freedom.
 
 The error of the approximate kernel is about 1/√D. Mapping a row costs O(nonzeros · D). The map
 takes 4 · features · D bytes of memory.
@@ -30,9 +30,16 @@ import scipy.sparse as sp
 from scipy.special import gammaincinv
 
 from stream_dr.errors import InvalidParameter, NarrowKernel
-from stream_dr.feature_maps.draws import check_seed_or_none, draw_cauchys, draw_normals, draw_uniforms, is_finite_number
+from stream_dr.feature_maps.draws import (
+    check_nu,
+    check_seed_or_none,
+    draw_cauchys,
+    draw_normals,
+    draw_uniforms,
+    is_finite_number,
+    matern,
+)
 from stream_dr.feature_maps.feature_map import FeatureMap
-from stream_dr.feature_maps.matern import check_nu, matern
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import is_sparse
 
@@ -71,7 +78,7 @@ class RandomFourier(FeatureMap):
     n_features : int
         Number D of columns of mapped rows, even.
     kernel : "rbf", "laplace" or "matern"
-        exp(−γ|x − x'|²), exp(−γ|x − x'|₁) or the Matérn kernel (matern.py) for rows x and x'.
+        exp(−γ|x − x'|²), exp(−γ|x − x'|₁) or the Matérn kernel (draws.py) for rows x and x'.
     gamma : float or None
         Parameter γ > 0 of the kernel. None means 1/d, where d is the number of features of the
         first batch. For sparse rows without a declared width, None means 1.

@@ -39,9 +39,8 @@ from stream_dr.checks import (
     field_error,
 )
 from stream_dr.errors import InvalidParameter, StreamDRError, width_mismatch
-from stream_dr.feature_maps.draws import check_seed_or_none, draw_uniforms, is_finite_number
+from stream_dr.feature_maps.draws import check_nu, check_seed_or_none, draw_uniforms, is_finite_number, matern
 from stream_dr.feature_maps.feature_map import FeatureMap
-from stream_dr.feature_maps.matern import check_nu, matern
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.sparse_rows import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields, stack_rows
@@ -158,7 +157,7 @@ class Nystroem(FeatureMap):
         Number of landmarks to draw from the first rows, or the landmarks themselves. A landmark is
         a list of numbers or, if sparse, a dict {"indices": […], "values": […]}.
     kernel : str
-        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "matern" (matern.py), "polynomial"
+        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "matern" (draws.py), "polynomial"
         (γ xᵀx' + coef0)^degree, or "linear" xᵀx'.
     gamma : float
         Parameter γ of the kernel, above 0.

@@ -36,10 +36,8 @@ from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps import table_columns
 from stream_dr.feature_maps.draws import is_finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
-from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn
-from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, declared_or_inferred_kind
-from stream_dr.feature_maps.widths import hashed_columns_per_text
-from stream_dr.feature_maps.words import Words
+from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn, Words
+from stream_dr.feature_maps.widths import AS, ColumnOverrides, declared_or_inferred_kind, hashed_columns_per_text
 from stream_dr.rows.raw_rows import RawColumn, RawRows, raise_if_raw_rows
 
 ENTRIES_AT_ONCE = 1 << 19

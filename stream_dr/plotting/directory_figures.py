@@ -23,7 +23,7 @@ from stream_dr.directory.newest import NewestRows, newest_rows
 from stream_dr.directory.records import RecordsTail
 from stream_dr.errors import InvalidParameter, StreamDRError, did_you_mean
 from stream_dr.models.model import Model
-from stream_dr.plotting.components import loadings_figure_dict, spectrum_figure_dict
+from stream_dr.plotting.components import loadings_figure_dict, regularisation_figure_dict, spectrum_figure_dict
 from stream_dr.plotting.figure import FigureDict, empty_figure, plotly_escaped_text, strip_feature_map_if_any
 from stream_dr.plotting.record_figures import (
     accuracy_figure_dict,
@@ -34,7 +34,6 @@ from stream_dr.plotting.record_figures import (
     progress_figure_dict,
     residual_and_angle_figure_dict,
 )
-from stream_dr.plotting.regularisation import regularisation_figure_dict
 from stream_dr.plotting.scatter_plot import projected_rows_figure
 from stream_dr.projection import Linear, linear_part_or_none
 from stream_dr.uncertainty import uncertainty_sentences

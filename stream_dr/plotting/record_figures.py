@@ -30,7 +30,7 @@ from stream_dr.plotting.figure import (
     strip_feature_map_if_any,
     whole_number_axis,
 )
-from stream_dr.solve.principal_angles import principal_angles
+from stream_dr.solve.orientation import principal_angles
 
 PANELS = (("score", "accuracy or R²", "y3"), ("rate", "rows/s", "y2"), ("lag", "lag (events)", "y"))
 """Panels of the figure `progress`, from top to bottom.

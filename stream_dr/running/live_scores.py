@@ -39,7 +39,7 @@ from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import ParsedEvent
-from stream_dr.solve.nearest_mean import means_by_class, nearest_mean
+from stream_dr.solve.neighbours import means_by_class, nearest_mean
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets

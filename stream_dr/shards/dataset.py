@@ -12,9 +12,9 @@ SHA-256 is cached by path, size and time of change, so many models that read one
 only once.
 
 Cost: before the first batch of a shard, a process reads the whole file to compute a fast checksum
-(the seal, seal.py). If no manifest has a seal, the SHA-256 is computed, which takes several times
-as long. Reading a batch then costs only the validation of the batch. At most 16 files are open at
-a time. Mapped pages count as file memory and not as memory of the process.
+(the seal, manifest.py). If no manifest has a seal, the SHA-256 is computed, which takes several
+times as long. Reading a batch then costs only the validation of the batch. At most 16 files are
+open at a time. Mapped pages count as file memory and not as memory of the process.
 """
 
 import os
@@ -40,8 +40,7 @@ from stream_dr.shards.file import (
     may_be_shard,
     open_shard_file_cached,
 )
-from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
-from stream_dr.shards.seal import seal_checksum
+from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, read_manifest, seal_checksum
 from stream_dr.shards.uri import AnyPath, RemotePath, parse_path_or_uri
 from stream_dr.shards.writer import ShardWriter
 from stream_dr.targets.label_codes import Label

@@ -26,8 +26,7 @@ from stream_dr.arrow.codec import arrow_from_block
 from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_or_read_only
 from stream_dr.errors import OutputExists, SchemaMismatch
 from stream_dr.rows.block import Block
-from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
-from stream_dr.shards.seal import seal_checksum
+from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, seal_checksum, write_manifest
 from stream_dr.targets.label_codes import Label
 
 try:

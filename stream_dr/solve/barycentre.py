@@ -29,8 +29,14 @@ from scipy.sparse.csgraph import connected_components
 from stream_dr import checks
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
-from stream_dr.solve.landmarks import SampledLandmarks, as_landmarks, place_rows, scale_to_unit_variance
-from stream_dr.solve.neighbours import SEARCH_CHUNK, nearest_landmarks
+from stream_dr.solve.neighbours import (
+    SEARCH_CHUNK,
+    SampledLandmarks,
+    as_landmarks,
+    nearest_landmarks,
+    place_rows,
+    scale_to_unit_variance,
+)
 from stream_dr.solve.spectral import EPS, with_fixed_signs
 from stream_dr.statistics.protocol import register_nested_state
 

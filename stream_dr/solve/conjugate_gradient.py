@@ -50,10 +50,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, shape_of_checked_matrix
-from stream_dr.solve.singular import singular_values, thin_svd
+from stream_dr.solve.singular import singular_values, tall_qr, thin_svd
 from stream_dr.solve.spectral import LoadingsAndEigenvalues
 from stream_dr.solve.subspace import orthonormal_outside_basis
-from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import register_nested_state
 
 RANK_CUT = 1e-10

@@ -33,7 +33,7 @@ from stream_dr import checks
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
 from stream_dr.solve.graph import Graph
-from stream_dr.solve.landmarks import SampledLandmarks, as_landmarks, place_rows, scale_to_unit_variance
+from stream_dr.solve.neighbours import SampledLandmarks, as_landmarks, place_rows, scale_to_unit_variance
 from stream_dr.solve.spectral import with_fixed_signs
 from stream_dr.statistics.protocol import register_nested_state
 

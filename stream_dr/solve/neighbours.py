@@ -13,17 +13,86 @@ Distances of dense rows x and y are sums of squared differences. Distances of sp
 computed as |x|² + |y|² − 2 xᵀy. This formula is inexact if the distance is small compared with the
 lengths of the rows. So the median is first subtracted from each column in which at least
 half of the landmarks have a value. The subtraction makes the rows shorter.
+
+A nearest-mean classifier gives a row the class of the nearest mean. The accuracy of this
+classifier is one score of a model while the model learns. It is also one score of a projection in
+an evaluation. For rows (rows, p), computing the means costs O(rows p). Computing the distances of
+the rows to k means costs O(rows k p).
+
+Projections place new rows by their distances to `SampledLandmarks`. These are the rows of a
+reservoir (a random sample of the stream). `places` are the landmarks'
+own coordinates in the projection. A new row that equals a landmark gets the landmark's
+coordinates. The coordinates of any other row are computed by the projection's own rule:
+
+* `Eigenmap` (eigenmap.py) uses Nyström's formula.
+* `BarycentricProjection` (barycentre.py) uses the weighted mean of the nearest landmarks'
+  coordinates.
+
+Placing a row costs O(r · features), for the row's distances to all r landmarks. Dense landmarks
+take 8 · r · features bytes. Landmarks are stored as plain arrays, so that a projection can be
+written to a file without conversion.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
+from stream_dr import checks
+from stream_dr.projection import check_n_features
 from stream_dr.rows.block import Rows
-from stream_dr.solve.nearest_mean import squared_lengths
+from stream_dr.statistics.protocol import register_nested_state
+
+
+def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return the mean (classes, components) of the rows of each class.
+
+    Z: (rows, components), dense or CSR.
+    codes: (rows,), index of each row's class, from 0.
+    n_classes: number of classes. The mean of a class without rows is NaN.
+    """
+    rows = len(codes)
+    indicator = sp.csr_matrix((np.ones(rows), (codes, np.arange(rows))), shape=(n_classes, rows))
+    sums = indicator @ Z
+    counts = np.bincount(codes, minlength=n_classes)[:, None]
+    # A class without rows has the mean 0 / 0 = NaN. Suppress numpy's warning about this.
+    with np.errstate(invalid="ignore"):
+        return np.asarray((sums.toarray() if sp.issparse(sums) else sums) / counts)
+
+
+def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
+    """Return the squared Euclidean distances (rows, points), never negative.
+
+    Z: (rows, components), dense or CSR.
+    points: (points, components), dense or CSR. If a point has a value that is not finite, all
+        distances to the point are infinite.
+    """
+    products = Z @ points.T
+    products = products.toarray() if sp.issparse(products) else np.asarray(products)
+    squared = squared_lengths(Z)[:, None] + squared_lengths(points) - 2.0 * products
+    return np.where(np.isnan(squared), np.inf, np.maximum(squared, 0.0))
+
+
+def nearest_mean(Z: Rows, class_means: np.ndarray) -> np.ndarray:
+    """Return the index of the mean nearest to each row.
+
+    The result is (rows,). If several means are equally near, the index of the first is returned.
+
+    Z: (rows, components), dense or CSR.
+    class_means: (classes, components).
+    """
+    return np.asarray(np.argmin(squared_distances(Z, class_means), axis=1))
+
+
+def squared_lengths(Z: Rows) -> np.ndarray:
+    """Return the squared length (rows,) of each row of Z.
+
+    Z: (rows, components), dense or CSR.
+    """
+    return np.asarray(Z.multiply(Z).sum(1)).ravel() if sp.issparse(Z) else np.einsum("ij,ij->i", Z, Z)
+
 
 SEARCH_CHUNK = 1 << 20
 """Maximum number of float64 values (8 MB) of one array.
@@ -176,3 +245,125 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks_shifted_if_sparse: Row
     squares = squared_lengths(rows)[:, None] + squared_lengths(landmarks_shifted_if_sparse)
     distances = squares - 2.0 * (rows @ landmarks_shifted_if_sparse.T).toarray()
     return np.where(distances > 16 * np.finfo(np.float64).eps * squares, distances, 0.0)
+
+
+@register_nested_state
+class SampledLandmarks(NamedTuple):
+    """Landmarks (sampled rows of the stream) as plain arrays.
+
+    Attributes
+    ----------
+    values : (r, features) float64, or (entries,) for CSR rows
+        Values of the r landmarks.
+    indices : (entries,) int32 or None
+        Column of each entry of CSR rows. None for dense rows.
+    indptr : (r + 1,) int64 or None
+        Start of each CSR row in `values` and `indices`. None for dense rows.
+    width : int
+        Number of features.
+    middle : (features,) float64
+        Vector that is subtracted from sparse rows before distances are computed, for accuracy.
+    same : float
+        Squared distance up to which a row counts as equal to a landmark.
+    """
+
+    values: np.ndarray
+    indices: np.ndarray | None
+    indptr: np.ndarray | None
+    width: int
+    middle: np.ndarray = np.zeros(0)
+    same: float = 0.0
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the arrays are rows of `width` features."""
+        checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
+        checks.check_csr_or_dense_rows(self, self.n_landmarks, self.width)
+        checks.check_dtype_and_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
+        checks.check_finite_arrays(self, "middle")
+        checks.check_at_least(self, 0.0, "same")
+
+    @property
+    def n_landmarks(self) -> int:
+        """Number of landmarks."""
+        return len(self.values) if self.indptr is None else max(len(self.indptr) - 1, 0)
+
+    @property
+    def rows(self) -> Rows:
+        """Landmarks (r, features), r sampled rows, dense or CSR."""
+        if self.indices is None or self.indptr is None:
+            return self.values
+        shape = (len(self.indptr) - 1, self.width)
+        return sp.csr_matrix((self.values, self.indices, self.indptr), shape=shape)
+
+
+def as_landmarks(rows: Rows) -> SampledLandmarks:
+    """Return sampled rows as landmarks.
+
+    Landmarks are rows with which a projection compares new rows. The values are not copied.
+
+    rows: (r, features), the sampled rows, dense or CSR.
+    """
+    # `same` is the squared distance up to which a row counts as equal to a landmark.
+    # The distance is not 0, because a feature map may return one row with different last digits.
+    if not rows.shape[0]:
+        medians, same = np.zeros(rows.shape[1]), 0.0
+    else:
+        medians = upper_column_medians(rows)
+        same = 1e-20 * float(squared_lengths(subtract_shift_keeping_sparsity(rows, medians)).mean())
+
+    if sp.issparse(rows):
+        indices, indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+        return SampledLandmarks(rows.data, indices, indptr, rows.shape[1], medians, same)
+    return SampledLandmarks(rows, None, None, rows.shape[1], np.zeros(0), same)
+
+
+def scale_to_unit_variance(coordinates: np.ndarray) -> np.ndarray:
+    """Return coordinates scaled to variance 1 along each component.
+
+    coordinates: (r, components), coordinates of r rows. A constant component is returned
+        unchanged.
+    """
+    if not len(coordinates):
+        return coordinates
+    deviations = coordinates.std(axis=0)
+    return coordinates / np.where(deviations > 1e-9 * np.abs(coordinates).max(axis=0), deviations, 1.0)
+
+
+PlacementRule = Callable[[Rows, np.ndarray], np.ndarray]
+"""Function that computes new rows' coordinates from their distances to landmarks.
+
+Landmarks are r sampled rows of the stream. The function's first argument are the new rows (rows,
+features). The second argument are their squared distances (rows, r) to the landmarks. The function
+returns coordinates (rows, components).
+"""
+
+
+def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_other_rows: PlacementRule) -> np.ndarray:
+    """Return the coordinates (rows, components) of new rows.
+
+    Landmarks are sampled rows whose coordinates are known. A new row that equals a landmark up to
+    rounding errors gets the landmark's coordinates. Any other row gets the coordinates that
+    `place_other_rows` returns.
+
+    places: (r, components), coordinates of the r landmarks.
+    X: (rows, features), dense or CSR.
+    place_other_rows: function of rows and their squared distances to the landmarks.
+
+    Raises WidthMismatch if dense rows have another number of features than the landmarks.
+    """
+    X = fit_sparse_width(X, landmarks.width)
+    check_n_features(X.shape[1], landmarks.width)
+    out = np.zeros((X.shape[0], places.shape[1]))
+    if not places.size:
+        return out
+
+    for part, squared in squared_distance_chunks(X, landmarks.rows, landmarks.middle):
+        # A new row that equals its nearest landmark gets the landmark's coordinates.
+        # The function `place_other_rows` computes the coordinates of all other new rows.
+        closest = squared.argmin(axis=1)
+        same = squared[np.arange(len(closest)), closest] <= landmarks.same
+        chunk = places[closest]
+        if not same.all():
+            chunk[~same] = place_other_rows(X[part][~same], squared[~same])
+        out[part] = chunk
+    return out

@@ -1,4 +1,4 @@
-"""Order and signs of components, matched to the previous projection.
+"""Compare components with the components of another projection.
 
 The sign of an eigenvector is arbitrary. Two components of nearly equal eigenvalue may also change
 places from one solution to the next. `best_order_and_signs` chooses signs and order such that each
@@ -13,6 +13,8 @@ Two components w and w' (features,) agree if the rows' projections onto them are
 correlation is computed from wᵀ Cxx w', where Cxx (features, features) is the scatter of the
 centred rows. Comparing q components with p components costs O(d p q) for d features, and the
 product of Cxx and p + q columns.
+
+`principal_angles` compares the spaces that two projections' components span.
 """
 
 from collections.abc import Callable
@@ -23,6 +25,7 @@ import numpy as np
 from stream_dr.projection import Mapped, Orientable, Projection, linear_part_or_none
 from stream_dr.solve.barycentre import BarycentricProjection
 from stream_dr.solve.eigenmap import Eigenmap
+from stream_dr.solve.singular import tall_qr
 from stream_dr.solve.spectral import largest_signed_entries
 
 MultiplyByScatter = Callable[[np.ndarray], np.ndarray]
@@ -336,3 +339,25 @@ def _pad_rows(array: np.ndarray, n_rows: int) -> np.ndarray:
     wide = np.zeros((n_rows, array.shape[1]))
     wide[: len(array)] = array
     return wide
+
+
+def principal_angles(before: Projection, after: Projection) -> np.ndarray | None:
+    """Return the principal angles between two projections' components.
+
+    The angles (p,) are between the two spaces that the loadings span, in radians, ascending. If
+    only one projection has a feature, the other projection's loadings of this feature count as 0.
+    Returns None if a projection is not linear or has no components.
+    """
+    old, new = linear_part_or_none(before), linear_part_or_none(after)
+    if old is None or new is None or not old.n_components or not new.n_components:
+        return None
+
+    first, second = (tall_qr(loadings)[0] for loadings in pad_to_equal_rows(old.loadings, new.loadings))
+
+    # Compute the cosine and the sine of each principal angle, in ascending order of the angles.
+    cosines = np.clip(np.linalg.svd(first.T @ second, compute_uv=False), 0.0, 1.0)
+    wide, narrow = (first, second) if first.shape[1] >= second.shape[1] else (second, first)
+    sines = np.clip(np.linalg.svd(narrow - wide @ (wide.T @ narrow), compute_uv=False)[::-1], 0.0, 1.0)
+
+    # Arcsine is accurate for small angles, arccosine for large angles.
+    return np.asarray(np.where(cosines**2 > 0.5, np.arcsin(sines), np.arccos(cosines)))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from service.logs import JsonFormatter
+from service.serve import JsonFormatter
 from tests.support.serving import ROOT
 
 

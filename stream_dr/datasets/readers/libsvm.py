@@ -14,8 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.labels import LabelParser
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_line_groups
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, LabelParser, Lines, read_line_groups
 from stream_dr.datasets.readers.pairs import parse_index_value_pairs
 from stream_dr.rows.block import Block, Rows
 

@@ -25,8 +25,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.labels import LabelParser
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, Lines, errors_as_malformed_input, read_line_groups
+from stream_dr.datasets.readers.lines import (
+    BLOCK_ROWS,
+    LONGEST,
+    LabelParser,
+    Lines,
+    errors_as_malformed_input,
+    read_line_groups,
+)
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing, did_you_mean
 from stream_dr.rows.block import Block
 from stream_dr.targets.targets import Targets

@@ -9,8 +9,6 @@ A subclass provides:
 
 The base class parses rows, targets and weights, caches the projection, and has the fitted
 attributes and the methods `merge`, `unlearn` and `save`.
-
-Warnings that there are fewer components than n_components.
 """
 
 import inspect

@@ -13,8 +13,8 @@ from scipy.special import log_softmax
 
 from stream_dr.errors import Uncalibrated
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
-from stream_dr.estimators.fitting.label_column import LabelScore, flatten_column_with_warning
 from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.named_columns import LabelScore, flatten_column_with_warning
 from stream_dr.estimators.fitting.predictor import Predictor, fitted_readout
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS, Readout

@@ -18,7 +18,7 @@ from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_co
 from stream_dr.feature_maps import FeatureMap, feature_map, map_spec_with_defaults, widths
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, TableState, check_map_can_learn, mapped_columns_by_kind
-from stream_dr.feature_maps.taken_for import declared_or_inferred_kind
+from stream_dr.feature_maps.widths import declared_or_inferred_kind
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import RawColumn

@@ -2,15 +2,21 @@
 
 Columns with names are matched by name and never by position. So later tables may have the columns
 in any order.
+
+Targets become a column of one label a row, as scikit-learn's classifiers expect them.
 """
 
 import warnings
 from typing import Any, NoReturn
 
 import numpy as np
+from sklearn.exceptions import DataConversionWarning
 
 from stream_dr.errors import CannotMerge, EmptyInput, NotNumeric, WidthMismatch, did_you_mean
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.feature_maps.hashing import dicts_to_sparse_rows
+from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
@@ -126,3 +132,33 @@ def raise_if_no_rows_or_features(rows: Any) -> None:
     for axis, what in enumerate(("sample", "feature")):
         if rows.shape[axis] == 0:
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")
+
+
+class LabelScore(ClassifierMixin):
+    """scikit-learn's classifiers, with labels that may be a column of X."""
+
+    def score(self, X: RowsLike, y: TargetsLike, sample_weight: WeightsLike = None) -> float:
+        """Return the share of rows whose label is predicted correctly.
+
+        y: labels (rows,), or the name of the column of X with the labels.
+        """
+        rows = move_named_column_to_targets(as_block(X, y, sample_weight))
+        return super().score(rows.X, rows.y, rows.weights)
+
+
+def flatten_column_with_warning(y: TargetsLike, stacklevel: int) -> TargetsLike:
+    """Flatten targets y of shape (rows, 1) to shape (rows,).
+
+    Flattening issues the warning DataConversionWarning, as in scikit-learn. Any other y is
+    returned unchanged.
+
+    stacklevel: as in `warnings.warn`, counted from the caller of this function.
+    """
+    if not isinstance(y, np.ndarray) or y.ndim != 2 or y.shape[1] != 1:
+        return y
+    warnings.warn(
+        "A column-vector y was passed when a 1d array was expected; it is read as one label a row.",
+        DataConversionWarning,
+        stacklevel=stacklevel + 1,
+    )
+    return y[:, 0]

@@ -1,10 +1,9 @@
-"""Base class of estimators that predict targets from components.
+"""Base classes of estimators that predict targets from components.
 
-Base class of methods that regress targets on the components.
-
-Attributes have the names of scikit-learn's cross_decomposition. The components are uncorrelated,
-so the regression has one coefficient for each component and target (`y_loadings_`). The predicted
-targets are the mean of the targets plus the row's components times the coefficients.
+TargetRegression regresses the targets on the components. Its attributes have the names of
+scikit-learn's cross_decomposition. The components are uncorrelated, so the regression has one
+coefficient for each component and target (`y_loadings_`). The predicted targets are the mean of
+the targets plus the row's components times the coefficients.
 
 With all components of OPLS or CCA, this is ridge regression of every target. With fewer components
 it is reduced-rank regression [mathematics §10].
@@ -23,8 +22,8 @@ from sklearn.utils.metaestimators import available_if
 from stream_dr.errors import EmptyInput, InvalidParameter, ManyLabels
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.label_column import flatten_column_with_warning
 from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.named_columns import flatten_column_with_warning
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import TARGETS, Readout

@@ -12,9 +12,7 @@ also in another process.
 For d features and k targets, a pass takes O(entries · k) time and O(d · k) memory. For PCA, PLSDA,
 SKM, MMC and WMV, the memory also grows with the number of passes, up to a limit.
 
-The two solvers of refine [mathematics §4].
-
-Both need only products with the rows' scatter.
+There are two solvers. Both need only products with the rows' scatter.
 
 - FirstStageSolver is the solver of LDA, OPLS, CCA and HSL. These methods solve a linear system
   first. The solver is block conjugate gradient.
@@ -31,10 +29,9 @@ Both classes have the same methods:
 After each pass, the solvers call the estimator's own method `directions`. So refine and the exact
 solution agree.
 
-One pass of refine over an estimator's learned rows.
-
-The rows are read again from a source. They are treated as when they were learned. For example,
-rows without targets are skipped if the method needs targets, and weights and decay are the same.
+In a pass, the rows are read again from a source. They are treated as when they were learned. For
+example, rows without targets are skipped if the method needs targets, and weights and decay are
+the same.
 
 The first pass checks that the source has the rows that were learned. Another stream would give the
 solution of another problem [mathematics §4]. For the check, the rows are learned again by a new
@@ -73,9 +70,9 @@ from stream_dr.solve import conjugate_gradient as cg
 from stream_dr.solve import subspace
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
 from stream_dr.solve.scatter_product import ScatterProduct
+from stream_dr.solve.singular import tall_qr
 from stream_dr.solve.spectral import EPS
 from stream_dr.solve.subspace import Subspace
-from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.clock import decayed_weights
 from stream_dr.statistics.moments.state import MomentState

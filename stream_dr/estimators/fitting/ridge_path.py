@@ -1,4 +1,4 @@
-"""Cross-validation of ridge and number of components, without rows.
+"""Cross-validation and jackknife over folds, without reading rows again.
 
 The rows of a stream are learned into K folds, one MomentState for each fold. A model is trained on
 the merge of all folds but one. The error on the rows of the remaining fold is computed from the
@@ -19,12 +19,11 @@ basis V is computed once for each fold, and g depends on the ridge or on the num
 So the error is a quadratic form in g, and a further value of the ridge costs only O(d²) for d
 features.
 
-Uncertainty of components and eigenvalues, by the jackknife over folds.
-
-The method is the delete-m_j jackknife (Busing, Meijer and van der Leeden, 1999). The rows are
-divided into K folds, and there is one state for each fold. The components are solved again from
-all folds but one, K times. The differences of these K solutions show how much the components would
-differ for another sample of rows.
+The uncertainty of components and eigenvalues is estimated from the same folds. The method is the
+delete-m_j jackknife (Busing, Meijer and van der Leeden, 1999). The rows are divided into K folds,
+and there is one state for each fold. The components are solved again from all folds but one, K
+times. The differences of these K solutions show how much the components would differ for another
+sample of rows.
 """
 
 import warnings

@@ -1,8 +1,7 @@
 """Base class of everything that learns rows with an accumulator.
 
-Part of an estimator that changes when rows are learned.
-
-An estimator has one FittedState, which is replaced as a whole. Some parameters of an estimator may
+FittedState is the part of an estimator that changes when rows are learned. An estimator has one
+FittedState, which is replaced as a whole. Some parameters of an estimator may
 not change after rows were learned (`Estimator.fixed`). The FittedState stores the values that
 these parameters had when its accumulator was made. `set_params` itself raises no error, because a
 new `fit` may follow. An error is raised when rows are learned or the state is solved, merged or

@@ -10,7 +10,7 @@ from stream_dr.projection import Linear
 from stream_dr.running.refine import refine_model
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.solve.principal_angles import principal_angles
+from stream_dr.solve.orientation import principal_angles
 from tests.support.batches import opened, shards
 
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.neighbors import NearestCentroid
 
-from stream_dr.solve.nearest_mean import means_by_class, nearest_mean
+from stream_dr.solve.neighbours import means_by_class, nearest_mean
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])

@@ -1,0 +1,118 @@
+"""Commands that write shards: `convert`, `fetch` and `generate`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stream_dr.commands.output import ProgressBar, print_result
+from stream_dr.commands.reading import ReadOptions, add_file_options
+from stream_dr.shards.manifest import Manifest
+
+Sources = Annotated[
+    list[Path],
+    typer.Argument(metavar="SRC…", help="Files to convert. .gz, .bz2, .xz and archive.zip!member are decompressed."),
+]
+
+
+@add_file_options
+def convert(
+    sources: Sources,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")],
+    read_as: ReadOptions,
+    rows_per_shard: Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")] = 100_000,
+    rows_per_batch: Annotated[
+        int, typer.Option(min=1, help="Number of rows of a batch. A replay logs each batch as one event.")
+    ] = 1_000,
+) -> None:
+    """Convert files to shards with a manifest.
+
+    A shard is an Arrow file of batches. The manifest has the number of rows, the number of
+    columns, the labels, and the sha256 of each shard. Tables are csv, jsonl, parquet, arrow,
+    sqlite and duckdb files. All columns of a table must be numbers, except labels and ids. Files
+    of any size can be converted, but a MATLAB file must fit into memory.
+
+        stream-dr convert train.svm --out shards/
+        stream-dr convert yeast-train.arff --labels yeast.xml --out yeast/
+        stream-dr convert vectors.dat.gz --format rcv1 --topics rcv1-v2.topics.qrels --out rcv1/
+    """
+    from stream_dr.datasets.convert import convert as run
+
+    with ProgressBar("convert", None) as bar:
+        manifest = run(
+            list(sources),
+            read_as.format,
+            out,
+            read_as.options,
+            rows_per_shard=rows_per_shard,
+            rows_per_batch=rows_per_batch,
+            progress=lambda rows: bar.show(rows, rows),
+        )
+    print_result(describe_shards(str(out), manifest))
+
+
+def describe_shards(folder: str, manifest: Manifest) -> str:
+    """Return a line of text that describes a shard folder.
+
+    folder: path of the folder.
+    manifest: manifest of the folder.
+    """
+    kind = manifest.target_kind
+    labels = len(manifest.labels)
+    targets = "no targets" if kind is None else f"{kind} targets" + (f", {labels} labels" if labels else "")
+    return f"{folder}: {manifest.rows} rows × {manifest.width} features, {targets}, {len(manifest.shards)} shards"
+
+
+def fetch(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="rcv1, news20, openml:NAME or openml:NAME:VERSION.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", help="Folder for the shards. news20 is written to DIR/train and DIR/test."
+        ),
+    ],
+) -> None:
+    """Download a public data set and write it as shards.
+
+    scikit-learn downloads the data set. The download needs internet access, unless the cache of
+    scikit-learn has the data set. Use `stream-dr convert` for files on this machine.
+
+        stream-dr fetch rcv1 --out rcv1/
+    """
+    from stream_dr.datasets.fetch import fetch as run
+
+    with ProgressBar("fetch", None) as bar:
+        manifests = run(name, out, progress=lambda rows: bar.show(rows, rows))
+    for folder, manifest in manifests.items():
+        print_result(describe_shards(folder, manifest))
+
+
+def generate(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="Kind of rows. rcv1-like has the shape of Reuters RCV1-v2.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")],
+    rows: Annotated[int, typer.Option(min=1, help="Number of rows. RCV1 has 804,414.")] = 804_414,
+    targets: Annotated[
+        str, typer.Option(help="topics gives each row several of 103 labels. top4 gives each row one of four labels.")
+    ] = "topics",
+    seed: Annotated[int, typer.Option(min=0, help="Seed. The same seed gives the same rows.")] = 0,
+    rows_per_shard: Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")] = 100_000,
+) -> None:
+    """Generate shards of made-up documents.
+
+    The documents resemble the data set RCV1. There are 47,236 words, whose frequencies follow
+    Zipf's law. A row has 76 nonzeros on average, which are log-tf-idf weights, and norm 1. Topics
+    are as frequent as in RCV1. Do not report results on these rows as results on RCV1.
+
+        stream-dr generate rcv1-like --rows 10000 --targets top4 --out shards/
+    """
+    from stream_dr.datasets.generate import write_rcv1_like_shards
+    from stream_dr.errors import InvalidParameter
+
+    if kind != "rcv1-like":
+        raise InvalidParameter(f"there is no generator {kind!r}; there is rcv1-like.")
+
+    with ProgressBar("generate", rows) as bar:
+        manifest = write_rcv1_like_shards(out, rows, targets, seed, rows_per_shard, lambda done: bar.show(done, rows))
+    print_result(describe_shards(str(out), manifest))
