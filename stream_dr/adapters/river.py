@@ -42,37 +42,9 @@ from stream_dr.errors import InvalidParameter, InvalidRows, NotFitted
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.linear_classifier import LinearClassifier
 from stream_dr.estimators.information_gain import InformationGain
-from stream_dr.feature_maps.column_report import TableReport, describe
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.table_rows import raw_rows
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets
-
-
-def describe_table(X: Any, **options: Any) -> TableReport:
-    """Describe how the feature map `table(**options)` reads columns of X.
-
-    If the returned report is printed, it shows one line for each column.
-
-    Raises InvalidParameter for options that are wrong for any table, and SchemaMismatch for
-    columns of an unsupported type.
-
-    Parameters
-    ----------
-    X : pandas, polars or Arrow table, or list of dicts
-        Table to describe.
-    **options
-        Parameters of `table`.
-
-    Examples
-    --------
-    >>> from stream_dr import describe_table
-    >>> report = describe_table([{"age": 31, "city": "Bonn"}, {"age": 40, "city": "Köln"}])
-    >>> [(column.name, column.taken_for) for column in report.columns]
-    [('age', 'number'), ('city', 'category')]
-    """
-    return describe(raw_rows(X), options)
-
 
 RiverTarget = Label | float | Mapping[Hashable, bool] | Mapping[Hashable, float]
 """Target of a row in the form that river passes."""

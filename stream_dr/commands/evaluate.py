@@ -6,9 +6,8 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,28 +25,6 @@ from stream_dr.commands.specs import (
 
 if TYPE_CHECKING:
     from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score
-
-
-class EvaluationPaths(NamedTuple):
-    """Files and shards of an evaluation.
-
-    Attributes
-    ----------
-    sources : list of Path
-        Files and shards of the rows to learn.
-    test : list of Path or None
-        Files and shards of separate test rows. If None, models are tested on each batch of
-        `sources` before they learn the batch.
-    shuffle : bool
-        True to use the rows of `sources` in random order.
-    skip_damaged : bool
-        True to skip damaged shards.
-    """
-
-    sources: list[Path]
-    test: list[Path] | None
-    shuffle: bool
-    skip_damaged: bool
 
 
 EvaluatedModels = Annotated[
@@ -68,12 +45,6 @@ TestSources = Annotated[
         metavar="SRC",
         parser=path_or_uri,
         help="Test with these rows, after all rows of SRC are learned. May be repeated.",
-    ),
-]
-EvaluationScheduler = Annotated[
-    str | None,
-    typer.Option(
-        metavar="tcp://HOST:PORT", help="Evaluate the models in parallel on a Dask cluster that can read SRC."
     ),
 ]
 
@@ -99,7 +70,6 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="Write the accuracy on each batch to this .csv file.")
     ] = None,
     skip_damaged: SkipDamaged = False,
-    scheduler: EvaluationScheduler = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Test models on each batch before they learn it.
@@ -129,9 +99,8 @@ def evaluate(
     settings.check()
     read_as.refuse_unsupported_options([*sources, *(test or [])])
 
-    run = _evaluate_in_process if scheduler is None else partial(_evaluate_on_workers, scheduler)
     with _csv_point_writer(curve) as write_point:
-        scores = run(read_as, EvaluationPaths(sources, test, shuffle, skip_damaged), specs, settings, write_point)
+        scores = _evaluate(read_as, (sources, test, skip_damaged), shuffle, specs, settings, write_point)
 
     if unlabelled := scores[-1].figures["unlabelled"]:
         say(f"note: {unlabelled} rows have no label, and are left out.")
@@ -140,9 +109,10 @@ def evaluate(
     _print_scores(scores, as_json)
 
 
-def _evaluate_in_process(
+def _evaluate(
     read_as: ReadOptions,
-    paths: EvaluationPaths,
+    paths: tuple[list[Path], list[Path] | None, bool],
+    shuffle: bool,
     specs: ModelSpecs,
     settings: "EvaluateSettings",
     on_point: "Callable[[Point], object] | None",
@@ -152,7 +122,8 @@ def _evaluate_in_process(
     from stream_dr.running.warm_up import warm_up
 
     # If the rows are tables, each model gets a feature map, which encodes columns as numbers.
-    files = read_as.open_all_but_shards([*paths.sources, *(paths.test or [])])
+    sources, test_sources, skip_damaged = paths
+    files = read_as.open_all_but_shards([*sources, *(test_sources or [])])
     if (first := first_table_block(files)) is not None:
         feature_map = read_as.text_or_table_map_spec(files)
         specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
@@ -160,32 +131,15 @@ def _evaluate_in_process(
         print_column_kinds(files, feature_map)
 
     models = {name: make(key, params) for name, key, params in specs}
-    source = read_as.open_as_one_source(paths.sources, paths.skip_damaged)
-    test = read_as.open_as_one_source(paths.test, paths.skip_damaged) if paths.test else None
+    source = read_as.open_as_one_source(sources, skip_damaged)
+    test = read_as.open_as_one_source(test_sources, skip_damaged) if test_sources else None
 
     # Compile numba functions first, so that the progress bar does not count the compilation.
     warm_up(models.values(), say, json=False)
     total = getattr(source, "rows", 0)
     with ProgressBar("evaluate", total) as bar:
-        stream = ShuffledSource(source, settings.seed) if paths.shuffle else source
+        stream = ShuffledSource(source, settings.seed) if shuffle else source
         return evaluate(stream, models, settings, lambda done: bar.show(done, total), test, on_point)
-
-
-def _evaluate_on_workers(
-    scheduler: str,
-    read_as: ReadOptions,
-    paths: EvaluationPaths,
-    specs: ModelSpecs,
-    settings: "EvaluateSettings",
-    on_point: "Callable[[Point], object] | None",
-) -> list["Score"]:
-    from stream_dr.distributed.evaluate import Evaluation, evaluate_on_cluster
-    from stream_dr.models.entry import Spec
-
-    shards = read_as.open_shards_as_one(paths.sources, paths.skip_damaged)
-    test = read_as.open_shards_as_one(paths.test, paths.skip_damaged) if paths.test else None
-    models = {name: Spec(key, params) for name, key, params in specs}
-    return evaluate_on_cluster(scheduler, Evaluation(shards, test, paths.shuffle), models, settings, on_point)
 
 
 def _print_scores(scores: list["Score"], as_json: bool) -> None:

@@ -18,10 +18,6 @@ Out = Annotated[
         "--out", "-o", metavar="OUT", parser=path_or_uri, help="File to write: .parquet, .arrow, .csv or .npz."
     ),
 ]
-Scheduler = Annotated[
-    str | None,
-    typer.Option(metavar="tcp://HOST:PORT", help="Project shards on a Dask cluster. OUT is then a folder of parts."),
-]
 
 
 @add_file_options
@@ -36,7 +32,6 @@ def transform(
     out: Out,
     read_as: ReadOptions,
     model: ModelName = None,
-    scheduler: Scheduler = None,
 ) -> None:
     """Project rows and write them to a file.
 
@@ -52,23 +47,14 @@ def transform(
         stream-dr transform D new.csv --out projected.parquet
     """
     from stream_dr.directory.directory import Directory
-    from stream_dr.distributed.transform import project_rows_on_cluster
     from stream_dr.models.schema import table_columns_missing_in_batch
     from stream_dr.running.projected_file import check_output_path
     from stream_dr.running.query import project
     from stream_dr.shards.dataset import Dataset
 
-    if scheduler is None:
-        check_output_path(out)
-
+    check_output_path(out)
     with Directory(directory, writable=False) as opened, ProgressBar("transform", None) as bar:
         projected_by = opened.model(model)
-        if scheduler is not None:
-            shards = read_as.open_shards_as_one([source])
-            rows = project_rows_on_cluster(scheduler, opened, projected_by, shards, str(out))
-            print_result(f"{rows} rows written to {out}")
-            return
-
         # A file may have other columns than the stream, so select the columns of the stream.
         # Shards always have the columns of the stream.
         data = read_as.open_shards_or_files([source])

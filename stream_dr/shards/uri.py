@@ -22,7 +22,6 @@ import pyarrow as pa
 from pyarrow import fs
 
 from stream_dr.arrow.sound import first_message_line
-from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SourceMissing
 
 OPTIONS = ("region", "scheme", "endpoint_override")
@@ -186,28 +185,6 @@ def open_filesystem_and_path(path_or_uri: str) -> tuple[fs.FileSystem, str]:
     parts = _split_secret_free_uri(path_or_uri)
     system, root = _open_object_store_and_root(urlunsplit(parts._replace(path="", fragment="")))
     return system, f"{root}/{unquote(parts.path).strip('/')}".strip("/")
-
-
-def write_file_atomically(folder_or_uri: str, file_name: str, content: bytes) -> None:
-    """Create or replace a file atomically.
-
-    A folder that does not exist is created. Raises InsufficientStorage, and the errors of
-    `open_filesystem_and_path`.
-
-    folder_or_uri: path or URI of the file's folder.
-    file_name: name of the file.
-    content: bytes of the file.
-    """
-    system, folder_path = open_filesystem_and_path(folder_or_uri)
-    path = f"{folder_path}/{file_name}"
-    if isinstance(system, fs.LocalFileSystem):
-        Path(folder_path).mkdir(parents=True, exist_ok=True)
-        write_atomically(path, lambda file: file.write(content))
-        return
-
-    # An object store makes a new object visible only when its stream is closed.
-    with system.open_output_stream(path) as stream:
-        stream.write(content)
 
 
 @lru_cache(maxsize=64)

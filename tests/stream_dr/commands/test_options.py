@@ -51,7 +51,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("evaluate bad.csv --label y --model a=nothing", "no estimator is called 'nothing'"),
         (f"{EVALUATE} --probes mean,what", "no probe what; probes are mean, knn, linear"),
         (f"{EVALUATE} --curve no/x.csv", "no folder no"),
-        (f"{EVALUATE} --scheduler tcp://x:1", "workers read shards alone"),
         (f"{EVALUATE} --test bad.svm", "option label says nothing about libsvm"),
         ("suggest bad.csv --label y --targets a", "more than one of label, labels and target"),
         ("convert bad.csv --label y --out s", "s holds shards already"),
@@ -61,7 +60,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("plot nowhere -o no/x.html", "no folder no"),
         ("report nowhere -o x.foo", "ends in '.foo'"),
         ("report nowhere -o no/x.html", "no folder no"),
-        ("transform d bad.csv --model a -o x --scheduler tcp://x:1", "workers read shards alone"),
     ],
 )
 def test_an_option_is_checked_before_a_row_is_read(line: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from stream_dr import errors
@@ -24,17 +22,12 @@ from stream_dr.distributed import distributed_refine
 from stream_dr.distributed.cluster import dask_plan_runner
 from stream_dr.distributed.distributed_refine import refine_on_cluster
 from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
-from stream_dr.distributed.evaluate import Evaluation, evaluate_on_cluster
 from stream_dr.distributed.local import thread_plan_runner
-from stream_dr.estimators import make
-from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, evaluate
-from stream_dr.models.entry import Spec
 from stream_dr.models.snapshot import state_sha256
-from stream_dr.running.query import project
 from stream_dr.running.refine import refine_model
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
-from tests.support.batches import SMALL, dense, put, shards
+from tests.support.batches import SMALL, dense, put
 from tests.support.processes import Cluster, eight_tasks, kills, run
 from tests.support.waiting import wait_until
 
@@ -196,35 +189,7 @@ def _noting(steps: list[str], name: str, function: Any) -> Any:
     return lambda *given: steps.append(name) or function(*given)
 
 
-def test_a_transform_is_a_data_set_of_parts(cluster: Cluster, folder: Path, tmp_path: Path) -> None:
-    with Directory(tmp_path / "d", limits=SMALL) as directory:
-        directory.add_model("lda", "lda", {})
-        replay(directory, open_dataset(folder), ReplaySettings())
-        project(directory, directory.model("lda"), open_dataset(folder), tmp_path / "one.parquet")
-    command = [sys.executable, "-m", "stream_dr", "transform", str(tmp_path / "d"), str(folder), "--model", "lda"]
-    command += ["--out", str(tmp_path / "parts"), "--scheduler", cluster.address]
-    subprocess.run(command, check=True, timeout=120)
-    files = sorted(file.name for file in (tmp_path / "parts").iterdir())
-    assert files == ["manifest.json", *(f"part-{n:05d}.parquet" for n in range(8))]
-    parts = [pq.read_table(tmp_path / "parts" / name) for name in files[1:]]
-    assert pa.concat_tables(parts).equals(pq.read_table(tmp_path / "one.parquet"))
-    assert (open_dataset(tmp_path / "parts").rows, open_dataset(tmp_path / "parts").n_features) == (400_000, 2)
-    assert subprocess.run(command, capture_output=True, timeout=120).returncode == 1  # they stay
-
-
-def test_models_are_evaluated_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
-    one = open_dataset(shards(tmp_path / "s", blocks=20, rows=100))
-    settings = EvaluateSettings(full=True, baseline=True, probes=("mean", "knn"))
-    made = {"lda": make("lda", {}), "walk": make("ccipca", {"n_components": 2})}
-    points: list[Point] = []
-    wanted = evaluate(one, made, settings, on_point=points.append)
-    specs = {"lda": Spec("lda", {}), "walk": Spec("ccipca", {"n_components": 2})}
-    curve: list[Point] = []
-    assert evaluate_on_cluster(cluster.address, Evaluation(one), specs, settings, curve.append) == wanted
-    assert sorted(curve) == sorted(points)
-
-
-@pytest.mark.parametrize("command", ["replay", "refine", "transform"])
+@pytest.mark.parametrize("command", ["replay", "refine"])
 def test_a_command_whose_scheduler_is_killed_midway_goes_on_when_given_again(
     cluster: Cluster, folder: Path, tmp_path: Path, command: str
 ) -> None:
@@ -238,7 +203,6 @@ def test_a_command_whose_scheduler_is_killed_midway_goes_on_when_given_again(
     arguments = {
         "replay": lambda d: ["replay", folder, "--dir", d],
         "refine": lambda d: ["refine", d, "--model", "pca"],
-        "transform": lambda d: ["transform", d, folder, "--model", "pca", "--out", d / "out"],
     }[command]
     assert _run(*arguments(tmp_path / "wanted"), "--scheduler", cluster.address).returncode == 0
     before = _left_by(tmp_path / "d")
@@ -279,18 +243,13 @@ def _kill_once_begun(made: Cluster) -> None:
 
 
 def _left_by(path: Path) -> Any:
-    """The position, state and projection of a directory's model, and the files of a data set that is whole."""
+    """Return the position, state and projection of a directory's model."""
     with Directory(path, writable=False) as directory:
         model = directory.model("pca")
         columns = (
             None if model.published is None else model.published.projection.apply(dense(9, features=20).X).tobytes()
         )
-        files = (
-            {f.name: f.read_bytes() for f in (path / "out").glob("*")}
-            if (path / "out" / "manifest.json").exists()
-            else {}
-        )
-        return directory.position, state_sha256(model.accumulator.freeze()), columns, files
+        return directory.position, state_sha256(model.accumulator.freeze()), columns
 
 
 def test_a_worker_of_another_version_that_joins_in_a_run_is_named(folder: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from stream_dr import random_fourier
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
 from stream_dr.estimators import make
+from stream_dr.estimators.fitting import refining
 from stream_dr.estimators.fitting.refining import Refining, refine_steps
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
