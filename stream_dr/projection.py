@@ -14,7 +14,7 @@ object. So a thread that reads a projection needs no lock.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,9 +36,6 @@ from stream_dr.rows.block import Rows
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raise_if_raw_rows, raw_from_array
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
-
-if TYPE_CHECKING:
-    from stream_dr.statistics.mapped import MappedState
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
 """Form of a projection.
@@ -476,7 +473,20 @@ def linear_part_or_none(projection: Projection | None) -> Linear | None:
     return inner if isinstance(inner, Linear) else None
 
 
-def checked_feature_map(state: "Mapped | MappedState", n_features: int) -> FeatureMap:
+class _MapFields(Protocol):
+    """Fields of a state or projection that describe its feature map, as in Mapped."""
+
+    @property
+    def feature_map(self) -> str: ...
+    @property
+    def names(self) -> tuple[str, ...] | None: ...
+    @property
+    def table(self) -> TableState | None: ...
+    @property
+    def landmarks(self) -> Landmarks | None: ...
+
+
+def checked_feature_map(state: _MapFields, n_features: int) -> FeatureMap:
     """Return a state's or projection's feature map, after checking it.
 
     state: the state or projection.

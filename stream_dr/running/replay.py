@@ -26,13 +26,13 @@ from threadpoolctl import threadpool_limits
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt
-from stream_dr.directory.records import Recorder
 from stream_dr.directory.references import GROUP_BYTES, MissingBatches, references_to_batches, store_current_shard_uris
 from stream_dr.errors import InsufficientStorage, StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Model
 from stream_dr.running.advance import EventReader, ParsedEvent, count_rows_to_learn
 from stream_dr.running.driver import Driver, EngineEvent, RunSettings
+from stream_dr.running.recorder import Recorder
 from stream_dr.shards.dataset import Dataset
 from stream_dr.threads import compute_ahead, new_thread_pool, shorter_switch_interval
 

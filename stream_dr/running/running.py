@@ -26,7 +26,6 @@ from threadpoolctl import threadpool_limits
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory, Start
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, unlearn_draft
-from stream_dr.directory.records import Recorder
 from stream_dr.disk import free_bytes
 from stream_dr.errors import CannotRefine, Overloaded, StreamDRError
 from stream_dr.estimators import make
@@ -39,6 +38,7 @@ from stream_dr.running.driver import Driver, EngineEvent, RunSettings, report_pu
 from stream_dr.running.ingest import Appender
 from stream_dr.running.jobs import Job, Jobs
 from stream_dr.running.model_thread import ModelThread
+from stream_dr.running.recorder import Recorder
 from stream_dr.running.refine import check_can_refine, refine_frozen_and_publish
 from stream_dr.threads import new_thread_pool, shorter_switch_interval
 
