@@ -25,11 +25,10 @@ import numpy as np
 from stream_dr.datasets.generate import write_rcv1_like_shards
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed import cluster as on_cluster
-from stream_dr.distributed import local, parts
+from stream_dr.distributed import parts
 from stream_dr.distributed.cluster import dask_plan_runner
 from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
-from stream_dr.distributed.local import thread_plan_runner
-from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner
+from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, thread_plan_runner
 from stream_dr.distributed.task_plan import TaskPlan
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
@@ -72,7 +71,7 @@ def watch_this_process() -> None:
     """Time merges and reads here; on a worker it is sent there."""
     if getattr(Shard.read, "__name__", "") != "run":
         merge = timed("merging", parts.merge)
-        local.merge = on_cluster.merge = merge  # type: ignore[assignment]
+        parts.merge = on_cluster.merge = merge  # type: ignore[assignment]
         Shard.read = timed("reading", Shard.read)  # type: ignore[method-assign]
 
 

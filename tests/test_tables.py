@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @pytest.fixture(scope="module")
 def tables() -> Any:
-    spec = importlib.util.spec_from_file_location("tables", DOCS / "river.py")
+    spec = importlib.util.spec_from_file_location("tables", DOCS / "tables.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

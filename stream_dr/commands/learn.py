@@ -403,7 +403,7 @@ def _learn_as_files(
 
 def _plan_runner(n_threads: int | None, scheduler: str | None) -> "PlanRunner | None":
     from stream_dr.distributed.cluster import dask_plan_runner
-    from stream_dr.distributed.local import thread_plan_runner
+    from stream_dr.distributed.parts import thread_plan_runner
 
     if scheduler is not None:
         return dask_plan_runner(scheduler)

@@ -269,7 +269,7 @@ def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
     >>> import stream_dr
     >>> X = np.random.default_rng(0).normal(size=(60, 5))
     >>> opls = stream_dr.OPLS(gamma="cv").fit(X, X[:, 0] + np.random.default_rng(1).normal(size=60))
-    >>> [trace.name for trace in stream_dr.plotting.components(opls).data][0]
+    >>> [trace.name for trace in stream_dr.plotting.regularisation(opls).data][0]
     'error, with its standard error'
     """
     return go.Figure(regularisation_figure_dict(model, title or title_of_model("Regularisation", model)))

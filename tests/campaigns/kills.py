@@ -114,7 +114,7 @@ def log(done: record.Record, options: argparse.Namespace) -> None:
 
 def workers(done: record.Record, options: argparse.Namespace) -> None:
     """Kill Dask workers."""
-    from stream_dr.distributed.local import thread_plan_runner
+    from stream_dr.distributed.parts import thread_plan_runner
     from tests.support.processes import Cluster, eight_tasks, kills, run
 
     with tempfile.TemporaryDirectory() as name:
