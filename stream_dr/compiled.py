@@ -58,7 +58,7 @@ def readonly_view(array: np.ndarray) -> np.ndarray:
 
     Numba compiles a loop once for writable arrays and once more for read-only arrays. Arrays of a
     mapped file are read-only. If all arrays are passed as read-only views, a loop is compiled only
-    once.
+    once. An array that is read-only already is returned itself.
     """
     if not array.flags.writeable:
         return array

@@ -147,7 +147,8 @@ class Recorder:
         """Return the progress of one model.
 
         log_end_position: position of the log's last event.
-        rows_learned: number of rows that the model learned in the last `seconds` seconds.
+        rows_learned: number of rows that the model has learned since the last record.
+        seconds: number of seconds since the last record.
         """
         # Rows per second are not computed after a very short time, when they would be inaccurate.
         rate = round(rows_learned / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None

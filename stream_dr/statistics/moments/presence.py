@@ -41,7 +41,7 @@ class PresenceAccumulator(MomentAccumulator):
         if block.y is not None and block.y.kind == "continuous":
             raise_unsupported_target_kind(block.y.kind, ("class", "multilabel"))
         batch = super().check_and_plan_batch(block)
-        return PlannedBatch(_presences(batch.X), *batch[1:])
+        return batch._replace(X=_presences(batch.X))
 
     def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
@@ -59,7 +59,7 @@ class PresenceAccumulator(MomentAccumulator):
 class Presences(NamedTuple):
     """Arrays of CSR rows with 1 for each present feature.
 
-    They are no csr_matrix, because creating one takes as long as learning a row.
+    This is not a csr_matrix, because creating one takes as long as learning a row.
 
     Attributes
     ----------
