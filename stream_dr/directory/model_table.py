@@ -31,11 +31,13 @@ from stream_dr.log.sqlite_file import check_integrity, commit_or_rollback, damag
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.saved import spec_from_json
 
-_TABLES = """
+TABLES = """
 CREATE TABLE models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, spec TEXT NOT NULL,
   start INTEGER NOT NULL, policy TEXT, failure TEXT, version_ceiling INTEGER NOT NULL DEFAULT 0, digest INTEGER);
 CREATE TABLE replays (dataset TEXT PRIMARY KEY, passes INTEGER NOT NULL, digest INTEGER);
 """
+"""SQL that creates the tables of models and of unfinished replays."""
+
 _FIELDS = {"models": "id, name, spec, start, policy, failure, version_ceiling", "replays": "dataset, passes"}
 
 
@@ -46,14 +48,6 @@ def check_model_name(name: str) -> None:
     """Raise InvalidParameter if a model's name is not valid."""
     if not _NAME.fullmatch(name):
         raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
-
-
-def create_model_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of models and of unfinished replays.
-
-    The SQLite file must be new.
-    """
-    connection.executescript(_TABLES)
 
 
 class ModelTable:

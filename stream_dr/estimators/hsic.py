@@ -16,7 +16,7 @@ from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import Rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import dense_encoded_rows, encode_as_columns
-from stream_dr.targets.targets import Targets, drop_rows_without_target
+from stream_dr.targets.targets import drop_rows_without_target
 
 BLOCK_VALUES = 1 << 22
 """Maximum number of kernel values that are computed at a time."""
@@ -103,17 +103,11 @@ def _exact_hsic(
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
     row_sigma = x_sigma if x_kernel == "rbf" else None
     row_weights = weights_or_ones(block.weights, block.rows)
-    return _hsic_in_blocks(block.X, _targets_as_numbers(block.y), row_weights, row_sigma, y_sigma)
-
-
-def _targets_as_numbers(targets: Targets) -> np.ndarray:
-    """Return the targets as numeric columns (rows, k).
-
-    Numbers are unchanged. Labels become one column of 0 and 1 for each label.
-    """
-    k = len(targets.labels) if targets.values is None else targets.values.shape[1]
-    encoded = encode_as_columns(targets, "indicator", np.arange(k, dtype=np.int32))
-    return dense_encoded_rows(encoded, targets.rows, k)
+    # Numbers are unchanged. Labels become one column of 0 and 1 for each label.
+    k = len(block.y.labels) if block.y.values is None else block.y.values.shape[1]
+    encoded = encode_as_columns(block.y, "indicator", np.arange(k, dtype=np.int32))
+    targets = dense_encoded_rows(encoded, block.rows, k)
+    return _hsic_in_blocks(block.X, targets, row_weights, row_sigma, y_sigma)
 
 
 def _hsic_in_blocks(

@@ -127,17 +127,6 @@ class _TestedRows(NamedTuple):
         return self.position, int(self.numbers[0])
 
 
-def _select_tested_rows(part: _TestedRows, row_mask: np.ndarray) -> _TestedRows:
-    """Return a copy with some of the tested rows.
-
-    row_mask: (rows,) bool, True for the rows to return.
-    """
-    errors = {key: values[row_mask] for key, values in part.errors.items()}
-    predicted = {id: codes[row_mask] for id, codes in part.predicted.items()}
-    block = part.block.take(np.flatnonzero(row_mask))
-    return _TestedRows(part.position, part.numbers[row_mask], block, part.targets[row_mask], errors, predicted)
-
-
 class TestThenTrain:
     """Tests live models on rows before the models learn them.
 
@@ -522,7 +511,13 @@ class TestThenTrain:
             if part.position in removal:
                 removed = removal[part.position]
                 stays = np.zeros(len(part.numbers), bool) if removed is None else ~np.isin(part.numbers, removed)
-                part = _select_tested_rows(part, stays)
+                part = part._replace(
+                    numbers=part.numbers[stays],
+                    block=part.block.take(np.flatnonzero(stays)),
+                    targets=part.targets[stays],
+                    errors={key: values[stays] for key, values in part.errors.items()},
+                    predicted={id: codes[stays] for id, codes in part.predicted.items()},
+                )
             parts += [part] if part.block.rows else []
         self._parts = tuple(parts)
         self._projected.clear()

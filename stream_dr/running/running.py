@@ -521,7 +521,12 @@ class Running:
                 refined = model.replace_refined()
                 is_new = True
             if is_new:
-                self._report_and_snapshot(model, refined)
+                # The projection is None if it was withdrawn.
+                if refined is not None:
+                    report_published(self._wake_and_notify, model, refined)
+                self._on_models_advanced()
+                # Snapshot the present state, because the model may have learned rows meanwhile.
+                self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
 
     def _refine_current(self, model: Model, tol: float, max_passes: int, job: Job) -> Published | None:
         """Refine a model until no rows are unlearned meanwhile.
@@ -550,17 +555,6 @@ class Running:
             # The thread of models has to apply the unlearn event.
             time.sleep(RETRY_SECONDS)
         return None
-
-    def _report_and_snapshot(self, model: Model, published: Published | None) -> None:
-        """Report a new projection, and snapshot the model.
-
-        published: the projection. None if it was withdrawn.
-        """
-        if published is not None:
-            report_published(self._wake_and_notify, model, published)
-        self._on_models_advanced()
-        # Snapshot the present state, because the model may have learned rows meanwhile.
-        self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
 
 
 _WAKING = (EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.SNAPSHOTS_ENDED, EngineEvent.WAIT_ADDED)
