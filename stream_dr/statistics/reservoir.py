@@ -151,7 +151,10 @@ class Reservoir(NamedTuple):
         # Take the rows with the smallest random keys. Rows of `self` come before rows of `later`.
         keys = np.concatenate([mine, theirs])
         best = np.sort(np.argsort(keys, kind="stable")[: self.capacity])
-        rows = _stacked_sample_rows(self, later)[best]
+        if self.indices is None and later.indices is None and self.n_features != later.n_features:
+            raise CannotMerge(f"states of {self.n_features} and {later.n_features} features cannot be merged.")
+        earlier = self.kept if later.indices is None else sp.csr_matrix(self.kept)
+        rows = stack_rows(earlier, later.kept, max(self.n_features, later.n_features))[best]
         codes = np.concatenate([self.codes, _recode_labels(later.codes, later.labels, labels)])
         numbers = np.concatenate([self.numbers, later.numbers + self.rows])
         return Reservoir(
@@ -345,15 +348,3 @@ def _recode_labels(codes: np.ndarray, old_labels: tuple[Label, ...], new_labels:
     places = {label: at for at, label in enumerate(new_labels)}
     table = np.asarray([*(places[label] for label in old_labels), -1], dtype=np.int32)
     return table.take(codes)
-
-
-def _stacked_sample_rows(a: Reservoir, b: Reservoir) -> Rows:
-    """Return the rows of sample a, then those of b.
-
-    The result is CSR if a or b has CSR rows. Raises CannotMerge if a and b have dense rows with
-    different numbers of features.
-    """
-    if a.indices is None and b.indices is None and a.n_features != b.n_features:
-        raise CannotMerge(f"states of {a.n_features} and {b.n_features} features cannot be merged.")
-    first = a.kept if b.indices is None else sp.csr_matrix(a.kept)
-    return stack_rows(first, b.kept, max(a.n_features, b.n_features))

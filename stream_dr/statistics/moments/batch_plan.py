@@ -165,25 +165,12 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     )
 
 
-class ExtendedLabels(NamedTuple):
-    """Labels that an accumulator has after a batch.
-
-    Attributes
-    ----------
-    labels : tuple of Label
-        The earlier labels, then the new labels of the batch.
-    batch_indices : (labels of the batch,) int32
-        Index of each label of the batch in `labels`.
-    """
-
-    labels: tuple[Label, ...]
-    batch_indices: np.ndarray
-
-
 def with_new_labels_appended(
     label_codes: dict[Label, int], earlier_labels: tuple[Label, ...], targets: Targets
-) -> ExtendedLabels:
+) -> tuple[tuple[Label, ...], np.ndarray]:
     """Append a batch's new labels to the earlier labels.
+
+    Also returns the index (labels of the batch,) int32 of each label of the batch.
 
     label_codes: index of each earlier label.
     earlier_labels: labels before the batch.
@@ -193,7 +180,7 @@ def with_new_labels_appended(
     if new:
         label_codes = label_codes | {label: code for code, label in enumerate(new, len(earlier_labels))}
     column = np.array([label_codes[label] for label in targets.labels], dtype=np.int32)
-    return ExtendedLabels(earlier_labels + tuple(new), column)
+    return earlier_labels + tuple(new), column
 
 
 def _warn_only_diagonal(n_features: int) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, field_error
 from stream_dr.compiled import readonly_view
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.aligned import aligned_zeros
+from stream_dr.statistics.cache_lines import aligned_zeros
 from stream_dr.statistics.moments import sparse_kernels
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
 from stream_dr.statistics.moments.encoding import EncodedTargets
@@ -229,7 +229,9 @@ class SparseSums:
         """
         self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
-        self._move_points_to_means()
+        head = self._records[:, :HEAD]
+        offset, spread = nonzero_offsets_and_scatters(head)
+        head[:] = _nonzero_sums_about_their_mean(head[:, WEIGHT], head[:, POINT], offset, spread)
 
     def grow(self, n_features: int, n_target_columns: int) -> None:
         """Make room for more features and more target columns.
@@ -306,15 +308,6 @@ class SparseSums:
             sums = self._records[:, WEIGHT] * self._records[:, POINT] + self._records[:, SUM]
             self._records[:, HEAD:end] -= np.outer(sums, offset)
             self.reference = values.mean.copy()
-
-    def _move_points_to_means(self) -> None:
-        """Recompute each feature's sums about the mean of its nonzeros.
-
-        So far, another number was subtracted from the nonzeros before they were summed.
-        """
-        head = self._records[:, :HEAD]
-        offset, spread = nonzero_offsets_and_scatters(head)
-        head[:] = _nonzero_sums_about_their_mean(head[:, WEIGHT], head[:, POINT], offset, spread)
 
 
 def _nonzero_sums_about_their_mean(

@@ -20,7 +20,7 @@ from stream_dr.checks import ROW_COUNT_LIMIT, check_dtype_and_shapes, check_fini
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part, pad_to_shape
 from stream_dr.statistics.moments.centred_sums import CentredSums
 from stream_dr.statistics.moments.encoding import EncodedTargets
-from stream_dr.statistics.moments.target_kernels import add_multilabel_targets
+from stream_dr.statistics.moments.sparse_kernels import add_multilabel_targets
 from stream_dr.statistics.protocol import register_nested_state
 
 
