@@ -102,7 +102,9 @@ class ModelTable:
             failpoint("models.begun")
 
         with self._change_row("models", "name", name) as db:
-            values = (id, name, _spec_json(spec), start, _policies_json(policy, refine))
+            fields = {field: value for field, value in spec._asdict().items() if value is not None}
+            spec_json = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+            values = (id, name, spec_json, start, _policies_json(policy, refine))
             cursor = db.execute("INSERT INTO models (id, name, spec, start, policy) VALUES (?, ?, ?, ?, ?)", values)
             failpoint("models.before_commit")
         failpoint("models.after_commit")
@@ -223,12 +225,6 @@ class ModelTable:
 def _crc32_of_fields(*fields: object) -> int:
     """Return the CRC-32 of a row's fields."""
     return zlib.crc32("\x1f".join(map(str, fields)).encode("utf-8", "surrogatepass"))
-
-
-def _spec_json(spec: Spec) -> str:
-    """Return a spec (estimator, parameters) as JSON with sorted keys."""
-    fields = {name: value for name, value in spec._asdict().items() if value is not None}
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
 def _policies_json(policy: PublishPolicy | None, refine: RefinePolicy | None) -> str | None:

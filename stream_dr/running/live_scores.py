@@ -31,7 +31,7 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.draft import Removal
-from stream_dr.directory.history import remaining_row_numbers
+from stream_dr.directory.history import mask_of_numbers, remaining_row_numbers
 from stream_dr.errors import StreamDRError
 from stream_dr.evaluation.scores import standard_error, weakness
 from stream_dr.models.model import Model
@@ -509,8 +509,7 @@ class TestThenTrain:
         parts = []
         for part in self._parts:
             if part.position in removal:
-                removed = removal[part.position]
-                stays = np.zeros(len(part.numbers), bool) if removed is None else ~np.isin(part.numbers, removed)
+                stays = ~mask_of_numbers(part.numbers, removal[part.position])
                 part = part._replace(
                     numbers=part.numbers[stays],
                     block=part.block.take(np.flatnonzero(stays)),

@@ -161,22 +161,6 @@ class MappedState(NamedTuple):
         return _wrap_inner_state(inner, max(self.n_features, other.n_features), spec, self.names)
 
 
-class InputColumns(NamedTuple):
-    """Columns of the rows before a feature map.
-
-    Attributes
-    ----------
-    width : int
-        Number of columns.
-    names : tuple of str or None
-        Names of the columns. None if the map does not find columns by name, or if batches have
-        different names.
-    """
-
-    width: int
-    names: tuple[str, ...] | None
-
-
 class MappedAccumulator:
     """Accumulator that learns rows transformed by a feature map.
 
@@ -341,7 +325,7 @@ class MappedAccumulator:
     def _map_rows(self, block: Block, n_input_features: int) -> Rows:
         return self._map.apply(block.X, n_input_features, block.names)
 
-    def _width_and_names_with(self, block: Block) -> InputColumns:
+    def _width_and_names_with(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
         """Return the map's input columns after learning a batch.
 
         The accumulator is not changed. Raises WidthMismatch if the batch does not fit.
@@ -351,7 +335,9 @@ class MappedAccumulator:
         started, width = self.n_features > 0, block.features
         if self._map.by_name and block.names is not None:
             same = block.names == self._names if started else not block.sparse
-            return InputColumns(width, block.names) if same else InputColumns(self._map.max_mapped_columns(0), None)
+            if not same:
+                return self._map.max_mapped_columns(0), None
+            return width, block.names
         if started and (width > self.n_features if block.sparse else width != self.n_features):
             if not block.sparse or self._map.first_row_fixes_n_features:
                 raise width_mismatch(width, self.n_features)
@@ -360,7 +346,7 @@ class MappedAccumulator:
                 f"feature map {self._spec} needs the width of the rows at the first batch: state it (`n_features`), or "
                 "take the map without 'orthogonal'."
             )
-        return InputColumns(max(width, self.n_features), None)
+        return max(width, self.n_features), None
 
 
 class LandmarkAccumulator(MappedAccumulator):

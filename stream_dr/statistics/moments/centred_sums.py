@@ -64,24 +64,6 @@ def rows_per_chunk(n_features: int) -> int:
     return max(16, CHUNK_VALUES // max(1, n_features))
 
 
-class Joining(NamedTuple):
-    """Terms that add rows to the sums of earlier rows.
-
-    The added rows are called a chunk.
-
-    Attributes
-    ----------
-    step : (features,)
-        Mean of the chunk minus the mean of the earlier rows.
-    root : float
-        √(N n / (N + n)), where N is the weight of the earlier rows and n the weight of the chunk.
-        The outer product of the vector root · step with itself is added to the scatter matrix.
-    """
-
-    step: np.ndarray
-    root: float
-
-
 class CentredSums:
     """Growing weight, mean and centred second moments of rows.
 
@@ -178,14 +160,14 @@ class CentredSums:
         # The last row is a factor times (mean of these rows − mean of the earlier rows).
         rows = np.empty((len(X) + 1, X.shape[1]))
         mean, low = write_centred_rows_and_return_mean_parts(X, weights, added_weight, rows[:-1], self._nonzero)
-        joining = self._add_chunk_to_mean(mean, low, added_weight)
-        np.multiply(joining.step, joining.root, out=rows[-1])
+        step, root = self._add_chunk_to_mean(mean, low, added_weight)
+        np.multiply(step, root, out=rows[-1])
 
         # BLAS raises an error for rows without features. (A table may have only constant columns.)
         few = len(rows) < FEW
         # Add the products of features and targets, then the products of features and features.
         if targets is not None and self._cross.shape[1]:
-            own = targets.rows(weights, added_weight, joining.root)
+            own = targets.rows(weights, added_weight, root)
             if self._cross.size and few:
                 dgemm(1.0, own.T, rows.T, beta=1.0, c=self._cross.T, trans_b=1, overwrite_c=1)
             else:
@@ -211,10 +193,10 @@ class CentredSums:
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
         rows = np.zeros((2, len(high)))
-        joining = self._add_chunk_to_mean(high, rows[0].copy(), added_weight)
-        np.multiply(joining.step, joining.root, out=rows[1])
+        step, root = self._add_chunk_to_mean(high, rows[0].copy(), added_weight)
+        np.multiply(step, root, out=rows[1])
         if targets is not None and self._cross.shape[1]:
-            self._cross += rows[1][:, None] * targets.rows(weights, added_weight, joining.root)[1]
+            self._cross += rows[1][:, None] * targets.rows(weights, added_weight, root)[1]
         if self.exact:
             add_outer_product_to_lower(self._scatter, rows[1], 1.0)
         else:
@@ -225,34 +207,38 @@ class CentredSums:
         shifted, shift = shift_mostly_nonzero_features(X, weights, added_weight, self._nonzero)
         transposed = shifted.T
         rest = transposed @ weights / added_weight
-        joining = self._add_chunk_to_mean(*add_to_double_double(shift, np.zeros_like(shift), rest), added_weight)
+        step, root = self._add_chunk_to_mean(*add_to_double_double(shift, np.zeros_like(shift), rest), added_weight)
         shifted.data *= np.repeat(np.sqrt(weights), np.diff(shifted.indptr))
         add_sparse_products(*map(readonly_view, (shifted.indptr, shifted.indices, shifted.data)), self._scatter)
         add_outer_product_to_lower(self._scatter, rest, -added_weight)
-        add_outer_product_to_lower(self._scatter, joining.step, joining.root**2)
+        add_outer_product_to_lower(self._scatter, step, root**2)
         if targets is not None and self._cross.shape[1]:
-            own = targets.rows(weights, added_weight, joining.root)
+            own = targets.rows(weights, added_weight, root)
             self._cross += transposed @ own[:-1]
-            self._cross += np.outer(joining.root * joining.step, own[-1])
+            self._cross += np.outer(root * step, own[-1])
 
-    def _add_chunk_to_mean(self, chunk_mean: np.ndarray, chunk_mean_low: np.ndarray, chunk_weight: float) -> Joining:
+    def _add_chunk_to_mean(
+        self, chunk_mean: np.ndarray, chunk_mean_low: np.ndarray, chunk_weight: float
+    ) -> tuple[np.ndarray, float]:
         """Add a chunk of rows to the weight and mean.
 
-        Returns a Joining: the difference of the chunk's mean and the earlier mean, and the factors
-        by which the caller adds this difference to the second moments.
+        Returns `step` (features,), which is the mean of the chunk minus the mean of the earlier
+        rows, and `root`, which is √(N n / (N + n)). N is the weight of the earlier rows, and n the
+        weight of the chunk. The caller adds the outer product of root · step with itself to the
+        scatter matrix.
 
         chunk_mean, chunk_mean_low: (features,) mean of the chunk as the sum of two arrays.
         chunk_weight: weight of the chunk.
         """
         if self.weight == 0.0:
             self.weight, self.mean, self.low = chunk_weight, chunk_mean, chunk_mean_low
-            return Joining(np.zeros_like(chunk_mean), 0.0)
+            return np.zeros_like(chunk_mean), 0.0
         step = (chunk_mean - self.mean) + (chunk_mean_low - self.low)
         both = self.weight + chunk_weight
         root = float(np.sqrt(self.weight / both * chunk_weight))
         self.mean, self.low = add_to_double_double(self.mean, self.low, (chunk_weight / both) * step)
         self.weight = both
-        return Joining(step, root)
+        return step, root
 
 
 class TargetRows(NamedTuple):

@@ -330,33 +330,18 @@ def _nonzero_sums_about_their_mean(
     return np.stack((weights, mean, weights * rest, nonzero_scatters + weights * rest**2), axis=1)
 
 
-class NonzeroSpreads(NamedTuple):
-    """Mean and scatter of the nonzeros of each feature.
-
-    Attributes
-    ----------
-    offset : (features,)
-        Mean of the feature's nonzeros, minus the number that is subtracted from them in the stored
-        sums.
-    spread : (features,)
-        Σ w (v − mean of v)² over the nonzeros v of the feature, with the weights w of their rows.
-    """
-
-    offset: np.ndarray
-    spread: np.ndarray
-
-
-def nonzero_offsets_and_scatters(feature_sums: np.ndarray) -> NonzeroSpreads:
+def nonzero_offsets_and_scatters(feature_sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and the scatter of each feature's nonzeros.
 
-    The mean is returned as its difference from a number c, which is fixed for each feature.
+    The mean is returned as its difference from a number c, which is fixed for each feature. The
+    scatter is Σ w (v − mean of v)².
 
     feature_sums: (features, 4). Let v be the nonzeros of a feature, and w the weights of their
         rows. The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)².
     """
     n, total = feature_sums[:, WEIGHT], feature_sums[:, SUM]
     offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
-    return NonzeroSpreads(offset, np.maximum(feature_sums[:, SQUARES] - total * offset, 0.0))
+    return offset, np.maximum(feature_sums[:, SQUARES] - total * offset, 0.0)
 
 
 def _values_per_feature(n_target_columns: int) -> int:
