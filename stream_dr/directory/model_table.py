@@ -94,10 +94,14 @@ class ModelTable:
         """
         id = None
         if write_initial_state is not None:
-            # Reserve the model's id.
+            # Reserve the model's id, which no other model may get.
+            self._check_folder_not_replaced()
+            with self._connection() as db, commit_or_rollback(db):
+                id = int(db.execute("INSERT INTO models (name, spec, start) VALUES (?, '', 0)", (name,)).lastrowid or 0)
+                db.execute("DELETE FROM models WHERE id = ?", (id,))
+            failpoint("models.reserved")
             # The initial state is stored under the id before the model is added.
             # If the process is killed before the model is added, the next start deletes this state.
-            id = self._reserve_id_for_next_model(name)
             write_initial_state(id)
             failpoint("models.begun")
 
@@ -109,15 +113,6 @@ class ModelTable:
             failpoint("models.before_commit")
         failpoint("models.after_commit")
         return Entry(int(cursor.lastrowid or 0), name, spec, start, policy, refine, None, 0)
-
-    def _reserve_id_for_next_model(self, name: str) -> int:
-        """Return an id that only the next model may get."""
-        self._check_folder_not_replaced()
-        with self._connection() as db, commit_or_rollback(db):
-            id = int(db.execute("INSERT INTO models (name, spec, start) VALUES (?, '', 0)", (name,)).lastrowid or 0)
-            db.execute("DELETE FROM models WHERE id = ?", (id,))
-        failpoint("models.reserved")
-        return id
 
     def remove(self, id: int) -> None:
         """Remove a model. Its id is never used again."""
