@@ -132,9 +132,13 @@ class CCIPCA(MappedMethod[CCIPCAState], LinearGaussian):
     def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return a Gaussian model of the rows, with components as axes."""
         projection = self.linear_projection()
-        mean, axes, variances = projection.mean, projection.loadings, projection.eigenvalues
+        mean = projection.mean
+        axes = projection.loadings
+        variances = projection.eigenvalues
         state = cast(CCIPCAState, mapped_state_of_all_folds(self.state_))
-        d, n, total = len(mean), state.rows, float(state.variance[0])
+        d = len(mean)
+        n = state.rows
+        total = float(state.variance[0])
         return GaussianLogLikelihood(mean, axes, variances, total, np.ones(d), n, min(d, n))
 
     def inner_bytes(self, n_features: int, n_targets: int) -> int:

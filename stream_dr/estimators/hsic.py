@@ -123,7 +123,8 @@ def _hsic_in_blocks(
     x_sigma: width of the RBF kernel of the rows, or None for the linear kernel.
     y_sigma: width of the RBF kernel of the targets, or None for the linear kernel.
     """
-    n, total = len(weights), float(weights.sum())
+    n = len(weights)
+    total = float(weights.sum())
     check_weight_above_one(total)
     # Subtract the first row from all rows, because values far from 0 would lose digits.
     # The subtraction does not change the criterion.
@@ -131,11 +132,14 @@ def _hsic_in_blocks(
     target_columns = target_columns - target_columns[0]
 
     # Sum the products of the two kernels, and the weighted row sums of each kernel.
-    joint, of_rows, of_targets = 0.0, np.empty(n), np.empty(n)
+    joint = 0.0
+    of_rows = np.empty(n)
+    of_targets = np.empty(n)
     size = max(1, BLOCK_VALUES // n)
     for start in range(0, n, size):
         part = slice(start, start + size)
-        K, L = _kernel_matrix(X[part], X, x_sigma), _kernel_matrix(target_columns[part], target_columns, y_sigma)
+        K = _kernel_matrix(X[part], X, x_sigma)
+        L = _kernel_matrix(target_columns[part], target_columns, y_sigma)
         of_rows[part], of_targets[part] = K @ weights, L @ weights
         joint += float(weights[part] @ ((K * L) @ weights))
 

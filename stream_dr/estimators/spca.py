@@ -121,7 +121,8 @@ class SPCA(DependenceMethod):
         """
         vectors, values = moments.significant_left_singular_pairs(moments.cross, moments.uncentred_target_norm)
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
-        vectors, values = vectors[:, :most], values[:most] ** 2
+        vectors = vectors[:, :most]
+        values = values[:most] ** 2
 
         # Count the directions that are missing to `n_components`.
         # With `null_space`, as many random directions are added below.

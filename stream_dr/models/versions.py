@@ -182,7 +182,8 @@ def linear_map_between_projections(old_projection: Projection, new_projection: P
 
     Returns None if one of the two projections is not linear.
     """
-    before, after = linear_part_or_none(old_projection), linear_part_or_none(new_projection)
+    before = linear_part_or_none(old_projection)
+    after = linear_part_or_none(new_projection)
     if before is None or after is None:
         return None
 

@@ -95,7 +95,8 @@ MAX_CONFUSION_LABELS = 12
 """Maximum number of labels in a confusion matrix. The most frequent labels are shown."""
 
 # Names of the baselines, which predict the previous row's target and the most frequent label.
-PREVIOUS, MOST_FREQUENT = "previous", "most_frequent"
+PREVIOUS = "previous"
+MOST_FREQUENT = "most_frequent"
 
 
 class _TestedRows(NamedTuple):
@@ -339,7 +340,8 @@ class TestThenTrain:
         # Choose the rows to test.
         chosen = _random_sample(testable_indices, MAX_ROWS_PER_EVENT)
         part = self._rows_to_test(event, block, rows_with_target[chosen])
-        rows, targets = part.block, part.targets
+        rows = part.block
+        targets = part.targets
 
         # Predict the targets from the rows of earlier tests. In the first test there are none.
         if self._parts:
@@ -498,10 +500,12 @@ class TestThenTrain:
         The oldest tested rows are dropped if there are too many.
         """
         parts = [*self._parts, part]
-        rows, size = sum(p.block.rows for p in parts), sum(p.block.nbytes for p in parts)
+        rows = sum(p.block.rows for p in parts)
+        size = sum(p.block.nbytes for p in parts)
         while len(parts) > 1 and (rows > MAX_TESTED_ROWS or size > MAX_TESTED_BYTES):
             oldest = parts.pop(0)
-            rows, size = rows - oldest.block.rows, size - oldest.block.nbytes
+            rows = rows - oldest.block.rows
+            size = size - oldest.block.nbytes
         self._parts = tuple(parts)
 
     def _remove_unlearned_rows(self, removal: Removal) -> None:

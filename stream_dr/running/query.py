@@ -144,7 +144,8 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     missing = table_columns_missing_in_batch(block, schema)
     block, unseen = conform_rows(block, projection, schema)
     z = projection.apply(block.X)
-    version, position = published.version, published.position
+    version = published.version
+    position = published.position
     return ProjectedRows(model.name, version, position, projection.solution, z, block.ids, int(unseen.sum()), missing)
 
 

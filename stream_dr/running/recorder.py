@@ -158,7 +158,8 @@ class Recorder:
 
         A projection or failure is new if the last call did not record it.
         """
-        now, before = model.published, self._published.get(model.id)
+        now = model.published
+        before = self._published.get(model.id)
         if now is not None and now is not before:
             self._published[model.id] = now
             angles = principal_angles(before.projection, now.projection) if before is not None else None

@@ -490,7 +490,8 @@ class Running:
         for model in self.directory.models.values():
             if model.failure is not None and model.id not in self._failed:
                 self._failed.add(model.id)
-                position, code = model.failure.position, model.failure.code
+                position = model.failure.position
+                code = model.failure.code
                 self._wake_and_notify(EngineEvent.FAILED, model=model.name, position=position, code=code)
         self._wake_and_notify(EngineEvent.MODELS_MOVED)
 

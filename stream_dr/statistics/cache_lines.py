@@ -69,10 +69,13 @@ def _prefetch_line(typing_context: object, address: types.Type) -> tuple[object,
     def emit_prefetch(
         context: object, builder: ir.IRBuilder, signature: object, arguments: Sequence[ir.Value]
     ) -> ir.Constant:
-        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        byte = ir.IntType(8).as_pointer()
+        flag = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
         hint = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        write, soon, data = flag(1), flag(3), flag(1)
+        write = flag(1)
+        soon = flag(3)
+        data = flag(1)
         builder.call(hint, [builder.inttoptr(arguments[0], byte), write, soon, data])
         return flag(0)
 

@@ -140,7 +140,8 @@ class MappedState(NamedTuple):
         # If one state has no rows, the result has the input columns of the other state.
         spec = self.feature_map
         if not self.rows or not other.rows:
-            learned, inner = self if self.rows else other, self.inner.merge(other.inner)
+            learned = self if self.rows else other
+            inner = self.inner.merge(other.inner)
             return _wrap_inner_state(inner, learned.n_features, spec, learned.names, None, learned.landmarks)
         # Compare landmarks first, because only states of equal landmarks have equal columns.
         if self.landmarks is not None and other.landmarks is not None:
@@ -184,7 +185,8 @@ class MappedAccumulator:
         if learned not in (None, self._spec):
             learned = canonical_spec_json(learned)
         if learned is not None and self._map.could_become_after_batch(feature_map(learned)):
-            self._map, self._spec = feature_map(learned), learned
+            self._map = feature_map(learned)
+            self._spec = learned
         if state is not None and learned != self._spec:
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
         self._build = build_inner
@@ -275,7 +277,8 @@ class MappedAccumulator:
             self._map, self._spec = before
             raise
         if block.rows:
-            self.n_features, self._names = width, names
+            self.n_features = width
+            self._names = names
 
     def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
@@ -332,7 +335,8 @@ class MappedAccumulator:
 
         block: the batch.
         """
-        started, width = self.n_features > 0, block.features
+        started = self.n_features > 0
+        width = block.features
         if self._map.by_name and block.names is not None:
             same = block.names == self._names if started else not block.sparse
             if not same:
@@ -429,7 +433,8 @@ class TableAccumulator(MappedAccumulator):
         learned. Raises SchemaMismatch, InvalidRows, and the errors of the accumulator of mapped
         rows. After an error nothing has changed.
         """
-        rows, before = raw_from_array(block.X, block.names), self.table
+        rows = raw_from_array(block.X, block.names)
+        before = self.table
         if not rows.rows:
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":

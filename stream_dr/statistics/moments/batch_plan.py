@@ -142,7 +142,8 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     weights = weights_or_ones(weights, rows)
 
     # The first batch decides whether the whole scatter matrix is stored.
-    scatter, width = accumulator.scatter, max(accumulator.n_features, features)
+    scatter = accumulator.scatter
+    width = max(accumulator.n_features, features)
     if scatter == "auto" and rows:
         stated = not sparse or block.width_stated
         scatter = "exact" if stated and features <= MAX_EXACT_WIDTH else "diagonal"
@@ -154,7 +155,8 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     if y is None:
         k = accumulator.n_target_columns
     else:
-        kind, target_width = y.kind, 0 if y.values is None else y.values.shape[1]
+        kind = y.kind
+        target_width = 0 if y.values is None else y.values.shape[1]
         labels, column = with_new_labels_appended(label_codes, labels, y)
         encoded = encode_as_columns(y, accumulator.encoding, column)
         k = len(labels) if encoded.values is None else encoded.values.shape[1]

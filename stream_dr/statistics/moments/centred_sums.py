@@ -72,10 +72,14 @@ class CentredSums:
 
     def __init__(self, part: CentredPart) -> None:
         """Continue from the sums in `part`, whose arrays are copied."""
-        self.exact, self.weight = part.exact, part.weight
-        self.mean, self.low = part.mean.copy(), part.low.copy()
-        self._diagonal, self._cross = part.diagonal.copy(), part.cross.copy(order="C")
-        self._scatter, self._nonzero = part.scatter.copy(order="C"), part.nonzero.copy()
+        self.exact = part.exact
+        self.weight = part.weight
+        self.mean = part.mean.copy()
+        self.low = part.low.copy()
+        self._diagonal = part.diagonal.copy()
+        self._cross = part.cross.copy(order="C")
+        self._scatter = part.scatter.copy(order="C")
+        self._nonzero = part.nonzero.copy()
 
     @property
     def sum_of_squares_per_feature(self) -> np.ndarray:
@@ -231,7 +235,9 @@ class CentredSums:
         chunk_weight: weight of the chunk.
         """
         if self.weight == 0.0:
-            self.weight, self.mean, self.low = chunk_weight, chunk_mean, chunk_mean_low
+            self.weight = chunk_weight
+            self.mean = chunk_mean
+            self.low = chunk_mean_low
             return np.zeros_like(chunk_mean), 0.0
         step = (chunk_mean - self.mean) + (chunk_mean_low - self.low)
         both = self.weight + chunk_weight
@@ -360,7 +366,8 @@ def shift_mostly_nonzero_features(
     nonzero_counts_to_update: (features,), changed in place. To the entry of each feature is added
         the number of rows of weight above 0 in which the feature is not 0.
     """
-    n_rows, n_features = X.shape[0], len(nonzero_counts_to_update)
+    n_rows = X.shape[0]
+    n_features = len(nonzero_counts_to_update)
     values = X.data.astype(np.float64)
     features = X.indices.astype(np.intp)
     entry_weights = np.repeat(weights, np.diff(X.indptr)) * (values != 0.0)

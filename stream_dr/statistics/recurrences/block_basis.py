@@ -272,7 +272,9 @@ class BlockBasis:
 
         rows_learned: number of rows learned so far.
         """
-        p, k, size = self.components, self.components + self.n_means, self.columns.shape[1]
+        p = self.components
+        k = self.components + self.n_means
+        size = self.columns.shape[1]
 
         # The shift is the row that is subtracted from dense rows. Move it to the mean of all rows.
         follow = self.centred and self.shift is not None
@@ -387,7 +389,9 @@ class BlockBasis:
 
     def freeze(self) -> BasisState:
         """Return a BasisState with copies of all arrays."""
-        p, k, size = self.components, self.components + self.n_means, self.columns.shape[1]
+        p = self.components
+        k = self.components + self.n_means
+        size = self.columns.shape[1]
         return BasisState(
             columns=self.columns[: self.features, :k].copy(),
             mixing=self.table[:p, size : size + k].copy(),
@@ -413,7 +417,8 @@ class BlockBasis:
         if self.shift is not None:
             largest = max(largest, float(abs(self.shift).max(initial=0.0)))
         factor = 2.0 ** (100 - np.ceil(np.log2(largest)))
-        p, size = self.components, self.columns.shape[1]
+        p = self.components
+        size = self.columns.shape[1]
         power = np.where(np.arange(size) < p, factor**2, factor)
         self.columns *= power
         self.table[:, :size] *= np.outer(power, power)
@@ -432,7 +437,8 @@ class BlockBasis:
         nonzero = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
         if len(nonzero) == self.live:
             return
-        p, size = self.components, self.columns.shape[1]
+        p = self.components
+        size = self.columns.shape[1]
         order = np.concatenate([nonzero, np.setdiff1d(np.arange(p), nonzero), np.arange(p, size)])
         self.columns[:] = self.columns[:, order]
         self.table[:, :size] = self.table[:, :size][np.ix_(order, order)]
@@ -462,7 +468,9 @@ class BlockBasis:
             self.table[i, size + i] = 1.0
 
     def _set_coefficient_arrays(self, gram: np.ndarray, mixing: np.ndarray, lengths: np.ndarray) -> None:
-        p, k, size = self.components, len(gram), self.columns.shape[1]
+        p = self.components
+        k = len(gram)
+        size = self.columns.shape[1]
         self.table[:] = 0.0
         self.table[:k, :k] = gram
         self.table[:p, size : size + k] = mixing
@@ -470,8 +478,11 @@ class BlockBasis:
         self.lengths[:, :p] = lengths[:, :p]
 
     def _make_room_for_means(self, n_means: int) -> None:
-        old, k = self.columns.shape[1], self.components + self.n_means
-        columns, table, lengths = self.columns, self.table, self.lengths
+        old = self.columns.shape[1]
+        k = self.components + self.n_means
+        columns = self.columns
+        table = self.table
+        lengths = self.lengths
         self.counts = np.concatenate([self.counts, np.zeros(n_means - self.n_means)])
         if self.components + n_means <= old:
             return
