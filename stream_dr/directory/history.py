@@ -302,7 +302,30 @@ class History:
             if self._log.read(position - 1, position)[0].kind == "unlearn":
                 raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
         removal: Removal = dict.fromkeys(positions)
-        return self._add_rows_by_id(set(map(str, ids)), removal) if ids else removal
+        if not ids:
+            return removal
+
+        # The index has hashes of ids, so read the events to find the ids themselves.
+        wanted = set(map(str, ids))
+        found_ids = set[str]()
+        decoder = Decoder(self._path)
+        last = self._log.last
+        for position in self._log.positions_that_may_have_ids(id_hashes(wanted)):
+            for event in self._read_events(position - 1, position):
+                remaining = self._remaining_rows_of_event(event, decoder, last)
+                if remaining is None or remaining[0].ids is None:
+                    continue
+
+                named = {n: str(name) for n, name in zip(remaining[1].tolist(), remaining[0].ids, strict=True)}
+                rows = [number for number, name in named.items() if name in wanted]
+                found_ids.update(named[number] for number in rows)
+                if rows and position not in removal:
+                    removal[position] = rows
+
+        missing = wanted - found_ids
+        if missing:
+            raise InvalidParameter(f"no learned row has the ids {sorted(missing)[:5]}; nothing was taken out.")
+        return removal
 
     def check_needed_events_in_log(self, removal: Removal) -> None:
         """Raise HistoryGone if events needed to unlearn rows were dropped.
@@ -377,35 +400,6 @@ class History:
                 return
             yield from page
             after = page[-1].position
-
-    def _add_rows_by_id(self, ids: set[str], removal: Removal) -> Removal:
-        """Add rows with certain ids to the rows to unlearn.
-
-        ids: ids of the rows.
-        removal: the rows to unlearn so far. The function adds rows to this dict and returns it.
-
-        Raises InvalidParameter if no learned row has one of the ids.
-        """
-        found_ids = set[str]()
-        decoder = Decoder(self._path)
-        last = self._log.last
-
-        # The index has hashes of ids, so read the events to find the ids themselves.
-        for position in self._log.positions_that_may_have_ids(id_hashes(ids)):
-            for event in self._read_events(position - 1, position):
-                remaining = self._remaining_rows_of_event(event, decoder, last)
-                if remaining is None or remaining[0].ids is None:
-                    continue
-
-                named = {n: str(name) for n, name in zip(remaining[1].tolist(), remaining[0].ids, strict=True)}
-                rows = [number for number, name in named.items() if name in ids]
-                found_ids.update(named[number] for number in rows)
-                if rows and position not in removal:
-                    removal[position] = rows
-
-        if ids - found_ids:
-            raise InvalidParameter(f"no learned row has the ids {sorted(ids - found_ids)[:5]}; nothing was taken out.")
-        return removal
 
 
 def mask_of_numbers(numbers: np.ndarray, chosen_numbers: Sequence[int] | None) -> np.ndarray:

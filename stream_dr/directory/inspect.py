@@ -9,7 +9,6 @@ from pathlib import Path
 
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
-from stream_dr.models.model import Model
 from stream_dr.models.snapshot import snapshot_folder, snapshots_newest_first, state_sha256
 
 
@@ -29,22 +28,17 @@ def inspect(directory_path: Path) -> JsonDict:
     log.
     """
     with Directory(directory_path, writable=False) as directory:
+        models = {}
+        for name, model in directory.models.items():
+            folder = snapshot_folder(directory.path, name, model.id)
+            models[name] = model.describe(directory.position) | {
+                "state_sha256": state_sha256(model.accumulator.freeze()),
+                "snapshots": [int(path.stem) for path in snapshots_newest_first(folder)],
+            }
         return {
             "position": directory.position,
             "rows": directory.rows,
             "first": directory.log.first,
             "schema": directory.schema.describe(),
-            "models": {name: _describe_model_with_digest(directory, model) for name, model in directory.models.items()},
+            "models": models,
         }
-
-
-def _describe_model_with_digest(directory: Directory, model: Model) -> JsonDict:
-    """Return a model's description with the digest of its state.
-
-    The positions of the model's snapshots are included.
-    """
-    folder = snapshot_folder(directory.path, model.name, model.id)
-    return model.describe(directory.position) | {
-        "state_sha256": state_sha256(model.accumulator.freeze()),
-        "snapshots": [int(path.stem) for path in snapshots_newest_first(folder)],
-    }

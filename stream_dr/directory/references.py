@@ -17,7 +17,6 @@ Cost: one look-up for each batch, unless the log was empty.
 
 import json
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -144,26 +143,16 @@ class MissingBatches:
             lookups = ((shard, thread.submit(self._batches_missing_in_log, number, shard)) for number, shard in order)
             following = next(lookups, None)
             while following is not None:
-                current = following
+                shard, missing_references = following
                 following = next(lookups, None)
-                yield from self._drafts_of_shard(*current)
+                try:
+                    for reference in missing_references.result():
+                        yield reference_draft(reference, shard.read(reference.batch))
+                except DamagedShard as e:
+                    if not self._skip_damaged:
+                        raise
+                    self.skipped.append(str(e))
                 self.shards += 1
-
-    def _drafts_of_shard(self, shard: Shard, missing_references: "Future[list[Reference]]") -> Iterator[Draft]:
-        """Yield drafts of one shard's batches that the log lacks.
-
-        A draft is an event that is not in the log yet. A damaged shard is skipped if
-        `skip_damaged` is True, else DamagedShard is raised.
-
-        missing_references: future of the References of these batches.
-        """
-        try:
-            for reference in missing_references.result():
-                yield reference_draft(reference, shard.read(reference.batch))
-        except DamagedShard as e:
-            if not self._skip_damaged:
-                raise
-            self.skipped.append(str(e))
 
     def _batches_missing_in_log(self, pass_number: int, shard: Shard) -> list[Reference]:
         """Return References to a shard's batches that the log lacks.

@@ -5,28 +5,16 @@ graph, from labels, or from a graph and labels. The graph joins rows of a sample
 """
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
-from stream_dr.estimators.fitting.reservoir_method import NeighbourhoodMethod
+from stream_dr.estimators.fitting.reservoir_method import ClassTargetsIfAny, NeighbourhoodMethod
 from stream_dr.projection import Linear
 from stream_dr.solve.locality import largest_eigenvalue_projection, projection_without_components
 from stream_dr.statistics.reservoir import Reservoir
-
-
-class _TargetKindsByWeights:
-    """Descriptor that returns GraphWMV's kinds of targets.
-
-    If alpha or beta is not 0, the estimator learns from one label a row ("class"). If alpha and
-    beta are 0, the estimator is unsupervised and there are no kinds. There are also none if the
-    attribute is read from the class.
-    """
-
-    def __get__(self, instance: Any, owner: type) -> tuple[str, ...]:
-        return ("class",) if instance is not None and (instance.alpha or instance.beta) else ()
 
 
 @dataclass(eq=False, repr=False)
@@ -87,7 +75,7 @@ class GraphWMV(NeighbourhoodMethod):
     state of dense rows takes 8 · reservoir · features bytes.
     """
 
-    target_kinds = _TargetKindsByWeights()  # type: ignore[assignment]
+    target_kinds = ClassTargetsIfAny("alpha", "beta")  # type: ignore[assignment]
     fixed: ClassVar[tuple[str, ...]] = (*NeighbourhoodMethod.fixed, "alpha", "beta", "unlabelled")
 
     _: KW_ONLY

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
-from stream_dr.estimators.fitting.reservoir_method import NeighbourhoodMethod, TargetKindsIfLabelAware
+from stream_dr.estimators.fitting.reservoir_method import ClassTargetsIfAny, NeighbourhoodMethod
 from stream_dr.projection import Linear
 from stream_dr.solve.locality import locality_projection, projection_without_components
 from stream_dr.statistics.reservoir import Reservoir
@@ -59,7 +59,7 @@ class LPP(NeighbourhoodMethod):
     state of dense rows takes 8 · reservoir · features bytes.
     """
 
-    target_kinds = TargetKindsIfLabelAware()  # type: ignore[assignment]
+    target_kinds = ClassTargetsIfAny("label_aware")  # type: ignore[assignment]
     fixed: ClassVar[tuple[str, ...]] = (*NeighbourhoodMethod.fixed, "label_aware")
 
     _: KW_ONLY

@@ -8,8 +8,8 @@ import scipy.sparse as sp
 
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.reservoir_method import (
+    ClassTargetsIfAny,
     ReservoirMethod,
-    TargetKindsIfLabelAware,
     refuse_too_many_weighted_neighbours,
 )
 from stream_dr.projection import Linear
@@ -69,7 +69,7 @@ class NPE(ReservoirMethod):
     state of dense rows takes 8 · reservoir · features bytes.
     """
 
-    target_kinds = TargetKindsIfLabelAware()  # type: ignore[assignment]
+    target_kinds = ClassTargetsIfAny("label_aware")  # type: ignore[assignment]
     fixed: ClassVar[tuple[str, ...]] = (*ReservoirMethod.fixed, "label_aware")
 
     _: KW_ONLY

@@ -194,7 +194,13 @@ def reorder_columns(block: Block, schema: Schema) -> Block:
     Raises SchemaMismatch if the block's columns do not match the stream's columns.
     """
     if schema.layout == "table" or block.table:
-        return _arrange_as_table(block, schema)
+        # Columns that the block lacks are filled with missing values.
+        # Columns that the table lacks come last.
+        if schema.names is None or schema.kinds is None:
+            return block
+        kinds = dict(zip(schema.names, schema.kinds, strict=True))
+        rows = raw_from_array(block.X, block.names).reorder_convert_and_add_columns(kinds)
+        return block._replace(X=rows, names=rows.names)
 
     if schema.names is not None and block.names is not None and block.names != schema.names:
         # Match the columns by name. The block must have exactly the stream's columns.
@@ -290,19 +296,6 @@ def table_columns_missing_in_batch(block: Block, schema: Schema) -> tuple[str, .
     if schema.layout != "table" or not block.names or not block.rows:
         return ()
     return tuple(name for name in schema.names or () if name not in block.names)
-
-
-def _arrange_as_table(block: Block, schema: Schema) -> Block:
-    """Return the block with the columns of the table.
-
-    The columns get the order and kinds that they have in the table. Columns that the block lacks
-    are filled with missing values. Columns that the table lacks come last. Raises SchemaMismatch.
-    """
-    if schema.names is None or schema.kinds is None:
-        return block
-    kinds = dict(zip(schema.names, schema.kinds, strict=True))
-    rows = raw_from_array(block.X, block.names).reorder_convert_and_add_columns(kinds)
-    return block._replace(X=rows, names=rows.names)
 
 
 def drop_unneeded_targets_and_add_hashes(estimator: Estimator, block: Block) -> Block:

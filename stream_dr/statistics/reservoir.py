@@ -226,7 +226,15 @@ class ReservoirAccumulator(AccumulatorBase):
         """
         check_numeric_finite_rows(block)
         block, skipped = drop_rows_without_target(block) if self.keep_labels == "all" else (block, 0)
-        self._check_block_fits(block)
+        fixed = self.rows and not (block.sparse and sp.issparse(self._rows))
+        wider = block.features > self.n_features if block.sparse else block.features != self.n_features
+        if fixed and wider:
+            raise width_mismatch(block.features, self.n_features)
+        if self.keep_labels != "no" and block.y is not None:
+            if block.y.kind != "class":
+                raise_unsupported_target_kind(block.y.kind, ("class",))
+            check_label_type(self.labels, block.y.labels)
+
         self.n_features = max(self.n_features, block.features)
         if not self.rows:
             none = np.zeros((0, self.n_features))
@@ -260,16 +268,6 @@ class ReservoirAccumulator(AccumulatorBase):
             self._codes[order],
             *csr_or_dense_fields(self._rows[order]),
         )
-
-    def _check_block_fits(self, block: Block) -> None:
-        fixed = self.rows and not (block.sparse and sp.issparse(self._rows))
-        wider = block.features > self.n_features if block.sparse else block.features != self.n_features
-        if fixed and wider:
-            raise width_mismatch(block.features, self.n_features)
-        if self.keep_labels != "no" and block.y is not None:
-            if block.y.kind != "class":
-                raise_unsupported_target_kind(block.y.kind, ("class",))
-            check_label_type(self.labels, block.y.labels)
 
     def _add_labels_and_encode(self, block: Block) -> np.ndarray:
         """Add new labels to self.labels, and return the rows' labels.

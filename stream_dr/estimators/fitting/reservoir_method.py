@@ -185,15 +185,21 @@ class Embedding(ReservoirMethod):
         return cast(Eigenmap | BarycentricProjection, inner_projection(self.projection())).places
 
 
-class TargetKindsIfLabelAware:
-    """Descriptor that returns the kinds of targets, by `label_aware`.
+class ClassTargetsIfAny:
+    """Descriptor that returns the kinds of targets, by parameters.
 
-    If the parameter `label_aware` is true, the estimator learns from one label a row ("class").
-    Otherwise the estimator is unsupervised and there are no kinds.
+    If one of the parameters is neither False nor 0, the estimator learns from one label a row
+    ("class"). Otherwise the estimator is unsupervised and there are no kinds. There are also none
+    if the attribute is read from the class.
     """
 
+    def __init__(self, *parameters: str) -> None:
+        self._parameters = parameters
+
     def __get__(self, instance: Any, owner: type) -> tuple[str, ...]:
-        return ("class",) if instance is not None and instance.label_aware is True else ()
+        if instance is None or not any(getattr(instance, name) for name in self._parameters):
+            return ()
+        return ("class",)
 
 
 def refuse_too_many_weighted_neighbours(n_neighbors: int, max_sampled_rows: int) -> None:

@@ -258,7 +258,10 @@ class MomentAccumulator(AccumulatorBase):
         if not isinstance(self._features, SparseSums):
             return
         if self._weight == 0.0 and batch.encoded is not None and batch.encoded.values is not None:
-            self._features.set_reference_to_mean(batch.encoded.values, batch.weights)
+            # Continuous targets are summed about the mean of the first batch.
+            total = float(batch.weights.sum())
+            if total > 0.0:
+                self._features.reference = batch.weights / total @ batch.encoded.values
         if not batch.sparse:
             self._features = CentredSums(centred_features(self.freeze()))
 

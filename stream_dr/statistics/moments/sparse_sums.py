@@ -158,19 +158,6 @@ class SparsePart(NamedTuple):
         reference[new_column_indices] = self.reference
         return SparsePart(pad_to_shape(self.features, (n_features, HEAD)), cross, reference)
 
-    def with_point_subtracted_from_targets(self, reference: np.ndarray) -> "SparsePart":
-        """Return the sums with another `reference`.
-
-        The array `cross` of the result is the sum of w x (y − reference)ᵀ over all rows x, with
-        their targets y and weights w.
-
-        reference: (target columns,) point that is subtracted from the targets.
-        """
-        if np.array_equal(self.reference, reference):
-            return self
-        cross = self.cross + np.outer(self.sums, self.reference - reference)
-        return SparsePart(self.features, cross, reference.copy())
-
     def join(self, other: "SparsePart", sign: float) -> "SparsePart":
         """Add or remove the rows of `other`.
 
@@ -180,9 +167,12 @@ class SparsePart(NamedTuple):
 
         sign: 1 to add the rows of other, −1 to remove them.
         """
-        other = other.with_point_subtracted_from_targets(self.reference)
+        # Subtract the same point from the targets of both.
+        added = other.cross
+        if not np.array_equal(other.reference, self.reference):
+            added = added + np.outer(other.sums, other.reference - self.reference)
         features = add_or_subtract_features(self.features, other.features, sign)
-        cross = self.cross + sign * other.cross
+        cross = self.cross + sign * added
         cross[features[:, WEIGHT] == 0.0] = 0.0
         return SparsePart(features, cross, self.reference)
 
@@ -282,19 +272,6 @@ class SparseSums:
         scale = weights if encoded.row_values is None else weights * encoded.row_values
         labels = (readonly_view(encoded.indptr), readonly_view(encoded.codes), readonly_view(scale))
         return float(sparse_kernels.add_sparse_rows_many_labels(*rows, *labels, *sums))
-
-    def set_reference_to_mean(self, targets: np.ndarray, weights: np.ndarray) -> None:
-        """Set `reference` to the mean of continuous targets.
-
-        `reference` is the point that is subtracted from targets before their products with the
-        features are summed. Call this method before any row of weight above 0 is added.
-
-        targets: (rows, target columns) targets.
-        weights: (rows,).
-        """
-        total = float(weights.sum())
-        if total > 0.0:
-            self.reference = weights / total @ targets
 
     def move_target_reference_if_far(self, sums_of_targets: TargetSums) -> None:
         """Move `reference` to the targets' mean if far away.
