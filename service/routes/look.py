@@ -121,7 +121,7 @@ def _describe_estimator(estimator_class: type) -> JsonDict:
         {"name": name, "default": default} | _form_field_kind(hint)
         for name, hint, default in stream_dr.parameter_types(estimator_class)
     ]
-    return {"about": about, "refines": getattr(estimator_class, "refined_by", None) is not None, "params": params}
+    return {"about": about, "refines": getattr(estimator_class, "refines", False), "params": params}
 
 
 def _form_field_kind(type_hint: Any) -> JsonDict:

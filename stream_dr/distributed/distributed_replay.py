@@ -21,7 +21,6 @@ from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.distributed.parts import PlanRunner
 from stream_dr.distributed.task_plan import Recurrence, Task, TaskPlan, divide_into_tasks_of_minimum_size
 from stream_dr.errors import StreamDRError
-from stream_dr.estimators.fitting.mapping import can_merge_parts
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.running.replay import Replay, ReplayCallback, ReplayReport, ReplaySettings
@@ -73,8 +72,8 @@ class _ParallelReplay:
             return
 
         # Let tasks learn the batches. Nothing is written to the directory yet.
-        merging = [m for m in self._models if can_merge_parts(m.estimator)]
-        others = [m for m in self._models if not can_merge_parts(m.estimator)]
+        merging = [m for m in self._models if m.estimator.can_merge_parts()]
+        others = [m for m in self._models if not m.estimator.can_merge_parts()]
         plan = TaskPlan(
             self._divide_into_tasks(missing, merging),
             tuple(m.spec for m in merging),
@@ -153,6 +152,6 @@ def _merge_or_replace_state(model: Model, learned_state: AdditiveState, last_eve
         merge.
     """
     current = model.freeze().state
-    if can_merge_parts(model.estimator) and current.rows + current.rows_skipped:
+    if model.estimator.can_merge_parts() and current.rows + current.rows_skipped:
         learned_state = cast(AdditiveState, current).merge(learned_state)
     model.replace_state(learned_state, last_event_position)

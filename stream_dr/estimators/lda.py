@@ -14,7 +14,7 @@ from stream_dr.estimators.fitting.linear_classifier import (
     loadings_used_to_predict,
 )
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_number_in_range
+from stream_dr.estimators.fitting.parameters import check_number_in_range
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import left_singular_pairs

@@ -10,12 +10,13 @@ from typing import ClassVar, Self, cast
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.errors import CannotMerge, InvalidParameter
 from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.mapping import have_same_parameters
 from stream_dr.estimators.fitting.stream_learner import new_fitted_state
+from stream_dr.feature_maps import map_spec_with_defaults
 from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
@@ -98,7 +99,7 @@ class AdditiveEstimator(Estimator):
 
         Raises CannotMerge if the estimators differ in class, parameters or column names.
         """
-        if type(other) is not type(self) or not have_same_parameters(other, self):
+        if type(other) is not type(self) or _comparable_parameters(other) != _comparable_parameters(self):
             raise CannotMerge(
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
             )
@@ -147,3 +148,11 @@ class AdditiveEstimator(Estimator):
             fitted.forget_projection()
             fitted.refined = None
         return self
+
+
+def _comparable_parameters(estimator: Estimator) -> JsonDict:
+    """Return an estimator's parameters, with all entries of its feature map."""
+    parameters = estimator.get_params()
+    if estimator.feature_map is not None:
+        parameters["feature_map"] = map_spec_with_defaults(estimator.feature_map)
+    return parameters

@@ -14,8 +14,8 @@ SKM, MMC and WMV, the memory also grows with the number of passes, up to a limit
 
 There are two solvers. Both need only products with the rows' scatter.
 
-- FirstStageSolver is the solver of LDA, OPLS, CCA and HSL. These methods solve a linear system
-  first. The solver is block conjugate gradient.
+- FirstStageSolver (in two_stage_method.py) is the solver of LDA, OPLS, CCA and HSL. These methods
+  solve a linear system first. The solver is block conjugate gradient.
 - SubspaceSolver is the solver of PCA, PLSDA, SKM, MMC and WMV. These methods are solved on a basis
   of directions, to which each pass adds directions.
 
@@ -46,44 +46,37 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from stream_dr.aliases import JsonDict
 from stream_dr.checks import FEATURE_COUNT_LIMIT, check_finite_arrays, check_within, shape_of_checked_matrix
 from stream_dr.errors import CannotRefine, InvalidParameter
+from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RefineSource
 from stream_dr.estimators.fitting.mapping import inner_projection, mapped_state_of_all_folds, prepend_feature_map
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_feature_scale
 from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.parameter_checks import check_number_in_range, check_positive_int
+from stream_dr.estimators.fitting.parameters import check_number_in_range, check_positive_int
 from stream_dr.estimators.fitting.stream_learner import FittedState
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import clear_counts_keep_columns, map_table_rows, update_statistics
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source, as_source
-from stream_dr.solve import conjugate_gradient as cg
 from stream_dr.solve import subspace
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
 from stream_dr.solve.scatter_product import ScatterProduct
 from stream_dr.solve.singular import tall_qr
-from stream_dr.solve.spectral import EPS
 from stream_dr.solve.subspace import Subspace
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.clock import decayed_weights
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State, register_nested_state
 from stream_dr.targets.targets import drop_rows_without_target, targets_without_labels
-
-if TYPE_CHECKING:
-    from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
-    from stream_dr.estimators.fitting.estimator import Estimator
-    from stream_dr.estimators.fitting.two_stage_method import TwoStage
-
 
 MAX_BASIS_BYTES = 400_000_000
 """Size in bytes above which a basis and its products are cut down to the solution.
@@ -110,70 +103,6 @@ class RefinedSolution(NamedTuple):
     residual: float
 
 
-class FirstStageSolver:
-    """Solver of refine for LDA, OPLS, CCA and HSL.
-
-    These methods solve a linear system first. The solver is block conjugate gradient.
-
-    estimator: estimator with the parameters of the method.
-    moments: centred sums of the rows and targets.
-    state: state from which the moments were computed.
-    varying_columns: (features,) bool, True for columns that are not constant.
-    """
-
-    along = None
-
-    def __init__(
-        self, estimator: "TwoStage", moments: Moments, state: MomentState, varying_columns: np.ndarray
-    ) -> None:
-        self._estimator, self._moments, self._state = estimator, moments, state
-        self._varying = varying_columns
-        if not estimator.ridge_terms(moments)[0]:
-            raise CannotRefine(
-                f"{type(estimator).__name__} with shrinkage=1 reads the trace of Cxx alone: there is nothing to refine."
-            )
-
-    def start(self, initial_columns: np.ndarray) -> cg.BlockSolve:
-        """Return the first state of the solver.
-
-        If the method's right-hand sides are only rounding error, there is nothing to solve.
-
-        initial_columns: (features, p), columns of an earlier solution, in whose span the solver
-            starts. p may be 0.
-        """
-        xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
-        is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
-        right = np.where(self._varying[:, None] & is_real, xh, 0.0)
-        guess = np.where(self._varying[:, None], initial_columns, 0.0)
-        return cg.start_block_solve(right, 8 * EPS * self._mean_to_total_deviation_ratio(), guess)
-
-    def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
-        """Return the state after one step of conjugate gradient.
-
-        solver_state: state before the step.
-        scatter_product: (features, r), product of the rows' scatter and the r columns of
-            `solver_state.directions`.
-        """
-        share, ridge = self._estimator.ridge_terms(self._moments)
-        return cg.advance_linear_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
-
-    def current_solution(self, solver_state: cg.BlockSolve) -> RefinedSolution:
-        """Return loadings, eigenvalues and relative residual after the steps so far."""
-        moments = self._moments._replace(first_stage=solver_state)
-        loadings, eigenvalues = self._estimator.directions(moments, self._state)
-        return RefinedSolution(loadings, eigenvalues, cg.relative_solve_residual(solver_state))
-
-    def _mean_to_total_deviation_ratio(self) -> float:
-        """Return the mean's distance from zero, in standard deviations.
-
-        The distance is the largest absolute mean of a feature. The standard deviation is the root
-        of the sum of the features' variances. The relative rounding error of centred sums is about
-        eps times the returned value.
-        """
-        size = float(np.sqrt(self._moments.diagonal.sum()))
-        return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
-
-
 class SubspaceSolver:
     """Solver of refine for PCA, PLSDA, SKM, MMC and WMV.
 
@@ -191,7 +120,7 @@ class SubspaceSolver:
     along: np.ndarray | None = None
 
     def __init__(
-        self, estimator: "ClosedForm", moments: Moments, state: MomentState, varying_columns: np.ndarray
+        self, estimator: ClosedForm, moments: Moments, state: MomentState, varying_columns: np.ndarray
     ) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying_columns
@@ -251,7 +180,7 @@ class SubspaceSolver:
         residual = subspace.relative_subspace_residual(solver_state, small)
         return RefinedSolution(solver_state.basis @ small, eigenvalues, residual)
 
-    def _directions_in_basis(self, basis_state: subspace.Subspace) -> "Directions":
+    def _directions_in_basis(self, basis_state: subspace.Subspace) -> Directions:
         """Return the method's directions and eigenvalues on a basis.
 
         The directions are (m, p) and the eigenvalues (p,). The p directions are coefficients of
@@ -282,10 +211,6 @@ class SubspaceSolver:
             f"{type(self._estimator).__name__} with n_components=None would need every direction there is, that is the "
             "whole scatter matrix. State n_components."
         )
-
-
-SOLVERS: JsonDict = {"first_stage": FirstStageSolver, "subspace": SubspaceSolver}
-"""Solver classes, by the value of an estimator's attribute `refined_by`."""
 
 
 RELATIVE_TOLERANCE = 1e-8
@@ -349,7 +274,7 @@ class MappedInputs(NamedTuple):
 
     Attributes
     ----------
-    estimator : ClosedForm
+    estimator : Refinable
         Estimator without a feature map.
     state : MomentState
         State of the mapped rows.
@@ -359,7 +284,7 @@ class MappedInputs(NamedTuple):
         Names of the features, if there is no feature map and the rows have named columns.
     """
 
-    estimator: "ClosedForm"
+    estimator: "Refinable"
     state: MomentState
     source: Source
     names: tuple[str, ...] | None
@@ -377,7 +302,7 @@ class RowReplay:
 
     def __init__(
         self,
-        estimator: "ClosedForm",
+        estimator: ClosedForm,
         state: MomentState,
         moments: Moments,
         feature_names: tuple[str, ...] | None = None,
@@ -524,7 +449,7 @@ class MappedSource:
     """
 
     def __init__(
-        self, estimator: "ClosedForm", state: MappedState, source: Source, feature_names: tuple[str, ...] | None
+        self, estimator: ClosedForm, state: MappedState, source: Source, feature_names: tuple[str, ...] | None
     ) -> None:
         self._estimator = estimator
         self._source = source
@@ -553,7 +478,7 @@ class MappedSource:
 
 
 def strip_feature_map(
-    estimator: "ClosedForm", state: State, source: Source, feature_names: tuple[str, ...] | None
+    estimator: "Refinable", state: State, source: Source, feature_names: tuple[str, ...] | None
 ) -> MappedInputs:
     """Return inputs of refine that need no feature map.
 
@@ -742,7 +667,7 @@ class RefinePass(NamedTuple):
 
 
 def refine_steps(
-    estimator: "Estimator",
+    estimator: Estimator,
     state: State,
     source: RefineSource,
     *,
@@ -810,7 +735,7 @@ class _MappedProblem(NamedTuple):
 
     Attributes
     ----------
-    solver : ClosedForm
+    solver : Refinable
         Estimator without a feature map.
     moments : Moments
         Centred sums of the mapped rows.
@@ -818,11 +743,11 @@ class _MappedProblem(NamedTuple):
         Function that computes the sums of a pass over the mapped rows.
     replayed : RowReplay
         Reader of the mapped rows, which checks the sums of a pass.
-    method : FirstStageSolver or SubspaceSolver
+    method : SubspaceSolver or FirstStageSolver
         Solver that is updated after each pass.
     """
 
-    solver: "ClosedForm"
+    solver: "Refinable"
     moments: Moments
     sums: ComputePassSums
     replayed: RowReplay
@@ -830,7 +755,7 @@ class _MappedProblem(NamedTuple):
 
 
 def _prepare_problem(
-    estimator: "Estimator", state: State, source: RefineSource, feature_names: tuple[str, ...] | None, n_threads: int
+    estimator: Estimator, state: State, source: RefineSource, feature_names: tuple[str, ...] | None, n_threads: int
 ) -> _MappedProblem:
     """Return the problem that refine solves, for mapped rows.
 
@@ -839,11 +764,11 @@ def _prepare_problem(
     feature_names: names of the features, if the rows have named columns.
     n_threads: number of threads that compute products.
     """
-    closed_form = cast("ClosedForm", estimator)
-    moments = closed_form.moments(state)
-    solver, mapped_state, mapped_source, names = strip_feature_map(closed_form, state, as_source(source), feature_names)
+    refinable = cast("Refinable", estimator)
+    moments = refinable.moments(state)
+    solver, mapped_state, mapped_source, names = strip_feature_map(refinable, state, as_source(source), feature_names)
     replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
-    method = SOLVERS[solver.refined_by or ""](solver, moments, mapped_state, replayed.scale > 0)
+    method = solver.refine_solver(moments, mapped_state, replayed.scale > 0)
     return _MappedProblem(solver, moments, partial(replayed.sum_over_pass, mapped_source), replayed, method)
 
 
@@ -889,7 +814,7 @@ def not_converged_message(pass_number: int, residual: float, angle: float, tol: 
     )
 
 
-def check_refinable(estimator: "Estimator", state: State) -> None:
+def check_refinable(estimator: Estimator, state: State) -> None:
     """Raise CannotRefine or NotFitted if a state cannot be refined.
 
     CannotRefine is raised if the estimator has no method to make an approximate solution exact by
@@ -901,28 +826,21 @@ def check_refinable(estimator: "Estimator", state: State) -> None:
         raise NotFitted(f"This {who} has learned no row so far: there is nothing to refine. Learn the stream first.")
 
 
-def check_has_refine(estimator: "Estimator") -> None:
+def check_has_refine(estimator: Estimator) -> None:
     """Raise CannotRefine if an estimator cannot be refined.
 
     Refining makes an approximate solution exact by further passes over the rows.
     """
-    if estimator.refined_by is None:
-        raise cannot_refine_error(estimator)
+    if not estimator.refines:
+        raise estimator.cannot_refine_error()
 
 
-def cannot_refine_error(estimator: "Estimator") -> CannotRefine:
-    """Return the error for an estimator that cannot be refined."""
-    return CannotRefine(
-        f"{type(estimator).__name__} has no out-of-core solution. LDA, OPLS, CCA, HSL, PCA, PLSDA, SKM, MMC and WMV have."
-    )
-
-
-def is_exact_without_refine(estimator: "Estimator", state: State) -> bool:
+def is_exact_without_refine(estimator: Estimator, state: State) -> bool:
     """Return True if the solution is exact after one pass.
 
     Further passes over the rows (refine) would then change nothing.
     """
-    return not cast("ClosedForm", estimator).reads_scatter() or compute_moments(state).scatter is not None
+    return not cast(ClosedForm, estimator).reads_scatter() or compute_moments(state).scatter is not None
 
 
 def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
@@ -939,3 +857,79 @@ def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) 
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
     return divide_or_zero_by_feature_scale(columns, moments.scale)
+
+
+class Refinable(ClosedForm):
+    """Base class of methods that further passes over the rows make exact.
+
+    These methods need only products with the rows' scatter.
+    """
+
+    refines: ClassVar[bool] = True
+
+    def refine_solver(self, moments: Moments, state: MomentState, varying_columns: np.ndarray) -> Any:
+        """Return the solver that is updated after each pass.
+
+        moments: centred sums of the rows and targets.
+        state: state from which the moments were computed.
+        varying_columns: (features,) bool, True for columns that are not constant.
+        """
+        return SubspaceSolver(self, moments, state, varying_columns)
+
+    def refine(
+        self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20, resume: Refining | None = None
+    ) -> Self:
+        """Replace the projection by the exact solution of the method.
+
+        The rows are read again from `source`, in several passes. The refined projection stays when
+        `partial_fit` learns more rows. `refine_report_` has the residual and the angle of every
+        pass. If the solution is already exact, a warning is issued. Then `source` is not read, and
+        nothing is changed [mathematics §4].
+
+        Parameters
+        ----------
+        source : (X, y), iterable of (X, y) or (X, y, weights), or source of events
+            Exactly the rows that were learned. A source of events is an object with a method
+            events(after=-1, until=None), which yields (position, stream_dr.Block(X, y, weights)).
+        tol : float
+            Tolerance. Refine stops when the relative residual is at most tol and the angle (in
+            radians) to the projection of the previous pass is at most tol. Refine also stops when
+            nothing remains to be solved.
+        max_passes : int
+            Maximum number of passes, including the passes of `resume`.
+        resume : Refining or None
+            State of an earlier call from which to continue, `refine_report_.refining`. None means
+            to start from the last refined projection, or from the beginning.
+
+        Raises
+        ------
+        CannotRefine
+            If the rows of the source are not the rows that were learned. The estimator is then
+            unchanged.
+
+        Notes
+        -----
+        For d features and k targets, a pass takes O(entries · k) time and O(d k) memory.
+        """
+        with self.lock:
+            self.check_parameters()
+            fitted = self.fitted()
+            fitted.check_learning_parameters_unchanged(self)
+            state = fitted.accumulator.freeze()
+            version = fitted.version
+
+            check_refinable(self, state)
+            if is_exact_without_refine(self, state):
+                warnings.warn(
+                    f"{type(self).__name__} is exact already, from one pass: nothing was changed.", stacklevel=2
+                )
+                return self
+
+            names, guess = fitted.names, fitted.refined
+            steps = refine_steps(
+                self, state, source, tol=tol, max_passes=max_passes, resume=resume, feature_names=names, guess=guess
+            )
+            projection, self.refine_report_ = run_passes_and_warn_if_unconverged(steps, tol, max_passes)
+            multiply = partial(self.scatter_product, state)
+            fitted.refined = fitted.orient_and_cache_projection(projection, multiply, version)
+        return self

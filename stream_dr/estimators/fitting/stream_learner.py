@@ -19,7 +19,7 @@ from sklearn.utils import Tags
 
 from stream_dr.aliases import FileName, JsonDict
 from stream_dr.errors import InvalidParameter, error_for_unknown_parameter
-from stream_dr.estimators.fitting.parameter_checks import NamedParameters
+from stream_dr.estimators.fitting.parameters import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
 from stream_dr.projection import Linear, Projection
 from stream_dr.rows.batches import drop_column
