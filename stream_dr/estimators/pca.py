@@ -10,9 +10,9 @@ from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
 from stream_dr.estimators.fitting.mapping import mapped_columns_of_state
 from stream_dr.estimators.fitting.moments import Moments, divide_or_zero_by_feature_scale, scale_moments
-from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameters import check_choice
 from stream_dr.estimators.fitting.refining import Refinable
+from stream_dr.estimators.fitting.stream_learner import NeedsRefine
 from stream_dr.projection import Linear
 from stream_dr.solve.spectral import nonzero_semidefinite_eigenpairs
 from stream_dr.statistics.moments.state import MomentState

@@ -34,9 +34,8 @@ from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.linear_classifier import LinearClassifier
 from stream_dr.estimators.fitting.named_columns import read_rows_and_names
-from stream_dr.estimators.fitting.predictor import Predictor
+from stream_dr.estimators.fitting.predictor import LinearClassifier, Predictor
 from stream_dr.evaluation.scores import weakness
 from stream_dr.feature_maps import feature_map as feature_map_of
 from stream_dr.feature_maps.column_report import describe, text_spec_or_table_spec

@@ -23,8 +23,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting import mapping
-from stream_dr.estimators.fitting.additive import AdditiveEstimator
-from stream_dr.estimators.fitting.estimator import StateType
+from stream_dr.estimators.fitting.estimator import AdditiveEstimator, StateType
 from stream_dr.estimators.fitting.folds import jackknife_components
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, mask_labels_with_few_rows
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int

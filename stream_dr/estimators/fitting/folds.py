@@ -20,7 +20,7 @@ import numpy as np
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import inner_linear_projection, mapped_state_of_all_folds, replace_inner_state
-from stream_dr.estimators.fitting.not_fitted import NotFitted
+from stream_dr.estimators.fitting.stream_learner import NotFitted
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import GAP, MultiplyByScatter, correlations_of_projected_rows, pad_to_equal_rows
 from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state_with_same_parameters

@@ -59,9 +59,8 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RefineSource
 from stream_dr.estimators.fitting.mapping import inner_projection, mapped_state_of_all_folds, prepend_feature_map
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_feature_scale
-from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameters import check_number_in_range, check_positive_int
-from stream_dr.estimators.fitting.stream_learner import FittedState
+from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import clear_counts_keep_columns, map_table_rows, update_statistics
 from stream_dr.projection import Projection

@@ -34,9 +34,9 @@ from stream_dr.estimators.fitting.moments import (
     divide_or_zero_by_feature_scale,
     scale_moments,
 )
-from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameters import check_choice
 from stream_dr.estimators.fitting.refining import Refinable
+from stream_dr.estimators.fitting.stream_learner import NotFitted
 from stream_dr.projection import Projection
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.state import MomentState

@@ -27,10 +27,10 @@ from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.folds import merge_and_align_folds
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.refining import RefinedSolution
 from stream_dr.estimators.fitting.state_error import Predictors, PredictsHeldOut, cross_validation_errors
+from stream_dr.estimators.fitting.stream_learner import NeedsRefine
 from stream_dr.solve import conjugate_gradient as cg
 from stream_dr.solve.rounding import zero_rounding
 from stream_dr.solve.spectral import EPS, nonzero_semidefinite_eigenpairs
