@@ -141,21 +141,6 @@ class _FoldComparison(NamedTuple):
     squared_plane_sines: np.ndarray
 
 
-class JackknifeEstimate(NamedTuple):
-    """Estimate of an array by the jackknife.
-
-    Attributes
-    ----------
-    corrected : ndarray
-        Estimate without bias.
-    std_error : ndarray
-        Standard error of the estimate, of the same shape.
-    """
-
-    corrected: np.ndarray
-    std_error: np.ndarray
-
-
 def jackknife_components(
     estimator: Estimator, states_by_fold: Sequence[State], all_rows_projection: Projection | None = None
 ) -> ComponentSpread:
@@ -294,8 +279,10 @@ def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices:
 
 def _jackknife_estimate(
     all_rows_estimate: np.ndarray, fold_estimates: np.ndarray, weight_ratios: np.ndarray
-) -> JackknifeEstimate:
+) -> tuple[np.ndarray, np.ndarray]:
     """Correct the bias of an estimate, by the delete-m_j jackknife.
+
+    Returns the estimate without bias, and its standard error, of the same shape.
 
     all_rows_estimate: estimate from all rows, an array of any shape.
     fold_estimates: (folds, ...), estimates without each fold.
@@ -304,7 +291,7 @@ def _jackknife_estimate(
     weight_ratios = weight_ratios.reshape(-1, *[1] * all_rows_estimate.ndim)
     corrected = len(weight_ratios) * all_rows_estimate - ((1.0 - 1.0 / weight_ratios) * fold_estimates).sum(axis=0)
     pseudo = weight_ratios * all_rows_estimate - (weight_ratios - 1.0) * fold_estimates
-    return JackknifeEstimate(corrected, np.sqrt(((pseudo - corrected) ** 2 / (weight_ratios - 1.0)).mean(axis=0)))
+    return corrected, np.sqrt(((pseudo - corrected) ** 2 / (weight_ratios - 1.0)).mean(axis=0))
 
 
 def _jackknife_angles_in_degrees(squared_sines: np.ndarray) -> np.ndarray:

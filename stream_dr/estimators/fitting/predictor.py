@@ -17,7 +17,7 @@ from it predict the same labels [mathematics §10].
 import warnings
 from abc import abstractmethod
 from itertools import compress
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -350,23 +350,6 @@ def ridged_variance_by_component(covariances: np.ndarray, eigenvalues: np.ndarra
     return np.asarray((covariances**2).sum(axis=1) / eigenvalues)
 
 
-class LinearScores(NamedTuple):
-    """Coefficients and intercepts of the scores of all classes.
-
-    The scores of rows X are X · coefficientsᵀ + intercepts.
-
-    Attributes
-    ----------
-    coefficients : (classes, features)
-        Coefficients of each class.
-    intercepts : (classes,)
-        Intercept of each class.
-    """
-
-    coefficients: np.ndarray
-    intercepts: np.ndarray
-
-
 class LinearClassifier(LabelScore, Predictor):
     """Base class of estimators that are also classifiers.
 
@@ -426,7 +409,7 @@ class LinearClassifier(LabelScore, Predictor):
 
         `decision_function` is X · coef_ᵀ + intercept_. For two classes the shape is (1, features).
         """
-        return _difference_if_two_classes(self._coefs_and_intercepts().coefficients)
+        return _difference_if_two_classes(self._coefficients())
 
     @property
     def intercept_(self) -> np.ndarray:
@@ -434,19 +417,19 @@ class LinearClassifier(LabelScore, Predictor):
 
         For two classes the shape is (1,).
         """
-        return _difference_if_two_classes(self._coefs_and_intercepts().intercepts)
+        projection = self.linear_projection()
+        intercepts = fitted_readout(projection).offset - self._coefficients() @ projection.mean
+        return _difference_if_two_classes(intercepts)
 
     def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
             y = flatten_column_with_warning(y, stacklevel=6)
         return super()._parse_used_targets_or_raise(accumulator, y, n_rows)
 
-    def _coefs_and_intercepts(self) -> LinearScores:
-        """Return the coefficients and intercepts of all classes."""
+    def _coefficients(self) -> np.ndarray:
+        """Return the coefficients (classes, features) of all classes."""
         projection = self.linear_projection()
-        readout = fitted_readout(projection)
-        coefficients = (loadings_used_to_predict(projection) @ readout.weights).T
-        return LinearScores(coefficients, readout.offset - coefficients @ projection.mean)
+        return np.asarray((loadings_used_to_predict(projection) @ fitted_readout(projection).weights).T)
 
     def _warn_if_uncalibrated(self) -> None:
         if self.solution_ == "diagonal":

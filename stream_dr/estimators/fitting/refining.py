@@ -63,7 +63,7 @@ from stream_dr.estimators.fitting.parameters import check_number_in_range, check
 from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import clear_counts_keep_columns, map_table_rows, update_statistics
-from stream_dr.projection import Projection
+from stream_dr.projection import Linear, Projection
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source, as_source
 from stream_dr.solve import subspace
@@ -82,24 +82,6 @@ MAX_BASIS_BYTES = 400_000_000
 
 A basis of at most 4 blocks is never cut. A block is the directions that one pass adds.
 """
-
-
-class RefinedSolution(NamedTuple):
-    """Solution of a method after some passes of refine.
-
-    Attributes
-    ----------
-    loadings : (features, components)
-        Loadings of the components.
-    eigenvalues : (components,)
-        Eigenvalues of the components.
-    residual : float
-        Relative residual of the solution.
-    """
-
-    loadings: np.ndarray
-    eigenvalues: np.ndarray
-    residual: float
 
 
 class SubspaceSolver:
@@ -169,7 +151,7 @@ class SubspaceSolver:
         answer = self._directions_in_basis(grown)[0][:, :block]
         return subspace.restart_from_solution(grown, answer) if answer.shape[1] else grown
 
-    def current_solution(self, solver_state: subspace.Subspace) -> RefinedSolution:
+    def current_solution(self, solver_state: subspace.Subspace) -> tuple[np.ndarray, np.ndarray, float]:
         """Return loadings, eigenvalues and relative residual after the passes so far."""
         small, eigenvalues = self._directions_in_basis(solver_state)
         if self._estimator.n_components is None and len(eigenvalues) > self._count:
@@ -177,7 +159,7 @@ class SubspaceSolver:
         small, eigenvalues = small[:, : self._count], eigenvalues[: self._count]
         self.along = np.einsum("ij,ij->j", small, solver_state.scatter @ small)
         residual = subspace.relative_subspace_residual(solver_state, small)
-        return RefinedSolution(solver_state.basis @ small, eigenvalues, residual)
+        return solver_state.basis @ small, eigenvalues, residual
 
     def _directions_in_basis(self, basis_state: subspace.Subspace) -> Directions:
         """Return the method's directions and eigenvalues on a basis.
@@ -253,42 +235,6 @@ class Sums(NamedTuple):
         return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
 
 
-class CheckedProduct(NamedTuple):
-    """Product of a pass whose rows were checked.
-
-    Attributes
-    ----------
-    product : (features, r)
-        Product of the rows' scatter and the r columns of the pass.
-    rows : int
-        Number of rows read.
-    """
-
-    product: np.ndarray
-    rows: int
-
-
-class MappedInputs(NamedTuple):
-    """Inputs of refine after the feature map.
-
-    Attributes
-    ----------
-    estimator : Refinable
-        Estimator without a feature map.
-    state : MomentState
-        State of the mapped rows.
-    source : Source
-        Source of mapped rows.
-    names : tuple of str or None
-        Names of the features, if there is no feature map and the rows have named columns.
-    """
-
-    estimator: "Refinable"
-    state: MomentState
-    source: Source
-    names: tuple[str, ...] | None
-
-
 class RowReplay:
     """Reader of a state's learned rows, for passes of refine.
 
@@ -350,8 +296,8 @@ class RowReplay:
                     progress(rows)
         return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if relearn_rows else None)
 
-    def checked_product(self, pass_sums: Sums, columns: np.ndarray) -> CheckedProduct:
-        """Check the rows of a pass, and return its product.
+    def checked_product(self, pass_sums: Sums, columns: np.ndarray) -> np.ndarray:
+        """Check the rows of a pass, and return its product (features, r).
 
         Raises CannotRefine if the rows are not the rows that the state has learned.
 
@@ -371,7 +317,7 @@ class RowReplay:
         # Remove the influence of the means of labels with too few rows to be classes.
         means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
         factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
-        return CheckedProduct(pass_sums.product - (means * factors) @ (means.T @ columns), pass_sums.rows)
+        return np.asarray(pass_sums.product - (means * factors) @ (means.T @ columns))
 
     def _parse_source_block(self, replay_state: FittedState, unparsed_block: Block, position: int) -> Block:
         """Return a block of the source, parsed as in `partial_fit`.
@@ -478,7 +424,7 @@ class MappedSource:
 
 def strip_feature_map(
     estimator: "Refinable", state: State, source: Source, feature_names: tuple[str, ...] | None
-) -> MappedInputs:
+) -> tuple["Refinable", MomentState, Source, tuple[str, ...] | None]:
     """Return inputs of refine that need no feature map.
 
     The returned source maps the rows while it reads them. The returned estimator has no feature
@@ -495,11 +441,12 @@ def strip_feature_map(
     source: source of the original rows, before the map.
     feature_names: names of the features, if the rows have named columns.
     """
+    inner = cast(MomentState, mapped_state_of_all_folds(state))
     if not isinstance(state, MappedState):
-        return MappedInputs(estimator, cast(MomentState, mapped_state_of_all_folds(state)), source, feature_names)
+        return estimator, inner, source, feature_names
     plain = clone(estimator).set_params(feature_map=None)
     mapped_source = MappedSource(estimator, state, source, feature_names)
-    return MappedInputs(plain, cast(MomentState, mapped_state_of_all_folds(state)), mapped_source, None)
+    return plain, inner, mapped_source, None
 
 
 def name_differing_sum(learned_state: MomentState, relearned_state: MomentState) -> str | None:
@@ -696,79 +643,42 @@ def refine_steps(
     """
     check_number_in_range("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
-    check_refinable(estimator, state)
-    solver, moments, sums, replayed, method = _prepare_problem(estimator, state, source, feature_names, n_threads)
+    refinable = check_refinable(estimator, state)
+    solver, mapped_state, mapped_source, names = strip_feature_map(refinable, state, as_source(source), feature_names)
+    moments = refinable.moments(state)
+    replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
+    method = solver.refine_solver(moments, mapped_state, replayed.scale > 0)
+    summed = compute_pass_sums or partial(replayed.sum_over_pass, mapped_source)
 
     # Continue from the earlier refine, or start from the columns of the guess.
     now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_loadings_or_empty(guess, moments)))
-    summed = compute_pass_sums or sums
-    basis = tall_qr(now.loadings)[0]
     first = now.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
         pass_progress = None if progress is None else partial(progress, number)
         directions = now.solve.directions
-        product, rows = replayed.checked_product(summed(directions, number == first, pass_progress), directions)
-
+        sums = summed(directions, number == first, pass_progress)
         # Update the solver, and compare the new projection with the projection of the last pass.
-        solve = method.advance(now.solve, product)
+        solve = method.advance(now.solve, replayed.checked_product(sums, directions))
         loadings, eigenvalues, residual = method.current_solution(solve)
         measured = moments._replace(along=method.along)
         projection = solver.make_projection(measured, (loadings, eigenvalues), "refined")
-        last_basis, basis = basis, tall_qr(projection.loadings)[0]
-        turned = largest_principal_angle(last_basis, basis) if number > 1 else np.pi / 2
+        turned = _angle_to_last_pass(now, projection)
         # Stop if residual and angle are small. The residual alone may be small too early.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
-
+        seconds = time.monotonic() - began
+        report = PassReport(number, sums.rows, residual, turned, projection.n_components, seconds, done)
         now = Refining(number, projection.loadings, solve)
-        report = PassReport(number, rows, residual, turned, projection.n_components, time.monotonic() - began, done)
         yield RefinePass(report, prepend_feature_map(state, projection), now)
         if done:
             return
 
 
-class _MappedProblem(NamedTuple):
-    """Problem that refine solves, in the space of mapped rows.
-
-    Without a feature map, the mapped rows are the rows themselves.
-
-    Attributes
-    ----------
-    solver : Refinable
-        Estimator without a feature map.
-    moments : Moments
-        Centred sums of the mapped rows.
-    sums : ComputePassSums
-        Function that computes the sums of a pass over the mapped rows.
-    replayed : RowReplay
-        Reader of the mapped rows, which checks the sums of a pass.
-    method : SubspaceSolver or FirstStageSolver
-        Solver that is updated after each pass.
-    """
-
-    solver: "Refinable"
-    moments: Moments
-    sums: ComputePassSums
-    replayed: RowReplay
-    method: Any
-
-
-def _prepare_problem(
-    estimator: Estimator, state: State, source: RefineSource, feature_names: tuple[str, ...] | None, n_threads: int
-) -> _MappedProblem:
-    """Return the problem that refine solves, for mapped rows.
-
-    state: state that has learned the rows of the source.
-    source: rows that are not mapped.
-    feature_names: names of the features, if the rows have named columns.
-    n_threads: number of threads that compute products.
-    """
-    refinable = cast("Refinable", estimator)
-    moments = refinable.moments(state)
-    solver, mapped_state, mapped_source, names = strip_feature_map(refinable, state, as_source(source), feature_names)
-    replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
-    method = solver.refine_solver(moments, mapped_state, replayed.scale > 0)
-    return _MappedProblem(solver, moments, partial(replayed.sum_over_pass, mapped_source), replayed, method)
+def _angle_to_last_pass(last: Refining, projection: Linear) -> float:
+    """Return the largest angle to the last pass's projection, in radians."""
+    if last.number == 0:
+        return np.pi / 2
+    return largest_principal_angle(tall_qr(last.loadings)[0], tall_qr(projection.loadings)[0])
 
 
 def run_passes_and_warn_if_unconverged(
@@ -813,8 +723,8 @@ def not_converged_message(pass_number: int, residual: float, angle: float, tol: 
     )
 
 
-def check_refinable(estimator: Estimator, state: State) -> None:
-    """Raise CannotRefine or NotFitted if a state cannot be refined.
+def check_refinable(estimator: Estimator, state: State) -> "Refinable":
+    """Return the estimator, or raise an error if it cannot be refined.
 
     CannotRefine is raised if the estimator has no method to make an approximate solution exact by
     further passes over the rows. NotFitted is raised if no row was learned.
@@ -823,6 +733,7 @@ def check_refinable(estimator: Estimator, state: State) -> None:
     if state is None or state.rows == 0:
         who = type(estimator).__name__
         raise NotFitted(f"This {who} has learned no row so far: there is nothing to refine. Learn the stream first.")
+    return cast("Refinable", estimator)
 
 
 def check_has_refine(estimator: Estimator) -> None:

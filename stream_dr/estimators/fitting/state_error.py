@@ -231,26 +231,6 @@ class PredictsHeldOut(Refinable):
         return squared_error_from_moments(W, mine, theirs)
 
 
-class TargetColumns(NamedTuple):
-    """Places of two models' targets among their joint columns.
-
-    The joint columns are the target columns of both models together.
-
-    Attributes
-    ----------
-    mine : list of int
-        Column of each target of the first model.
-    theirs : list of int
-        Column of each target of the second model.
-    n_columns : int
-        Number of columns.
-    """
-
-    mine: list[int]
-    theirs: list[int]
-    n_columns: int
-
-
 def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validation_moments: Moments) -> HeldOutError:
     """Return the error of a linear predictor on held-out rows.
 
@@ -265,7 +245,7 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     """
     # Pad the predictor to the features and targets of both models.
     d = max(len(training_moments.mean), len(validation_moments.mean))
-    a, b, k = _number_target_columns_of_both(training_moments, validation_moments)
+    a, b, k = _number_target_columns(training_moments, validation_moments)
     coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
     coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, training_moments.mean, training_moments.target_mean
 
@@ -290,18 +270,21 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     return HeldOutError(validation_moments.weight, sse, 1.0 - np.divide(sse, cyy, out=np.full(k, np.nan), where=varies))
 
 
-def _number_target_columns_of_both(training_moments: Moments, validation_moments: Moments) -> TargetColumns:
+def _number_target_columns(training_moments: Moments, validation_moments: Moments) -> tuple[list[int], list[int], int]:
     """Return the target columns of two models, numbered together.
+
+    The result has the column of each target of the first and of the second model, and the number
+    of columns.
 
     Labels that both models have learned share a column.
     """
     if not (training_moments.labelled or validation_moments.labelled):
         k = training_moments.cross.shape[1]
-        return TargetColumns(list(range(k)), list(range(validation_moments.cross.shape[1])), k)
+        return list(range(k)), list(range(validation_moments.cross.shape[1])), k
     labels = sorted({*training_moments.labels, *validation_moments.labels})
     both = training_moments.labels, validation_moments.labels
     first, second = ([labels.index(label) for label in own] for own in both)
-    return TargetColumns(first, second, len(labels))
+    return first, second, len(labels)
 
 
 def _check_error_is_computable(model: ClosedForm, moments: Moments) -> None:

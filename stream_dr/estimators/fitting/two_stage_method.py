@@ -28,7 +28,6 @@ from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.folds import merge_and_align_folds
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
-from stream_dr.estimators.fitting.refining import RefinedSolution
 from stream_dr.estimators.fitting.state_error import Predictors, PredictsHeldOut, cross_validation_errors
 from stream_dr.estimators.fitting.stream_learner import NeedsRefine
 from stream_dr.solve import conjugate_gradient as cg
@@ -360,11 +359,11 @@ class FirstStageSolver:
         share, ridge = self._estimator.ridge_terms(self._moments)
         return cg.advance_linear_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
 
-    def current_solution(self, solver_state: cg.BlockSolve) -> RefinedSolution:
+    def current_solution(self, solver_state: cg.BlockSolve) -> tuple[np.ndarray, np.ndarray, float]:
         """Return loadings, eigenvalues and relative residual after the steps so far."""
         moments = self._moments._replace(first_stage=solver_state)
         loadings, eigenvalues = self._estimator.directions(moments, self._state)
-        return RefinedSolution(loadings, eigenvalues, cg.relative_solve_residual(solver_state))
+        return loadings, eigenvalues, cg.relative_solve_residual(solver_state)
 
     def _mean_to_total_deviation_ratio(self) -> float:
         """Return the mean's distance from zero, in standard deviations.
