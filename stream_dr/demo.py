@@ -34,7 +34,7 @@ from stream_dr.datasets.generate import generate_rcv1_like
 from stream_dr.datasets.language import WIDTH
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import OutputExists
-from stream_dr.plotting.report import write_report
+from stream_dr.plotting.directory_figures import write_report
 from stream_dr.rows.block import Block, Rows
 from stream_dr.running.query import transform
 from stream_dr.running.replay import ReplayCallback, ReplaySettings, replay

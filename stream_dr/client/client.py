@@ -34,8 +34,14 @@ from stream_dr import errors
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import read_arrow
 from stream_dr.client.connection import Connection, checked_header, error_class_or_remote_error
-from stream_dr.client.remote_rows import (
+from stream_dr.client.payloads import (
+    Acknowledgement,
+    JobStatus,
+    ModelStatus,
     ServedArray,
+    ServedProjection,
+    StreamEventStatus,
+    StreamStatus,
     array_of_only_row,
     arrow_stream_bytes,
     as_list,
@@ -43,14 +49,6 @@ from stream_dr.client.remote_rows import (
     is_valid_unicode,
     read_metadata,
     sendable_rows_and_names,
-)
-from stream_dr.client.responses import (
-    Acknowledgement,
-    JobStatus,
-    ModelStatus,
-    ServedProjection,
-    StreamEventStatus,
-    StreamStatus,
 )
 from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block, as_weights

@@ -64,7 +64,7 @@ def report(
     from stream_dr.directory.directory import Directory
     from stream_dr.disk import check_parent_folder_exists
     from stream_dr.errors import InvalidParameter
-    from stream_dr.plotting.report import write_report
+    from stream_dr.plotting.directory_figures import write_report
 
     if out.suffix != ".html":
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; a report is a file in .html.")

@@ -689,7 +689,7 @@ def refine_and_print(
 
     Raises the errors of `refine_model`.
     """
-    from stream_dr.distributed.distributed_refine import refine_on_cluster
+    from stream_dr.distributed.cluster import refine_on_cluster
     from stream_dr.estimators.fitting.refining import not_converged_message
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up

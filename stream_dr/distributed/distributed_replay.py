@@ -18,8 +18,7 @@ from typing import cast
 from stream_dr.directory.admit import check_block_and_extend_schema
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
-from stream_dr.distributed.parts import PlanRunner
-from stream_dr.distributed.task_plan import Recurrence, Task, TaskPlan, divide_into_tasks_of_minimum_size
+from stream_dr.distributed.parts import PlanRunner, Recurrence, Task, TaskPlan, divide_into_tasks_of_minimum_size
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import can_merge_parts
 from stream_dr.models.model import Model
