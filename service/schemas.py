@@ -12,8 +12,8 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_va
 from pydantic.json_schema import models_json_schema
 
 import stream_dr
-from service import auth
-from service.request_bodies import ARROW_STREAM, JSON, OCTET_STREAM
+from service import guards
+from service.guards import ARROW_STREAM, JSON, OCTET_STREAM
 
 JsonDict = dict[str, Any]
 """JSON object."""
@@ -632,7 +632,7 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
         for path, methods in document["paths"].items():
             for method, operation in methods.items():
                 operation["summary"] = " ".join(operation["description"].partition("\n\n")[0].split())
-                if needs_token and auth.needed_read_or_write_right(method.upper(), path) is not None:
+                if needs_token and guards.needed_read_or_write_right(method.upper(), path) is not None:
                     operation["security"] = [{"token": []}]
         app.openapi_schema = document
     return app.openapi_schema

@@ -37,7 +37,7 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 import stream_dr
-from service import auth
+from service import guards
 from service.settings import Settings
 
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -117,7 +117,7 @@ def serve(
     from threadpoolctl import threadpool_limits
 
     settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
-    auth.refuse_unguarded_host(settings)
+    guards.refuse_unguarded_host(settings)
     refuse_several_workers()
     raise_file_limit_or_refuse(settings)
     configure_logging(settings)

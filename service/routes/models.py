@@ -1,8 +1,11 @@
-"""Routes that create, show, publish, export and delete models.
+"""Routes that create, show, publish, export, delete, refine and snapshot models.
 
 The schema of PUT's body is built from the signatures of all registered estimators. So a new
 estimator needs no code here, and /docs shows the parameters of each estimator. A body of PUT that
 is not JSON is the file of a saved estimator and has a route of its own.
+
+Jobs refine and snapshot models in the background. A request does not wait until a job ends. The
+response has the state of the job at this time.
 """
 
 import asyncio
@@ -22,8 +25,7 @@ from starlette.types import Scope
 
 import stream_dr
 from service import schemas
-from service.problems import ServiceError
-from service.request_bodies import (
+from service.guards import (
     ARROW_STREAM,
     JSON,
     OCTET_STREAM,
@@ -32,7 +34,8 @@ from service.request_bodies import (
     media_type,
     negotiate_media_type,
 )
-from service.schemas import JsonDict, Name
+from service.problems import ServiceError
+from service.schemas import JobId, JsonDict, Name
 from service.shared import AppState, Service
 from stream_dr import errors
 
@@ -258,3 +261,52 @@ def _put_body_schema(estimator_key: str) -> type[BaseModel]:
     fields = {"estimator": (Literal[estimator_key], ...), "params": (params, Field(default_factory=params))}
     spec: type[BaseModel] = make(f"{kind.__name__}Model", __base__=schemas.ModelSpec, __doc__=summary, **fields)
     return spec
+
+
+jobs_router = APIRouter(tags=["jobs"])
+JOB_ROUTE_ARGUMENTS: JsonDict = {
+    "status_code": 202,
+    "response_model": schemas.JobState,
+    "responses": schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS,
+}
+
+
+@jobs_router.post("/models/{name}/refine", **JOB_ROUTE_ARGUMENTS)
+def refine(shared: Service, response: Response, name: Name, options: schemas.Refine | None = None) -> JsonDict:
+    """Solve a model exactly by passes over the log.
+
+    The passes read the log up to the model's position. The exact solution stays published until
+    the next refine.
+    If the model is being refined already, the response has the running job.
+    """
+    options = options or schemas.Refine()
+    return _respond_with_job(response, shared.running.refine(name, options.tol, options.max_passes))
+
+
+@jobs_router.post("/models/{name}/snapshot", **JOB_ROUTE_ARGUMENTS)
+def snapshot(shared: Service, response: Response, name: Name) -> JsonDict:
+    """Write a model's snapshot to disk, in the background."""
+    return _respond_with_job(response, shared.running.snapshot(name))
+
+
+@jobs_router.get("/jobs/{id}", response_model=schemas.JobState, responses=schemas.problems(404))
+def job(shared: Service, id: JobId) -> JsonDict:
+    """Return a job's state, progress and error."""
+    return shared.running.job(id).describe()
+
+
+@jobs_router.delete("/jobs/{id}", status_code=202, response_model=schemas.JobState, responses=schemas.problems(404))
+def cancel_job(shared: Service, id: JobId) -> JsonDict:
+    """Ask a job to stop.
+
+    The response has the state of the job, which may still run for some time. If the job has
+    already ended, nothing changes.
+    """
+    job = shared.running.job(id)
+    job.cancel()
+    return job.describe()
+
+
+def _respond_with_job(response: Response, job: stream_dr.Job) -> JsonDict:
+    response.headers["Location"] = f"/jobs/{job.id}"
+    return job.describe()

@@ -1,7 +1,9 @@
-"""Routes that project rows (/transform) and predict their targets (/predict).
+"""Routes that learn, unlearn, project and predict rows.
 
-A request uses the projection that is published when it arrives. So it never waits for learning,
-and all rows of a response come from one version.
+- /partial_fit and /unlearn: a response with a position is sent only after the batch is on disk.
+  So a batch with a position is not lost if the process is killed.
+- /transform and /predict: a request uses the projection that is published when it arrives. So it
+  never waits for learning, and all rows of a response come from one version.
 """
 
 import asyncio
@@ -9,17 +11,108 @@ from collections.abc import Callable
 from typing import Annotated, Any, Protocol
 
 import orjson
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import BaseModel
 
 import stream_dr
 from service import schemas
+from service.guards import ARROW_STREAM, JSON, negotiate_media_type, rows_format
 from service.problems import ServiceError
-from service.request_bodies import ARROW_STREAM, JSON, negotiate_media_type, rows_format
-from service.schemas import JsonDict
+from service.schemas import JsonDict, Key
 from service.shared import AppState, Service
 
-router = APIRouter(tags=["project"])
+learn_router = APIRouter(tags=["learn"])
+RECEIPT_RESPONSES: schemas.ResponsesByStatus = {
+    200: {"description": "durable, and published if the request waited"},
+    202: {"model": schemas.Receipt, "description": "durable, but not published by every model; `reason` says why"},
+}
+
+
+@learn_router.post(
+    "/partial_fit",
+    response_model_exclude_unset=True,
+    openapi_extra=schemas.ROWS_BODY,
+    responses=RECEIPT_RESPONSES | schemas.BODY_PROBLEMS | schemas.problems(409, 507),
+)
+async def partial_fit(
+    request: Request,
+    response: Response,
+    shared: Service,
+    query: Annotated[schemas.LearnQuery, Query()],
+    key: Key = None,
+) -> schemas.Receipt:
+    """Append a batch durably and return its position.
+
+    A batch that is sent again with the same Idempotency-Key is not learned twice.
+    """
+    body_format = rows_format(request)
+    body = b"".join([piece async for piece in request.stream()])
+    if query.check:
+        return _receipt_response(await shared.ingest.check(body, body_format, key), position=None)
+
+    receipt = await shared.ingest.append(body, body_format, key)
+    return await _respond_with_receipt(shared, receipt, query.wait is not None, response)
+
+
+@learn_router.post(
+    "/unlearn",
+    response_model_exclude_unset=True,
+    openapi_extra={"requestBody": {"required": True}},
+    responses=RECEIPT_RESPONSES | schemas.BODY_PROBLEMS | schemas.problems(409, 507),
+)
+async def unlearn(
+    response: Response,
+    shared: Service,
+    rows: Annotated[schemas.Unlearn, Body(default_factory=dict, validate_default=True)],
+    query: Annotated[schemas.UnlearnQuery, Query()],
+    key: Key = None,
+) -> schemas.Receipt:
+    """Unlearn rows.
+
+    A model whose state is a sum over rows subtracts the rows. Other models learn the log again
+    without the rows.
+    """
+    loop = asyncio.get_running_loop()
+    appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)
+    return await _respond_with_receipt(shared, await asyncio.wrap_future(appended), query.wait is not None, response)
+
+
+def _receipt_response(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
+    # FastAPI sends only the fields that are set here.
+    answer = schemas.Receipt(position=position, rows=receipt.rows, duplicate=receipt.duplicate)
+    if receipt.columns_missing:
+        answer.columns_missing = list(receipt.columns_missing)
+    return answer
+
+
+async def _respond_with_receipt(
+    shared: AppState, receipt: stream_dr.Receipt, wait: bool, response: Response
+) -> schemas.Receipt:
+    """Return the response to an appended batch.
+
+    wait: True to wait until every model has published the batch, at most `wait_timeout` seconds.
+        If a model has not published the batch then, or cannot publish the batch, or if the service
+        stops, the status is 202 and the response has the reason.
+    response: response whose status is set.
+    """
+    answer = _receipt_response(receipt, receipt.position)
+    if wait:
+        inclusion = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
+        ended = await shared.finish_before_timeout_or_stop(inclusion, shared.settings.wait_timeout)
+        if ended:
+            reason = inclusion.result()
+        elif shared.stopping.is_set():
+            reason = "the service is stopping"
+        else:
+            reason = "models had not published it in time (wait_timeout)"
+        answer.lag = shared.running.lag if reason else 0
+        if reason:
+            answer.reason = reason
+            response.status_code = 202
+    return answer
+
+
+query_router = APIRouter(tags=["project"])
 
 BYTES_PER_NUMBER = {JSON: 120, ARROW_STREAM: 40}
 """Memory for each number in a response, in bytes, by media type of the response.
@@ -59,7 +152,7 @@ def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
     }
 
 
-@router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL_PROBLEMS)
+@query_router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL_PROBLEMS)
 async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Query()]) -> schemas.Projected:
     """Project one row of the query.
 
@@ -70,7 +163,7 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
     return schemas.Projected(**{name: value for name, value in fields.items() if name not in ("id", "unseen") or value})
 
 
-@router.post("/transform", **_rows_route_arguments(schemas.Projected))
+@query_router.post("/transform", **_rows_route_arguments(schemas.Projected))
 async def transform(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Project many rows, in the formats of /partial_fit.
 
@@ -79,7 +172,7 @@ async def transform(request: Request, shared: Service, query: Annotated[schemas.
     return await _respond_to_rows(request, shared, query.model, _project_block, _numbers_per_projected_row)
 
 
-@router.post("/predict", **_rows_route_arguments(schemas.Predicted))
+@query_router.post("/predict", **_rows_route_arguments(schemas.Predicted))
 async def predict(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Predict the targets of many rows.
 
