@@ -44,10 +44,9 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     the ASGI lifespan, and stop at the end of the lifespan.
     """
     running = stream_dr.Running(directory, run_settings(settings))
-    parsing, queries, slow = (
-        ThreadPoolExecutor(threads, f"service-{name}")
-        for name, threads in (("parse", PARSING), ("query", QUERIES), ("slow", SLOW))
-    )
+    parsing = ThreadPoolExecutor(PARSING, "service-parse")
+    queries = ThreadPoolExecutor(QUERIES, "service-query")
+    slow = ThreadPoolExecutor(SLOW, "service-slow")
     memory = BodyMemory(settings.max_queue_bytes)
     metrics = Metrics(directory, running, memory)
     ingest = Ingest(running, limits(settings), parsing)
@@ -82,13 +81,13 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         version=stream_dr.__version__,
         summary="Supervised projections of a stream, learned as it arrives.",
         lifespan=lifespan,
+        exception_handlers=problems.ERROR_HANDLERS,
         responses=schemas.COMMON_PROBLEMS,
         dependencies=[Depends(refuse_repeated_parameters)],
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.shared = shared
     app.state.drained = False
-    problems.add_error_handlers(app)
     _add_routes(app)
     _add_middleware(app, shared)
 

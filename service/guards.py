@@ -102,9 +102,15 @@ def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> 
 
     # Compare the request's token with every accepted token, in constant time.
     # The response time then reveals nothing about the accepted tokens.
-    token = _bearer_token(headers)
-    accepted = [settings.write_token] + ([settings.read_token] if right == "read" else [])
-    matches = [hmac.compare_digest(token, t.get_secret_value().encode()) for t in accepted if t is not None]
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    presented = b""
+    if scheme.lower() == "bearer":
+        presented = token.strip().encode()
+    read_token = None
+    if right == "read":
+        read_token = settings.read_token
+    tokens = (settings.write_token, read_token)
+    matches = [hmac.compare_digest(presented, t.get_secret_value().encode()) for t in tokens if t is not None]
     if not any(matches):
         raise ServiceError(
             "unauthorized",
@@ -120,11 +126,6 @@ def may_write(settings: Settings, headers: Headers) -> bool:
     except ServiceError:
         return False
     return True
-
-
-def _bearer_token(headers: Headers) -> bytes:
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip().encode() if scheme.lower() == "bearer" else b""
 
 
 def _refuse_foreign_host_or_origin(headers: Headers, allowed_origins: tuple[str, ...]) -> None:
@@ -205,32 +206,6 @@ class SizeLimit(NamedTuple):
     advice: str
 
 
-class _BodyType(NamedTuple):
-    """Media type and content encoding of a request body.
-
-    media: media type, for example "application/json".
-    packing: content encoding, for example "gzip".
-    """
-
-    media: str
-    packing: str
-
-
-class _MediaRange(NamedTuple):
-    """Element of an Accept header, such as "text/*;q=0.5".
-
-    Attributes
-    ----------
-    media : str
-        Media type, "type/*" or "*/*", in lower case.
-    quality : float
-        Preference of the client. 0 means that the client does not accept these types.
-    """
-
-    media: str
-    quality: float
-
-
 class BodyMemory:
     """Counter and limit of the memory of all request bodies.
 
@@ -296,7 +271,10 @@ class BodyLimitsMiddleware:
 
         media, packing = _accepted_content_type(scope, headers)
         limit = body_size_limit(media, scope["path"], self.settings)
-        body = _Body(self.memory, limit, _content_length(headers), self.settings.body_timeout, receive)
+        declared = headers.get("content-length", "0")
+        if not (declared.isascii() and declared.isdigit()):
+            raise ServiceError("bad_request", "Content-Length is not a number.")
+        body = _Body(self.memory, limit, int(declared), self.settings.body_timeout, receive)
         unpack = functools.partial(_receive_decompressed, body, packing)
         try:
             await self.app(scope, unpack if packing in CONTENT_ENCODINGS else body.receive, send)
@@ -439,26 +417,27 @@ def negotiate_media_type(request: Request, offered_types: Sequence[str]) -> str:
     """
     header = request.headers.get("accept") or "*/*"
     ranges = map(_parse_accept_element, header.split(","))
-    for media_range, quality in sorted(ranges, key=lambda media_range: -media_range.quality):
+    for media_range, quality in sorted(ranges, key=lambda element: -element[1]):
         for offer in offered_types:
             if quality > 0 and (media_range in ("*/*", offer) or media_range == f"{offer.partition('/')[0]}/*"):
                 return offer
     raise ServiceError("not_acceptable", f"Accept: {header} names none of {', '.join(offered_types)}.")
 
 
-def _parse_accept_element(accept_element: str) -> _MediaRange:
-    """Parse one element of an Accept header.
+def _parse_accept_element(accept_element: str) -> tuple[str, float]:
+    """Return the media range and the quality of an Accept header's element.
 
-    A quality that is not a number counts as 0. Without a quality, the quality is 1.
+    The quality is the client's preference. 0 means that the client does not accept these types,
+    and so does a quality that is not a number. Without a quality, the quality is 1.
 
     accept_element: the element, for example "text/*;q=0.5".
     """
     media_range, *parameters = (p.strip() for p in accept_element.split(";"))
     quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
     try:
-        return _MediaRange(media_range.lower(), float(quality))
+        return media_range.lower(), float(quality)
     except ValueError:
-        return _MediaRange(media_range.lower(), 0.0)
+        return media_range.lower(), 0.0
 
 
 def body_size_limit(content_type: str, path: str, settings: Settings) -> SizeLimit:
@@ -478,7 +457,7 @@ def body_size_limit(content_type: str, path: str, settings: Settings) -> SizeLim
     return SizeLimit(settings.max_json_bytes, "max_json_bytes", f"Send the rows as {arrow}, or fewer of them.")
 
 
-def _accepted_content_type(scope: Scope, headers: Headers) -> _BodyType:
+def _accepted_content_type(scope: Scope, headers: Headers) -> tuple[str, str]:
     """Return a request body's media type and content encoding.
 
     The encoding of an uncompressed body is "identity". Raises ServiceError
@@ -496,14 +475,7 @@ def _accepted_content_type(scope: Scope, headers: Headers) -> _BodyType:
             f"with Content-Encoding {encodings}.",
             {"Accept-Encoding": ", ".join(CONTENT_ENCODINGS)},
         )
-    return _BodyType(media, packing)
-
-
-def _content_length(headers: Headers) -> int:
-    declared = headers.get("content-length", "0")
-    if not (declared.isascii() and declared.isdigit()):
-        raise ServiceError("bad_request", "Content-Length is not a number.")
-    return int(declared)
+    return media, packing
 
 
 def _too_large_error(limit: SizeLimit, size_text: str) -> ServiceError:

@@ -588,19 +588,6 @@ MODEL_PROBLEMS = problems(404, 409)
 """Error responses that routes that use a model can return in addition."""
 
 
-def _any_of_const_to_enum(schemas: JsonDict) -> None:
-    """Replace {"const": x} by {"enum": [x]} in fields' alternatives (key "anyOf").
-
-    With "const", clients that openapi-python-client generates would reject all other alternatives.
-
-    schemas: JSON schemas by name. They are changed in place.
-    """
-    fields = [field for schema in schemas.values() for field in schema.get("properties", {}).values()]
-    for alternative in (each for field in fields for each in field.get("anyOf", ())):
-        if "const" in alternative:
-            alternative["enum"] = [alternative.pop("const")]
-
-
 def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
     """Return the OpenAPI document of an application.
 
@@ -623,7 +610,11 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
         for name, example in EXAMPLES.items():
             components["schemas"][name]["examples"] = [example]
 
-        _any_of_const_to_enum(components["schemas"])
+        # Clients that openapi-python-client generates would reject alternatives beside a "const".
+        fields = [field for schema in components["schemas"].values() for field in schema.get("properties", {}).values()]
+        for alternative in (each for field in fields for each in field.get("anyOf", ())):
+            if "const" in alternative:
+                alternative["enum"] = [alternative.pop("const")]
         if needs_token:
             meaning = "Requests that read need the read or the write token. Requests that write need the write token."
             token = {"type": "http", "scheme": "bearer", "description": meaning}

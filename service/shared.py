@@ -8,11 +8,11 @@ has a registry of its own.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import prometheus_client
 from fastapi import Depends, Request
@@ -28,6 +28,8 @@ from service.problems import ServiceError
 from service.schemas import JsonDict
 from service.settings import Settings
 from stream_dr.errors import DirectoryMissing
+
+T = TypeVar("T")
 
 LATENCY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 """Upper bounds of the latency histogram, in seconds."""
@@ -139,9 +141,13 @@ class _EngineCollector(Collector):
         yield _gauge_metric("listeners", "Open /events connections.", self._metrics.listeners)
         yield _gauge_metric("body_bytes", "Bytes of request bodies held in memory.", self._memory.bytes)
 
-        anonymous = _anonymous_memory_bytes()
-        if anonymous is not None:
-            yield _gauge_metric("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
+        # Mapped files, such as the shards of the log, are resident memory that is not anonymous.
+        status = Path("/proc/self/status")
+        lines = status.read_text().splitlines() if status.exists() else []
+        for line in lines:
+            if line.startswith("RssAnon:"):
+                anonymous = int(line.split()[1]) * 1024
+                yield _gauge_metric("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
 
         with suppress(DirectoryMissing):
             health = self._running.health()
@@ -184,17 +190,6 @@ class _EngineCollector(Collector):
 
 def _gauge_metric(name: str, description: str, value: float) -> Metric:
     return GaugeMetricFamily(f"stream_dr_{name}", description, value=value)
-
-
-def _anonymous_memory_bytes() -> int | None:
-    """Return the size of this process's anonymous memory, in bytes.
-
-    Anonymous memory is all resident memory except mapped files, such as the shards of the log.
-    None if the system does not report the size.
-    """
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")), None)
 
 
 class MetricsMiddleware:
@@ -270,10 +265,8 @@ class Ingest:
 
         Raises a StreamDRError if the batch is refused.
         """
-        loop = asyncio.get_running_loop()
-        return await asyncio.wrap_future(
-            await loop.run_in_executor(self._parsing, self._parse_and_submit, body, body_format, idempotency_key)
-        )
+        handle = self._running.submit
+        return await asyncio.wrap_future(await self._parse_in_thread(handle, body, body_format, idempotency_key))
 
     async def check(self, body: bytes, body_format: BodyFormat, idempotency_key: str | None) -> stream_dr.DryRunReceipt:
         """Return a batch's receipt without appending the batch.
@@ -281,26 +274,23 @@ class Ingest:
         The parameters are the parameters of `append`. Raises a StreamDRError if the batch would be
         refused.
         """
-        return await asyncio.get_running_loop().run_in_executor(
-            self._parsing, self._parse_and_check, body, body_format, idempotency_key
-        )
+        return await self._parse_in_thread(self._running.check, body, body_format, idempotency_key)
 
-    def _parse_and_submit(
-        self, body: bytes, body_format: BodyFormat, idempotency_key: str | None
-    ) -> "Future[stream_dr.Receipt]":
-        try:
-            names = self._running.directory.schema.names or ()
-            return self._running.submit(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits, names))
-        except stream_dr.errors.StreamDRError as e:
-            # Remove the traceback from the error.
-            # The frames of the traceback refer to the body, so the body would stay in memory.
-            raise stream_dr.errors.remove_stack_frames(e) from None
+    async def _parse_in_thread(
+        self, handle: Callable[..., T], body: bytes, body_format: BodyFormat, idempotency_key: str | None
+    ) -> T:
+        """Parse a body in the parsing thread, and return what `handle` returns for the draft."""
 
-    def _parse_and_check(
-        self, body: bytes, body_format: BodyFormat, idempotency_key: str | None
-    ) -> stream_dr.DryRunReceipt:
-        names = self._running.directory.schema.names or ()
-        return self._running.check(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits, names))
+        def parse_and_handle() -> T:
+            try:
+                names = self._running.directory.schema.names or ()
+                return handle(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits, names))
+            except stream_dr.errors.StreamDRError as e:
+                # Remove the traceback from the error.
+                # The frames of the traceback refer to the body, so the body would stay in memory.
+                raise stream_dr.errors.remove_stack_frames(e) from None
+
+        return await asyncio.get_running_loop().run_in_executor(self._parsing, parse_and_handle)
 
 
 @dataclass(frozen=True)

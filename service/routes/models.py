@@ -71,7 +71,9 @@ PROJECTION_RESPONSES: schemas.ResponsesByStatus = {
 @router.get("/models")
 def models(shared: Service) -> schemas.Models:
     """Return the state of every model, by name."""
-    states = {name: _model_state(shared, model) for name, model in shared.directory.models.items()}
+    states = {
+        name: schemas.ModelState.from_model(model, shared.running) for name, model in shared.directory.models.items()
+    }
     return schemas.Models(models=states)
 
 
@@ -81,7 +83,7 @@ def model(shared: Service, name: Name) -> schemas.ModelState:
 
     The state has its position, lag, scores, published version, classes, eigenvalues and more.
     """
-    return _model_state(shared, shared.directory.model(name))
+    return schemas.ModelState.from_model(shared.directory.model(name), shared.running)
 
 
 @router.delete("/models/{name}", status_code=204, responses=schemas.MODEL_PROBLEMS)
@@ -102,7 +104,7 @@ async def publish(shared: Service, response: Response, name: Name) -> schemas.Mo
         await asyncio.get_running_loop().run_in_executor(shared.slow, shared.running.publish, name, seconds)
     except TimeoutError:
         response.status_code = 202
-    return _model_state(shared, shared.directory.model(name))
+    return schemas.ModelState.from_model(shared.directory.model(name), shared.running)
 
 
 @router.get(
@@ -184,10 +186,6 @@ def _refusals_as_conflict() -> Iterator[None]:
 def _respond_to_put(shared: AppState, response: Response, model: stream_dr.Model, is_new: bool) -> schemas.ModelState:
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/models/{model.name}"
-    return _model_state(shared, model)
-
-
-def _model_state(shared: AppState, model: stream_dr.Model) -> schemas.ModelState:
     return schemas.ModelState.from_model(model, shared.running)
 
 
@@ -195,7 +193,10 @@ def make_put_router() -> APIRouter:
     """Return the router of the route that creates models."""
     # Build the router here and not at the import, because users may register estimators later.
     routes = APIRouter(tags=["models"])
-    examples: Any = {key: {"value": _example_put_body(key)} for key in stream_dr.ESTIMATORS}
+    examples: Any = {}
+    for key, kind in stream_dr.ESTIMATORS.items():
+        params = {name: default for name, _, default in stream_dr.parameter_types(kind) if default is not None}
+        examples[key] = {"value": {"estimator": key, "params": params}}
     spec: Any = functools.reduce(operator.or_, map(_put_body_schema, stream_dr.ESTIMATORS))
 
     @routes.put(
@@ -229,18 +230,6 @@ def make_put_router() -> APIRouter:
         return _respond_to_put(shared, response, model, new)
 
     return routes
-
-
-def _example_put_body(estimator_key: str) -> JsonDict:
-    """Return an example body that creates a default model.
-
-    Parameters whose default is None are omitted.
-
-    estimator_key: key of the estimator.
-    """
-    types = stream_dr.parameter_types(stream_dr.ESTIMATORS[estimator_key])
-    params = {name: default for name, _, default in types if default is not None}
-    return {"estimator": estimator_key, "params": params}
 
 
 def _put_body_schema(estimator_key: str) -> type[BaseModel]:

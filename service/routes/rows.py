@@ -7,7 +7,6 @@
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Annotated, Any, Protocol
 
 import orjson
@@ -134,10 +133,6 @@ class RowsResult(Protocol):
         """Return the content of a response as an Arrow stream."""
 
 
-RowsQuery = Callable[[AppState, stream_dr.Model, stream_dr.Block], RowsResult]
-"""Function that returns a model's result for a block of rows."""
-
-
 def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
     """Return FastAPI's arguments for a route that receives many rows.
 
@@ -169,7 +164,7 @@ async def transform(request: Request, shared: Service, query: Annotated[schemas.
 
     Targets in the batch are ignored. A batch without rows gives a response without rows.
     """
-    return await _respond_to_rows(request, shared, query.model, _project_block, _numbers_per_projected_row)
+    return await _respond_to_rows(request, shared, query.model, predicting=False)
 
 
 @query_router.post("/predict", **_rows_route_arguments(schemas.Predicted))
@@ -178,28 +173,16 @@ async def predict(request: Request, shared: Service, query: Annotated[schemas.Tr
 
     The methods lda, class_means, cca, opls and plsda can predict.
     """
-    return await _respond_to_rows(request, shared, query.model, _predict_block, _numbers_per_prediction)
+    return await _respond_to_rows(request, shared, query.model, predicting=True)
 
 
-async def _respond_to_rows(
-    request: Request,
-    shared: AppState,
-    model_name: str | None,
-    compute: RowsQuery,
-    numbers_per_row: Callable[[stream_dr.Model], int],
-) -> Response:
+async def _respond_to_rows(request: Request, shared: AppState, model_name: str | None, predicting: bool) -> Response:
     """Return the response to a request with rows.
 
     The response is computed in a thread.
 
-    Parameters
-    ----------
-    model_name : str or None
-        Name of the model. None means the only model of the directory.
-    compute : callable
-        Function that returns the model's result for a block of rows.
-    numbers_per_row : callable
-        Function that returns how many numbers the response has for each row.
+    model_name: name of the model. None means the only model of the directory.
+    predicting: True to predict the rows' targets, False to project the rows.
     """
     body_format = rows_format(request)
     accept = negotiate_media_type(request, (JSON, ARROW_STREAM))
@@ -208,8 +191,13 @@ async def _respond_to_rows(
 
     def compute_response() -> Response:
         block = stream_dr.parse_rows(body, body_format, shared.limits, shared.directory.schema.names or ())
-        _refuse_large_response(block.rows, numbers_per_row(model), accept, max(len(body), block.nbytes // 8))
-        result = compute(shared, model, block)
+        numbers = _numbers_per_row(model, predicting)
+        _refuse_large_response(block.rows, numbers, accept, max(len(body), block.nbytes // 8))
+        result: RowsResult
+        if predicting:
+            result = stream_dr.predict(model, block, shared.directory.schema)
+        else:
+            result = _project_block(shared, model, block)
         content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())
         return Response(content, media_type=accept)
 
@@ -250,32 +238,28 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
         )
 
 
-def _numbers_per_projected_row(model: stream_dr.Model) -> int:
-    """Return how many numbers a projected row has.
+def _numbers_per_row(model: stream_dr.Model, predicting: bool) -> int:
+    """Return how many numbers a response has for each row at most.
 
-    Returns 0 if no projection is published.
+    A projected row has one number for each component. A prediction has one for each class or
+    target. It may also have all labels as text. Eight characters of text count as one number.
+    Without a published projection, the result is 0.
     """
-    return model.published.projection.n_components if model.published else 0
-
-
-def _numbers_per_prediction(model: stream_dr.Model) -> int:
-    """Return how many numbers a row's prediction has at most.
-
-    There is one number for each class or target. A prediction may also have all labels as text.
-    Eight characters of text count as one number.
-    """
-    readout = model.published.readout if model.published else None
-    return 0 if readout is None else len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
+    published = model.published
+    if published is None:
+        return 0
+    if not predicting:
+        return published.projection.n_components
+    readout = published.readout
+    if readout is None:
+        return 0
+    return len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
 
 
 def _project_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> RowsResult:
     result = stream_dr.transform(model, block, shared.directory.schema)
     shared.metrics.rows_transformed.inc(block.rows)
     return result
-
-
-def _predict_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> RowsResult:
-    return stream_dr.predict(model, block, shared.directory.schema)
 
 
 def _parse_query_row(query: schemas.OneRowQuery) -> stream_dr.Block:

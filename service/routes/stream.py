@@ -81,7 +81,12 @@ def metrics(request: Request, shared: Service) -> Response:
 
     The format is Prometheus's text format, or OpenMetrics if the Accept header asks for it.
     """
-    shared.metrics.ready.set(_is_ready(shared))
+    ready = True
+    try:
+        _check_ready(shared)
+    except (ServiceError, StreamDRError):
+        ready = False
+    shared.metrics.ready.set(ready)
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(shared.metrics.registry), media_type=media_type)
 
@@ -108,14 +113,6 @@ def readyz(shared: Service) -> schemas.Health:
     if failed:
         details.append(f"failed, or not to be published: {', '.join(failed)} (GET /models has why)")
     return schemas.Health(status="ready", detail="; ".join(details) or None)
-
-
-def _is_ready(shared: AppState) -> bool:
-    try:
-        _check_ready(shared)
-    except (ServiceError, StreamDRError):
-        return False
-    return True
 
 
 def _check_ready(shared: AppState) -> JsonDict:
@@ -266,16 +263,15 @@ def describe_estimators() -> JsonDict:
     - `params`: list of {"name", "kind", "choices", "default"}. The kind is "integer", "number",
       "boolean", "choice", or "json" for any other type.
     """
-    return {key: _describe_estimator(kind) for key, kind in stream_dr.ESTIMATORS.items()}
-
-
-def _describe_estimator(estimator_class: type) -> JsonDict:
-    about = (estimator_class.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
-    params = [
-        {"name": name, "default": default} | _form_field_kind(hint)
-        for name, hint, default in stream_dr.parameter_types(estimator_class)
-    ]
-    return {"about": about, "refines": getattr(estimator_class, "refined_by", None) is not None, "params": params}
+    described = {}
+    for key, kind in stream_dr.ESTIMATORS.items():
+        about = (kind.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
+        params = []
+        for name, hint, default in stream_dr.parameter_types(kind):
+            params.append({"name": name, "default": default} | _form_field_kind(hint))
+        refines = getattr(kind, "refined_by", None) is not None
+        described[key] = {"about": about, "refines": refines, "params": params}
+    return described
 
 
 def _form_field_kind(type_hint: Any) -> JsonDict:

@@ -31,6 +31,7 @@ from stream_dr.commands.specs import (
     parse_model_specs,
     path_or_uri,
 )
+from stream_dr.rows.source import Source
 
 if TYPE_CHECKING:
     from stream_dr.evaluation.comparison import Comparison
@@ -107,21 +108,37 @@ def evaluate(
     classifiers = tuple(filter(None, map(str.strip, probes.split(","))))
     settings = EvaluateSettings(first, 1.2, reservoir, neighbours, classifiers, full, seed, baseline=True)
     settings.check()
-    read_as.refuse_unsupported_options([*sources, *(test or [])])
+    test = test or []
+    read_as.refuse_unsupported_options([*sources, *test])
 
     with _csv_point_writer(curve) as write_point:
-        scores = _evaluate(read_as, (sources, test, skip_damaged), shuffle, specs, settings, write_point)
+        read_as, specs = _map_tables(read_as, [*sources, *test], specs)
+        source = read_as.open_as_one_source(sources, skip_damaged)
+        test_source = read_as.open_as_one_source(test, skip_damaged) if test else None
+        scores = _evaluate(source, test_source, shuffle, specs, settings, write_point)
 
-    if unlabelled := scores[-1].figures["unlabelled"]:
-        say(f"note: {unlabelled} rows have no label, and are left out.")
-    _warn_if_labels_sorted(scores[-1].figures, shuffle)
-    _warn_if_nothing_tested(scores, first)
+    _print_warnings(scores, first, shuffle)
     _print_scores(scores, as_json)
 
 
+def _map_tables(read_as: ReadOptions, sources: list[Path], specs: ModelSpecs) -> tuple[ReadOptions, ModelSpecs]:
+    """Return options and specs for tables, if the sources are tables.
+
+    Each model then gets a feature map, which encodes columns as numbers.
+    """
+    files = read_as.open_all_but_shards(sources)
+    first = first_table_block(files)
+    if first is None:
+        return read_as, specs
+    feature_map = read_as.text_or_table_map_spec(files)
+    specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
+    print_column_kinds(files, feature_map)
+    return read_as.with_options(raw=True), specs
+
+
 def _evaluate(
-    read_as: ReadOptions,
-    paths: tuple[list[Path], list[Path] | None, bool],
+    source: Source,
+    test: Source | None,
     shuffle: bool,
     specs: ModelSpecs,
     settings: "EvaluateSettings",
@@ -131,19 +148,7 @@ def _evaluate(
     from stream_dr.evaluation.test_then_train import ShuffledSource, evaluate
     from stream_dr.running.warm_up import warm_up
 
-    # If the rows are tables, each model gets a feature map, which encodes columns as numbers.
-    sources, test_sources, skip_damaged = paths
-    files = read_as.open_all_but_shards([*sources, *(test_sources or [])])
-    if (first := first_table_block(files)) is not None:
-        feature_map = read_as.text_or_table_map_spec(files)
-        specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
-        read_as = read_as.with_options(raw=True)
-        print_column_kinds(files, feature_map)
-
     models = {name: make(key, params) for name, key, params in specs}
-    source = read_as.open_as_one_source(sources, skip_damaged)
-    test = read_as.open_as_one_source(test_sources, skip_damaged) if test_sources else None
-
     # Compile numba functions first, so that the progress bar does not count the compilation.
     warm_up(models.values(), say, json=False)
     total = getattr(source, "rows", 0)
@@ -154,8 +159,12 @@ def _evaluate(
 
 def _print_scores(scores: list["Score"], as_json: bool) -> None:
     if as_json:
-        figures = [_nan_as_none(s.figures) for s in scores]
-        print_result(json.dumps([{**s._asdict(), "figures": f, **f} for s, f in zip(scores, figures, strict=True)]))
+        described = []
+        for score in scores:
+            # JSON has no NaN. A score is NaN if no rows were tested.
+            figures = {name: None if math.isnan(value) else value for name, value in score.figures.items()}
+            described.append({**score._asdict(), "figures": figures, **figures})
+        print_result(json.dumps(described))
         return
 
     head = "accuracy"
@@ -186,33 +195,35 @@ def _score_line(score: "Score", accuracy_width: int) -> str:
     return line.rstrip()
 
 
-def _warn_if_nothing_tested(scores: list["Score"], n_rows_before_first_test: int) -> None:
-    if not any(s.figures["rows"] for s in scores):
-        say(
-            f"warning (nothing_tested): all rows came in batches that --first={n_rows_before_first_test} learns "
-            "before the first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
-        )
+def _print_warnings(scores: list["Score"], first: int, shuffled: bool) -> None:
+    """Print what limits the meaning of the scores.
 
+    A warning says that rows seem sorted by label. Then the label changes from one row to the next
+    less than a tenth as often as in random order.
 
-def _warn_if_labels_sorted(baseline_scores: dict[str, float], shuffled: bool) -> None:
-    """Print a warning if rows seem sorted by label.
-
-    Rows seem to be sorted if the label changes from one row to the next less than a tenth as often
-    as in random order.
-
-    baseline_scores: scores of the baseline "no change", which predicts the label of the previous
-        row.
-    shuffled: True if the rows were used in random order. Then no warning is printed.
+    first: number of rows learned before the first test.
+    shuffled: True if the rows were used in random order. They are not sorted then.
     """
-    if shuffled or "unchanged" not in baseline_scores:
-        return
+    # The last score is of the baseline "no change", which predicts the label of the row before.
+    baseline = scores[-1].figures
+    if unlabelled := baseline["unlabelled"]:
+        say(f"note: {unlabelled} rows have no label, and are left out.")
 
-    unchanged, by_chance = baseline_scores["unchanged"], baseline_scores["by_chance"]
-    if 1 - unchanged < 0.1 * (1 - by_chance):
-        shares = f"{unchanged:.1%} of rows have the label of the row before, and {by_chance:.1%} would in random order"
+    if not shuffled and "unchanged" in baseline:
+        unchanged = baseline["unchanged"]
+        by_chance = baseline["by_chance"]
+        if 1 - unchanged < 0.1 * (1 - by_chance):
+            shares = (
+                f"{unchanged:.1%} of rows have the label of the row before, and {by_chance:.1%} would in random order"
+            )
+            say(
+                f"warning (labels_sorted): {shares}. Figures are of rows unlike those learned; --shuffle tests them in "
+                "random order."
+            )
+    if not any(score.figures["rows"] for score in scores):
         say(
-            f"warning (labels_sorted): {shares}. Figures are of rows unlike those learned; --shuffle tests them in "
-            "random order."
+            f"warning (nothing_tested): all rows came in batches that --first={first} learns before the first test; "
+            "give a smaller --first, or smaller batches (convert --rows-per-batch)."
         )
 
 
@@ -239,16 +250,6 @@ def _csv_point_writer(csv_path: Path | None) -> Iterator[Callable[["Point"], obj
     lines.writerow(Point._fields)
     yield lines.writerow
     write_atomically(csv_path, lambda file: file.write(text.getvalue().encode()))
-
-
-def _nan_as_none(scores: dict[str, float]) -> dict[str, float | None]:
-    """Return scores with None in place of NaN.
-
-    JSON has no NaN. A score is NaN if no rows were tested.
-
-    scores: scores by name.
-    """
-    return {name: None if math.isnan(value) else value for name, value in scores.items()}
 
 
 @add_file_options

@@ -104,9 +104,8 @@ def learn(
     """
     from stream_dr.running.replay import ReplaySettings
 
-    _check_dir_and_out(dir, check, out)
+    _check_options(dir, check, out, name, sources, read_as)
     specs = parse_model_specs(model)
-    _refuse_name_unless_single_file(name, sources, read_as)
     read_as.refuse_unsupported_options(sources)
     if not as_classes:
         read_as = _label_as_target_if_fractional(read_as, sources)
@@ -125,13 +124,16 @@ def learn(
         store_and_learn_files(dir, sources, files, specs, read_as, settings, name, out, refine_if_better=not model)
 
 
-def _check_dir_and_out(dir: Path | None, check_only: bool, out: Path | None) -> None:
-    """Raise an error if directory or output file are unusable.
+def _check_options(
+    dir: Path | None, check_only: bool, out: Path | None, name: str | None, sources: list[Path], read_as: ReadOptions
+) -> None:
+    """Raise an error if directory, output file or name are unusable.
 
     dir: path of the directory whose models will learn. None is allowed only if `check_only` is
         True.
     check_only: True if nothing will be learned.
     out: file for the projected rows, or None.
+    name: name under which a single file is stored, or None.
     """
     from stream_dr.running.projected_file import check_output_path
 
@@ -139,9 +141,6 @@ def _check_dir_and_out(dir: Path | None, check_only: bool, out: Path | None) -> 
         raise typer.BadParameter("say which directory learns the rows.", param_hint="--dir")
     if out is not None:
         check_output_path(out)
-
-
-def _refuse_name_unless_single_file(name: str | None, sources: list[Path], read_as: ReadOptions) -> None:
     if name is not None and (len(sources) != 1 or read_as.reads_as_shards(sources[0])):
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
 
@@ -266,12 +265,13 @@ def _print_columns_of_file(path: Path, source: "FileSource", feature_map_spec: J
 
     if source.raw:
         report = describe(first.X, feature_map_spec)
-        lines = [
-            " ".join(map(_json_assignment_to_command_option, c.options)) if with_hints else "" for c in report.columns
-        ]
-        hinted = zip(report.columns, lines, strict=True)
-        columns = tuple(c._replace(options=(line,) if line else ()) for c, line in hinted)
-        shown = report._replace(columns=columns, problems=())
+        columns = []
+        for column in report.columns:
+            options: tuple[str, ...] = ()
+            if with_hints and column.options:
+                options = (" ".join(map(_json_assignment_to_command_option, column.options)),)
+            columns.append(column._replace(options=options))
+        shown = report._replace(columns=tuple(columns), problems=())
         say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
         if report.problems:
             raise SchemaMismatch(f"{path}: {'; '.join(report.problems)}.")
@@ -451,13 +451,13 @@ def replay_and_report(
     out : Path or None
         File for the rows, as the first model of `specs` (or else of the directory) projects them.
     plan_runner : PlanRunner or None
-        Function that runs tasks in parallel, in threads or on a cluster. None: the batches are
-        learned one after the other.
+        Function that runs tasks in parallel. None: the batches are learned one by one.
     refine_if_better : bool
         True to refine models that have an approximate solution, if this raises their score.
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
+    from stream_dr.running.query import project
     from stream_dr.running.replay import Progress
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
@@ -470,8 +470,9 @@ def replay_and_report(
         with ProgressBar("replay", dataset.rows) as bar:
 
             def show_replay(p: Progress) -> None:
-                note = f"{p.shards} of {p.total_shards} shards{_rows_per_second_text(directory)}"
-                bar.show(p.rows, p.total_rows, note, p.phase)
+                times = {name: model.learning_time for name, model in directory.models.items()}
+                rates = "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
+                bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{rates}", p.phase)
 
             run_replay = run if plan_runner is None else partial(replay_in_parallel_tasks, plan_runner)
             report = run_replay(directory, dataset, settings, show_replay)
@@ -483,7 +484,9 @@ def replay_and_report(
             _refine_where_it_helps(directory, dataset)
         if out is not None:
             name = specs[0].name if specs else next(iter(directory.models))
-            _project_into(out, directory, directory.model(name), dataset)
+            with ProgressBar("transform", dataset.rows) as bar:
+                rows, _ = project(directory, directory.model(name), dataset, out, lambda n: bar.show(n, dataset.rows))
+            print_result(f"{rows} rows projected by {name} written to {out}")
 
 
 def _print_repeated_shards(dataset: "Dataset") -> None:
@@ -492,14 +495,6 @@ def _print_repeated_shards(dataset: "Dataset") -> None:
         original = first.setdefault(shard.sha256, shard)
         if original is not shard:
             say(f"note: {shard.path} has the same bytes as {original.path}, and counts once.")
-
-
-def _project_into(out: Path, directory: "Directory", model: "Model", dataset: "Dataset") -> None:
-    from stream_dr.running.query import project
-
-    with ProgressBar("transform", dataset.rows) as bar:
-        rows, _ = project(directory, model, dataset, out, lambda n: bar.show(n, dataset.rows))
-    print_result(f"{rows} rows projected by {model.name} written to {out}")
 
 
 def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None:
@@ -596,12 +591,6 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
         f"{model.name}: a random tenth of the rows, held out, is predicted with a score of {scores}. The model {outcome}."
     )
     return helps
-
-
-def _rows_per_second_text(directory: "Directory") -> str:
-    """Return each model's rows per second, for the progress bar."""
-    times = {name: model.learning_time for name, model in directory.models.items()}
-    return "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
 
 
 def _allowed_labels_from_environment() -> list[Any] | None:

@@ -174,15 +174,6 @@ class ReadOptions(NamedTuple):
         opened = [files.get(path) or self.open_shards_as_one([path], skip_damaged) for path in sources]
         return _ChainedSources(opened)
 
-    def open_shards_or_files(self, sources: Sequence[Path]) -> "Dataset | FileSource":
-        """Open shards or files as one source.
-
-        The paths must be either all shards or all files of other formats.
-        """
-        if all(map(self.reads_as_shards, sources)):
-            return self.open_shards_as_one(sources)
-        return self.open_files_as_one(sources)
-
     def refuse_paths_other_than_shards(self, sources: Sequence[Path]) -> None:
         """Raise typer.BadParameter unless all sources are shards.
 

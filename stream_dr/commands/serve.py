@@ -93,7 +93,7 @@ def demo(
     # The service needs the main thread, so the client of the service runs in another thread.
     errors: list[Exception] = []
 
-    def post_demo_shards_and_stop_service(address: str) -> None:
+    def post_and_stop(address: str) -> None:
         try:
             _post_shards_and_report(address, dir, shards[steps.REPLAYED :], data, rates, exit)
         except Exception as e:
@@ -101,12 +101,10 @@ def demo(
         if exit or errors:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def start_demo_client_thread(address: str) -> None:
-        threading.Thread(
-            target=post_demo_shards_and_stop_service, args=(address,), name="demo-client", daemon=True
-        ).start()
+    def start_client(address: str) -> None:
+        threading.Thread(target=post_and_stop, args=(address,), name="demo-client", daemon=True).start()
 
-    status = serve_command(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start_demo_client_thread)
+    status = serve_command(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start_client)
     if errors:
         raise errors[0]
     raise typer.Exit(status)

@@ -8,6 +8,7 @@ import typer
 from stream_dr.commands.output import ProgressBar, print_result, say
 from stream_dr.commands.reading import ReadOptions, add_file_options
 from stream_dr.commands.specs import path_or_uri
+from stream_dr.rows.source import Source
 from stream_dr.shards.manifest import Manifest
 
 Sources = Annotated[
@@ -160,23 +161,27 @@ def transform(
     from stream_dr.models.schema import table_columns_missing_in_batch
     from stream_dr.running.projected_file import check_output_path
     from stream_dr.running.query import project
-    from stream_dr.shards.dataset import Dataset
 
     check_output_path(out)
     with Directory(directory, writable=False) as opened, ProgressBar("transform", None) as bar:
         projected_by = opened.model(model)
         # A file may have other columns than the stream, so select the columns of the stream.
         # Shards always have the columns of the stream.
-        data = read_as.open_shards_or_files([source])
-        if not isinstance(data, Dataset):
-            data, left_out = data.only(opened.schema.names)
+        data: Source
+        total = 0
+        if read_as.reads_as_shards(source):
+            data = shards = read_as.open_shards_as_one([source])
+            total = shards.rows
+        else:
+            data, left_out = read_as.open_files_as_one([source]).only(opened.schema.names)
             if left_out:
                 say(f"note: columns that the stream does not have are left out: {', '.join(left_out)}")
-            missing = table_columns_missing_in_batch(data.first, opened.schema) if data.first is not None else ()
+            missing: tuple[str, ...] = ()
+            if data.first is not None:
+                missing = table_columns_missing_in_batch(data.first, opened.schema)
             if missing:
                 say(f"note: columns that the file does not have are taken as missing: {', '.join(missing)}")
 
-        total = data.rows if isinstance(data, Dataset) else 0
         rows, unseen = project(opened, projected_by, data, out, lambda done: bar.show(done, total))
     if unseen:
         say(f"note: {unseen} of {rows} rows have a category, word or column that was never seen, which is left out.")
