@@ -373,7 +373,10 @@ class LiveFigures:
                 figure = directory_figure_dict(self._directory, kind, shown_model, options, newest, records)
             except StreamDRError as e:
                 figure = empty_figure(kind, str(e))
-            drawn = CachedFigure(tag, figure_json_without_template(figure), now)
+            # Leave out the figure's template, because the page sets its own colours and fonts.
+            layout = {name: value for name, value in figure["layout"].items() if name != "template"}
+            page_figure = {"data": figure["data"], "layout": layout}
+            drawn = CachedFigure(tag, orjson.dumps(page_figure, default=_numpy_to_json_types), now)
 
         # Put the figure at the end of the cache, and drop the least recently used figures.
         self._drawn[key] = drawn
@@ -400,16 +403,6 @@ def _count_rows_by_label(newest: NewestRows) -> Counts:
     counts = [(str(targets.labels[i]), int(rows[i])) for i in frequent if rows[i]]
     rest = int(rows[order[MAX_LABELS:]].sum())
     return counts + ([(f"{len(order) - MAX_LABELS} other labels", rest)] if rest else [])
-
-
-def figure_json_without_template(figure: FigureDict) -> bytes:
-    """Return a figure as JSON for the dashboard.
-
-    Arrays are in plotly's binary format.
-    """
-    # Leave out the figure's template, because the page sets its own colours and fonts.
-    layout = {name: value for name, value in figure["layout"].items() if name != "template"}
-    return orjson.dumps({"data": figure["data"], "layout": layout}, default=_numpy_to_json_types)
 
 
 def _numpy_to_json_types(value: object) -> object:
@@ -545,11 +538,15 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
     for model in _models_by_score(directory):
         described = model.describe(directory.position)
         scores = tested.get(model.id, {})
-        baselines = [_baseline_score_text(scores.get(name), scores) for name in ("baseline", "most_frequent")]
-        when = (f"{scores['tested']:,}", _utc_text(scores["tested_at"])) if scores else ("–", "–")
+        texts = ["–"] * 4
+        for i, name in enumerate(("baseline", "most_frequent")):
+            if scores.get(name) is not None:
+                texts[i] = f"{scores[name]:{'.1%' if 'accuracy' in scores else '.3f'}}"
+        if scores:
+            texts[2:] = [f"{scores['tested']:,}", _utc_text(scores["tested_at"])]
         rows = f"{described['rows']:,}"
         solution = (described["components"], described["solution"] or "–", described["state"].replace("_", " "))
-        cells = (model.name, _accuracy_or_r2_text(scores), *baselines, *when, described["estimator"], rows, *solution)
+        cells = (model.name, _accuracy_or_r2_text(scores), *texts, described["estimator"], rows, *solution)
         yield "<tr>" + "".join(f"<td>{escape(str(cell))}" for cell in cells)
     yield "</table>"
 
@@ -566,18 +563,6 @@ def _accuracy_or_r2_text(scores: JsonDict) -> str:
     if "accuracy" in scores:
         return f"{scores['accuracy']:.1%} ± {scores['error']:.1%}"
     return f"R² {scores['r2']:.3f}"
-
-
-def _baseline_score_text(value: float | None, scores: JsonDict) -> str:
-    """Return a baseline's score as text.
-
-    The text is "–" if there is no score.
-
-    scores: scores of the model, which show if the score is an accuracy or R².
-    """
-    if value is None:
-        return "–"
-    return f"{value:.1%}" if "accuracy" in scores else f"{value:.3f}"
 
 
 def _utc_text(seconds: float) -> str:

@@ -69,14 +69,15 @@ def title_of_model(figure_name: str, model: object) -> str:
     return f"{figure_name} of {plotly_escaped_text(type(model).__name__)}"
 
 
-def line_trace(legend_text: str, x: Numbers, y: Numbers, **line_style: str) -> Trace:
-    """Return a plotly trace of a line with markers.
+def scatter_trace(legend_text: str, x: Numbers, y: Numbers, mode: str = "lines+markers", **options: object) -> Trace:
+    """Return a plotly trace of a line, of markers, or of both.
 
     legend_text: text in the legend, which may have plotly's markup. The caller escapes text that
         is not markup, such as a model's name, by `plotly_escaped_text`.
-    line_style: style of the line, such as `color` and `dash`.
+    mode: "lines", "markers" or "lines+markers".
+    options: plotly's options of the trace, such as `line` and `marker`.
     """
-    return {"type": "scatter", "mode": "lines+markers", "name": legend_text, "x": x, "y": y, "line": line_style}
+    return {"type": "scatter", "mode": mode, "name": legend_text, "x": x, "y": y, **options}
 
 
 def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> FigureDict:

@@ -18,9 +18,9 @@ from stream_dr.plotting.figure import (
     component_spread_or_none,
     empty_figure,
     figure_dict,
-    line_trace,
     loadings_or_eigenvalues,
     plotly_escaped_text,
+    scatter_trace,
     strip_feature_map_if_any,
     title_of_model,
     whole_number_axis,
@@ -228,12 +228,15 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
         "marker": {"color": COLOURS[0]},
         "width": width,
     }
-    line = line_trace(f"captured share of {of}", number[: len(shares)], shares, color=COLOURS[2])
-
-    traces = [bars, line | {"yaxis": "y2"}]
+    line = {"color": COLOURS[2]}
+    traces = [bars, scatter_trace(f"captured share of {of}", number[: len(shares)], shares, line=line, yaxis="y2")]
     spread = component_spread_or_none(model)
     if spread is not None:
-        traces.append(_eigenvalue_interval_trace(number, spread))
+        # The marks show the eigenvalues minus their estimated bias.
+        half_widths = _confidence_half_widths(spread.eigenvalues_std, spread)
+        error_bars = {"type": "data", "array": half_widths, "thickness": 1.5}
+        marks = scatter_trace("95 % interval", number, spread.eigenvalues, "markers", error_y=error_bars)
+        traces.append(marks | {"marker": {"color": COLOURS[1]}})
 
     ticks = {"tickformat": ".0%", "dtick": 0.25, "tickmode": "linear"}
     return figure_dict(
@@ -244,19 +247,6 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
         yaxis2={"overlaying": "y", "side": "right", "automargin": True, "range": [0, 1.05], "showgrid": False} | ticks,
         legend=LEGEND_ABOVE,
     )
-
-
-def _eigenvalue_interval_trace(component_numbers: np.ndarray, spread: ComponentSpread) -> Trace:
-    """Return a plotly trace of eigenvalues with error bars.
-
-    The marks show the eigenvalues minus their estimated bias.
-
-    component_numbers: (components,) number of each component, from 1.
-    spread: uncertainty of the components.
-    """
-    marks = {"type": "scatter", "mode": "markers", "x": component_numbers, "y": spread.eigenvalues}
-    error_bars = {"type": "data", "array": _confidence_half_widths(spread.eigenvalues_std, spread), "thickness": 1.5}
-    return marks | {"name": "95 % interval", "error_y": error_bars, "marker": {"color": COLOURS[1]}}
 
 
 def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
@@ -293,11 +283,12 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
 
     texts = [f"{choice.parameter} = {number_text(value)}" for value in choice.values]
     at = [choice.chosen]
-    line = line_trace("error, with its standard error", x, choice.mean, color=COLOURS[0])
     error_bars = {"type": "data", "array": choice.std_error, "thickness": 1}
-    line |= {"error_y": error_bars, "text": texts, "hoverinfo": "text+y"}
-    mark = {"type": "scatter", "mode": "markers", "x": x[at], "y": choice.mean[at], "hoverinfo": "name+y"}
-    mark["name"] = f"chosen: {texts[choice.chosen]}"
+    line = scatter_trace(
+        "error, with its standard error", x, choice.mean, line={"color": COLOURS[0]}, error_y=error_bars
+    )
+    line |= {"text": texts, "hoverinfo": "text+y"}
+    mark = scatter_trace(f"chosen: {texts[choice.chosen]}", x[at], choice.mean[at], "markers", hoverinfo="name+y")
     mark["marker"] = {"color": COLOURS[2], "size": 12, "symbol": "diamond"}
     return figure_dict([line, mark], title, xaxis=axis, yaxis={"title": {"text": "error"}}, legend=LEGEND_ABOVE)
 
@@ -533,7 +524,11 @@ def _class_traces(
     size = _marker_size(axes, len(projected_rows))
     traces = []
     for g in groups:
-        marker: JsonDict = {"color": g.colour, "size": size, "opacity": 0.7, "symbol": _marker_symbol(g, axes)}
+        symbol = g.symbol
+        # plotly has no triangle in 3-D plots.
+        if symbol == "triangle-up" and len(axes) == 3:
+            symbol = "circle"
+        marker: JsonDict = {"color": g.colour, "size": size, "opacity": 0.7, "symbol": symbol}
         points = _coordinates_by_axis(projected_rows[g.rows], axes)
         traces.append(kind | points | {"name": g.name, "marker": marker})
 
@@ -613,10 +608,6 @@ def _marker_size(axes: str, n_rows: int) -> int:
     """
     if len(axes) == 3:
         return 3
-    return 2 if n_rows > CROWDED else 3 if n_rows > MANY else 5
-
-
-def _marker_symbol(group: _ColourGroup, axes: str) -> str:
-    """Return the plotly symbol of a group's points."""
-    # plotly has no triangle in 3-D plots.
-    return "circle" if len(axes) == 3 and group.symbol == "triangle-up" else group.symbol
+    if n_rows > CROWDED:
+        return 2
+    return 3 if n_rows > MANY else 5

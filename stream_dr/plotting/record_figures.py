@@ -25,8 +25,8 @@ from stream_dr.plotting.figure import (
     Trace,
     empty_figure,
     figure_dict,
-    line_trace,
     plotly_escaped_text,
+    scatter_trace,
     strip_feature_map_if_any,
     whole_number_axis,
 )
@@ -212,26 +212,18 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     name = plotly_escaped_text(model_name)
     mode = "lines+markers" if len(own_ticks) <= FEW else "lines"
     for field, _, axis in PANELS:
-        values = [_panel_value(tick["models"][model_name], field) for tick in own_ticks]
+        values = []
+        for tick in own_ticks:
+            scores = tick["models"][model_name]
+            value = scores.get(field)
+            if field == "score" and scores.get("tested"):
+                value = score_or_minus_infinity(scores)
+            values.append(value)
         if all(value is None for value in values):
             continue
 
         legend = {"legendgroup": name, "showlegend": field == "rate"}
-        yield line_trace(name, times, values, color=colour) | legend | {"mode": mode, "yaxis": axis}
-
-
-def _panel_value(model_scores: JsonDict, panel_key: str) -> float | None:
-    """Return a model's value for a panel of the progress figure.
-
-    The progress figure shows accuracy, rows/s and lag. The result is None if the record has no
-    such value.
-
-    model_scores: the model's part of a record of the kind "progress".
-    panel_key: key of the panel: "score", "rate" or "lag".
-    """
-    if panel_key != "score":
-        return model_scores.get(panel_key)
-    return score_or_minus_infinity(model_scores) if model_scores.get("tested") else None
+        yield scatter_trace(name, times, values, mode, line={"color": colour}, yaxis=axis) | legend
 
 
 def _baseline_trace_if_any(progress_records: list[JsonDict]) -> Iterator[Trace]:
@@ -246,8 +238,8 @@ def _baseline_trace_if_any(progress_records: list[JsonDict]) -> Iterator[Trace]:
     values = [next((value for value in of_models if value is not None), None) for of_models in baselines]
     if any(value is not None for value in values):
         times = list(map(record_time_for_plotly, progress_records))
-        line = line_trace("always the last label", times, values, **BASELINE)
-        yield line | {"mode": "lines" if len(times) > 1 else "markers", "yaxis": "y3"}
+        mode = "lines" if len(times) > 1 else "markers"
+        yield scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3")
 
 
 def _version_and_failure_marks(
@@ -278,13 +270,15 @@ def _version_and_failure_marks(
         if not marked:
             continue
         symbol, size = MARKS[mark]
-        legend = {"name": f"{name}: {mark}", "legendgroup": name, "showlegend": mark != "version"}
-        failed = mark == "failed"
-        texts = [f"failed: {plotly_escaped_text(r['code'])}" if failed else f"version {r['version']}" for r in marked]
-        marker = {"symbol": symbol, "size": size, "color": "#c00" if failed else colour}
+        marker = {"symbol": symbol, "size": size, "color": colour}
+        texts = [f"version {record.get('version')}" for record in marked]
+        if mark == "failed":
+            marker["color"] = "#c00"
+            texts = [f"failed: {plotly_escaped_text(record['code'])}" for record in marked]
         times = list(map(record_time_for_plotly, marked))
-        points = {"x": times, "y": [0] * len(marked), "yaxis": "y", "text": texts, "hoverinfo": "x+text+name"}
-        yield legend | points | {"type": "scatter", "mode": "markers", "marker": marker, "cliponaxis": False}
+        points = scatter_trace(f"{name}: {mark}", times, [0] * len(marked), "markers", marker=marker, yaxis="y")
+        legend = {"legendgroup": name, "showlegend": mark != "version"}
+        yield points | legend | {"text": texts, "hoverinfo": "x+text+name", "cliponaxis": False}
 
 
 def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], title: str) -> FigureDict:
@@ -305,7 +299,8 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
     for i, name in enumerate(model_names):
         if name in last:
             learned, scores = zip(*last[name]["curve"], strict=True)
-            traces.append(line_trace(plotly_escaped_text(name), learned, scores, color=COLOURS[i % len(COLOURS)]))
+            line = {"color": COLOURS[i % len(COLOURS)]}
+            traces.append(scatter_trace(plotly_escaped_text(name), learned, scores, line=line))
 
     # The axis is longer than the curves, so that it has ticks even if there is a single point.
     points = np.array([point for f in last.values() for point in f["curve"]])
@@ -316,8 +311,7 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
     percent = {}
     if newest["most_frequent"] is not None:
         constant = [newest["most_frequent"]] * 2
-        baseline = line_trace("always the most frequent label", ends, constant, **BASELINE)
-        traces.append(baseline | {"mode": "lines"})
+        traces.append(scatter_trace("always the most frequent label", ends, constant, "lines", line=BASELINE))
         percent = {"tickformat": ".0%"}
 
     # Ticks at 1, 2, 5, 10 and so on, or at powers of ten where these would overlap.
@@ -411,9 +405,13 @@ def residual_and_angle_figure_dict(passes_by_model: dict[str, list[JsonDict]], t
         return empty_figure(title, "no refine has been recorded")
     traces = []
     for i, (name, passes) in enumerate(passes_by_model.items()):
-        traces += _residual_and_angle_traces(name, passes, _DASHES[i % len(_DASHES)])
-    numbers = whole_number_axis("pass", max(map(len, passes_by_model.values())))
-    return figure_dict(traces, title, xaxis=numbers, yaxis={"type": "log", "exponentformat": "power"})
+        prefix = f"{plotly_escaped_text(name)}: " if name else ""
+        numbers = [p["number"] for p in passes]
+        for field, label, colour in (("residual", "residual", COLOURS[0]), ("angle", "angle (radians)", COLOURS[2])):
+            line = {"color": colour, "dash": _DASHES[i % len(_DASHES)]}
+            traces.append(scatter_trace(prefix + label, numbers, [p[field] or None for p in passes], line=line))
+    axis = whole_number_axis("pass", max(map(len, passes_by_model.values())))
+    return figure_dict(traces, title, xaxis=axis, yaxis={"type": "log", "exponentformat": "power"})
 
 
 def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[str, list[JsonDict]]:
@@ -434,23 +432,6 @@ def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[
         continued = bool(passes) and number > passes[-1]["number"]
         runs[record["model"]] = [*(passes if continued else []), {**record, "number": number}]
     return runs
-
-
-def _residual_and_angle_traces(model_name: str, passes: list[JsonDict], line_dash: str) -> list[Trace]:
-    """Return the lines of residual and angle of one refine.
-
-    The angle of a pass is measured to the components of the pass before.
-
-    model_name: name of the model.
-    passes: records of the passes of the refine.
-    line_dash: style of the lines, such as "solid".
-    """
-    numbers = [p["number"] for p in passes]
-    prefix = f"{plotly_escaped_text(model_name)}: " if model_name else ""
-    return [
-        line_trace(prefix + label, numbers, [p[field] or None for p in passes], color=COLOURS[i * 2], dash=line_dash)
-        for i, (field, label) in enumerate((("residual", "residual"), ("angle", "angle (radians)")))
-    ]
 
 
 def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.Figure:
@@ -503,8 +484,12 @@ def _drift_figure(angles_by_version: list[tuple[int, list[float]]], title: str) 
         return empty_figure(title, "no two versions of a linear projection yet")
 
     degrees = [np.degrees(angles) for _, angles in angles_by_version]
-    lines = {"largest angle": [d.max() for d in degrees], "median angle": [np.median(d) for d in degrees]}
     numbers = [version for version, _ in angles_by_version]
-    traces = [line_trace(name, numbers, y, color=COLOURS[i * 2]) for i, (name, y) in enumerate(lines.items())]
+    largest = [d.max() for d in degrees]
+    median = [np.median(d) for d in degrees]
+    traces = [
+        scatter_trace("largest angle", numbers, largest, line={"color": COLOURS[0]}),
+        scatter_trace("median angle", numbers, median, line={"color": COLOURS[2]}),
+    ]
     axis = {"title": {"text": "degrees to the version before"}, "range": [0, 92]}
     return figure_dict(traces, title, xaxis=whole_number_axis("version", len(angles_by_version)), yaxis=axis)
