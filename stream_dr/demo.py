@@ -113,13 +113,6 @@ class TableLine(NamedTuple):
     rate: float | None
 
 
-class TimedAccuracy(NamedTuple):
-    """Accuracy of a classifier, and seconds taken to classify."""
-
-    accuracy: float
-    seconds: float
-
-
 class TrainTestRows(NamedTuple):
     """Training and held-out rows with their labels.
 
@@ -306,20 +299,20 @@ def report(address: str, directory_path: Path) -> Path:
     return directory_path / "report.html"
 
 
-def score_nearest_neighbour(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
-    """Return the accuracy of a nearest-neighbour classifier, and its time."""
+def score_nearest_neighbour(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
+    """Return a nearest-neighbour classifier's accuracy and seconds."""
     from sklearn.neighbors import KNeighborsClassifier
 
     classifier = KNeighborsClassifier(1).fit(X, y)
     start = time.perf_counter()
-    return TimedAccuracy(float(classifier.score(X_test, y_test)), time.perf_counter() - start)
+    return float(classifier.score(X_test, y_test)), time.perf_counter() - start
 
 
-def score_nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
-    """Return the accuracy of a nearest-mean classifier, and its time."""
+def score_nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
+    """Return a nearest-mean classifier's accuracy and seconds."""
     means = means_by_class(X, y, y.max() + 1)
     start = time.perf_counter()
-    return TimedAccuracy(float((nearest_mean(X_test, means) == y_test).mean()), time.perf_counter() - start)
+    return float((nearest_mean(X_test, means) == y_test).mean()), time.perf_counter() - start
 
 
 def project_row_with_lda(address: str, row: Rows) -> JsonDict:

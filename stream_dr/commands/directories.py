@@ -9,6 +9,10 @@ import typer
 from stream_dr.aliases import JsonDict
 from stream_dr.commands.output import ProgressBar, print_result, say
 
+ModelsDirectory = Annotated[
+    Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="Directory with the models.")
+]
+
 
 def inspect(
     directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="Directory to show.")],
@@ -49,7 +53,7 @@ def _print_model(name: str, model: JsonDict) -> None:
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="Directory with the models.")],
+    directory: ModelsDirectory,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="File to write. It must end in .html.")],
     rows: Annotated[int, typer.Option(min=1, max=100_000, help="Number of newest rows to project.")] = 5_000,
 ) -> None:
@@ -75,7 +79,7 @@ def report(
 
 
 def plot(
-    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="Directory with the models.")],
+    directory: ModelsDirectory,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="File to write: .html, .png, .svg or .pdf.")],
     kind: Annotated[
         str,

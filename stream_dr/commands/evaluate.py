@@ -5,8 +5,7 @@ import io
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,6 +46,10 @@ EvaluatedModels = Annotated[
         help="Name and estimator of a model. May be repeated.",
     ),
 ]
+SampledRows = Annotated[int, typer.Option(min=2, help="Number of sampled rows that the classifiers are fitted on.")]
+CurveFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the accuracy on each batch to this .csv file.")
+]
 FirstRows = Annotated[
     int, typer.Option(min=1, help="Number of rows learned before the first test, rounded up to whole batches.")
 ]
@@ -67,9 +70,7 @@ def evaluate(
     models: EvaluatedModels = None,
     probes: Annotated[str, typer.Option(help="Classifiers, separated by commas.")] = "mean,knn,linear",
     full: Annotated[bool, typer.Option("--full", help="Also classify the rows without a projection.")] = False,
-    reservoir: Annotated[
-        int, typer.Option(min=2, help="Number of sampled rows that the classifiers are fitted on.")
-    ] = 2_000,
+    reservoir: SampledRows = 2_000,
     neighbours: Annotated[int, typer.Option(min=1, help="Number of neighbours of knn.")] = 5,
     first: FirstRows = 500,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample and of --shuffle.")] = 0,
@@ -77,9 +78,7 @@ def evaluate(
         bool, typer.Option("--shuffle", help="Use the rows in random order. All rows are held in memory.")
     ] = False,
     test: TestSources = None,
-    curve: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the accuracy on each batch to this .csv file.")
-    ] = None,
+    curve: CurveFile = None,
     skip_damaged: SkipDamaged = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -111,11 +110,16 @@ def evaluate(
     test = test or []
     read_as.refuse_unsupported_options([*sources, *test])
 
-    with _csv_point_writer(curve) as write_point:
-        read_as, specs = _map_tables(read_as, [*sources, *test], specs)
-        source = read_as.open_as_one_source(sources, skip_damaged)
-        test_source = read_as.open_as_one_source(test, skip_damaged) if test else None
-        scores = _evaluate(source, test_source, shuffle, specs, settings, write_point)
+    if curve is not None and not curve.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {curve.parent}; make it first.", param_hint="--curve")
+
+    read_as, specs = _map_tables(read_as, [*sources, *test], specs)
+    source = read_as.open_as_one_source(sources, skip_damaged)
+    test_source = read_as.open_as_one_source(test, skip_damaged) if test else None
+    points: list[Point] = []
+    scores = _evaluate(source, test_source, shuffle, specs, settings, points.append)
+    if curve is not None:
+        _write_points(curve, points)
 
     _print_warnings(scores, first, shuffle)
     _print_scores(scores, as_json)
@@ -142,7 +146,7 @@ def _evaluate(
     shuffle: bool,
     specs: ModelSpecs,
     settings: "EvaluateSettings",
-    on_point: "Callable[[Point], object] | None",
+    on_point: "Callable[[Point], object]",
 ) -> list["Score"]:
     from stream_dr.estimators import make
     from stream_dr.evaluation.test_then_train import ShuffledSource, evaluate
@@ -151,10 +155,9 @@ def _evaluate(
     models = {name: make(key, params) for name, key, params in specs}
     # Compile numba functions first, so that the progress bar does not count the compilation.
     warm_up(models.values(), say, json=False)
-    total = getattr(source, "rows", 0)
-    with ProgressBar("evaluate", total) as bar:
+    with ProgressBar("evaluate", getattr(source, "rows", 0)) as bar:
         stream = ShuffledSource(source, settings.seed) if shuffle else source
-        return evaluate(stream, models, settings, lambda done: bar.show(done, total), test, on_point)
+        return evaluate(stream, models, settings, bar.show, test, on_point)
 
 
 def _print_scores(scores: list["Score"], as_json: bool) -> None:
@@ -227,28 +230,15 @@ def _print_warnings(scores: list["Score"], first: int, shuffled: bool) -> None:
         )
 
 
-@contextmanager
-def _csv_point_writer(csv_path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
-    """Yield a function that collects learning-curve points for a CSV file.
-
-    The file is written at the end of the with-block.
-
-    csv_path: path of the CSV file. If None, None is yielded and no file is written.
-    """
-    if csv_path is None:
-        yield None
-        return
-
+def _write_points(csv_path: Path, points: list["Point"]) -> None:
+    """Write the points of learning curves to a CSV file."""
     from stream_dr.disk import write_atomically
     from stream_dr.evaluation.test_then_train import Point
-
-    if not csv_path.parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {csv_path.parent}; make it first.", param_hint="--curve")
 
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(Point._fields)
-    yield lines.writerow
+    lines.writerows(points)
     write_atomically(csv_path, lambda file: file.write(text.getvalue().encode()))
 
 

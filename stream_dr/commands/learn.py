@@ -312,7 +312,7 @@ def _store_as_shards_unless_stored(dir: Path, files: dict[Path, "FileSource"], n
     folders = {}
     with DirectoryLock(dir), ProgressBar("read", None) as bar:
         for path, source in files.items():
-            folders[path] = write_shards_owned_by_directory(dir, source, name, lambda rows: bar.show(rows, rows))
+            folders[path] = write_shards_owned_by_directory(dir, source, name, bar.show)
     return folders
 
 
@@ -485,7 +485,7 @@ def replay_and_report(
         if out is not None:
             name = specs[0].name if specs else next(iter(directory.models))
             with ProgressBar("transform", dataset.rows) as bar:
-                rows, _ = project(directory, directory.model(name), dataset, out, lambda n: bar.show(n, dataset.rows))
+                rows, _ = project(directory, directory.model(name), dataset, out, bar.show)
             print_result(f"{rows} rows projected by {name} written to {out}")
 
 

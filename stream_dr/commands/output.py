@@ -75,6 +75,7 @@ class ProgressBar:
             transient=True,
         )
         self._task: TaskID = self._progress.add_task("", total=total or 1, rate=0.0, note="")
+        self._total = total
         self._unit = unit
         self._restart(title)
 
@@ -88,17 +89,19 @@ class ProgressBar:
         self._next_line = 1.0
         self._progress.reset(self._task, description=escape_controls(title))
 
-    def show(self, n_done: int, total: int, note: str = "", title: str | None = None) -> None:
+    def show(self, n_done: int, total: int | None = None, note: str = "", title: str | None = None) -> None:
         """Show that `n_done` of `total` rows are done.
 
         n_done: number of rows done so far.
-        total: total number of rows. If the total is not known, pass the value of `n_done`.
+        total: total number of rows. None: the total that the progress was created with.
         note: text to show after the numbers.
         title: name of the work. A new name starts the progress from zero. None keeps the name.
         """
         if title is not None and title != self._title:
             self._restart(title)
 
+        if total is None:
+            total = self._total or n_done
         elapsed = time.monotonic() - self._started
         rate = n_done / elapsed if elapsed > 0 else 0.0
         if stderr.is_terminal:

@@ -15,14 +15,18 @@ Sources = Annotated[
     list[Path],
     typer.Argument(metavar="SRC…", help="Files to convert. .gz, .bz2, .xz and archive.zip!member are decompressed."),
 ]
+ShardsFolder = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")
+]
+ShardRows = Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")]
 
 
 @add_file_options
 def convert(
     sources: Sources,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")],
+    out: ShardsFolder,
     read_as: ReadOptions,
-    rows_per_shard: Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")] = 100_000,
+    rows_per_shard: ShardRows = 100_000,
     rows_per_batch: Annotated[
         int, typer.Option(min=1, help="Number of rows of a batch. A replay logs each batch as one event.")
     ] = 1_000,
@@ -48,7 +52,7 @@ def convert(
             read_as.options,
             rows_per_shard=rows_per_shard,
             rows_per_batch=rows_per_batch,
-            progress=lambda rows: bar.show(rows, rows),
+            progress=bar.show,
         )
     print_result(describe_shards(str(out), manifest))
 
@@ -84,7 +88,7 @@ def fetch(
     from stream_dr.datasets.fetch import fetch as run
 
     with ProgressBar("fetch", None) as bar:
-        manifests = run(name, out, progress=lambda rows: bar.show(rows, rows))
+        manifests = run(name, out, progress=bar.show)
     for folder, manifest in manifests.items():
         print_result(describe_shards(folder, manifest))
 
@@ -93,13 +97,13 @@ def generate(
     kind: Annotated[
         str, typer.Argument(metavar="KIND", help="Kind of rows. rcv1-like has the shape of Reuters RCV1-v2.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")],
+    out: ShardsFolder,
     rows: Annotated[int, typer.Option(min=1, help="Number of rows. RCV1 has 804,414.")] = 804_414,
     targets: Annotated[
         str, typer.Option(help="topics gives each row several of 103 labels. top4 gives each row one of four labels.")
     ] = "topics",
     seed: Annotated[int, typer.Option(min=0, help="Seed. The same seed gives the same rows.")] = 0,
-    rows_per_shard: Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")] = 100_000,
+    rows_per_shard: ShardRows = 100_000,
 ) -> None:
     """Generate shards of made-up documents.
 
@@ -116,7 +120,7 @@ def generate(
         raise InvalidParameter(f"there is no generator {kind!r}; there is rcv1-like.")
 
     with ProgressBar("generate", rows) as bar:
-        manifest = write_rcv1_like_shards(out, rows, targets, seed, rows_per_shard, lambda done: bar.show(done, rows))
+        manifest = write_rcv1_like_shards(out, rows, targets, seed, rows_per_shard, bar.show)
     print_result(describe_shards(str(out), manifest))
 
 
