@@ -302,14 +302,6 @@ _NUMBER_FIELDS = ("version", "newest", "position", "rows", "refined_at", "residu
 """Fields of the metadata whose values are numbers."""
 
 
-def array_of_only_row(column: pa.Array) -> np.ndarray:
-    """Return the array in the only row of an Arrow column of arrays."""
-    # The service sends an array as a tensor, or as a list if the array is empty.
-    if isinstance(column, pa.FixedShapeTensorArray):
-        return np.asarray(column.to_numpy_ndarray()[0])
-    return np.asarray(column[0].as_py(), dtype=np.float64)
-
-
 class ServedArray(np.ndarray):
     """An ndarray with the model and version that computed it.
 

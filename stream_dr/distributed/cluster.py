@@ -104,7 +104,9 @@ def dask_plan_runner(scheduler_address: str) -> PlanRunner:
 
     def run_on_cluster(plan: TaskPlan, on_batch: BatchCallback) -> Sequence[PartialResult]:
         with connect_to_scheduler(scheduler_address) as client:
-            check_workers(client, STATES_IN_MEMORY * _bytes_of_one_state_per_model(plan))
+            specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
+            state_bytes = sum(bound_state_bytes(estimator_from_spec(spec), plan.schema) for spec in specs)
+            check_workers(client, STATES_IN_MEMORY * state_bytes)
             return _ClusterRun(client, plan, on_batch).run_and_gather_merged_results()
 
     return run_on_cluster
@@ -192,15 +194,6 @@ def _refuse_other_versions(
     if other:
         mine = ", ".join(f"{name} {client_versions[name]}" for name in client_versions)
         raise ClusterError(f"worker {worker_address} has {', '.join(other)}; the client has {mine}. Install the same.")
-
-
-def _bytes_of_one_state_per_model(plan: TaskPlan) -> int:
-    """Return the number of bytes of all models' states.
-
-    Each model of the plan counts with one state.
-    """
-    specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
-    return sum(bound_state_bytes(estimator_from_spec(spec), plan.schema) for spec in specs)
 
 
 def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:
@@ -303,7 +296,14 @@ class _ClusterRun:
             futures += [self._submit_unmergeable_model(number) for number in range(len(self._plan.recurrences))]
             return list(self._client.gather(futures))
         except KilledWorker as e:
-            raise self._lost_workers_error() from e
+            there = self._client.scheduler_info(n_workers=-1)["workers"]
+            last = [reference for (worker, _), reference in self._last_batch.items() if worker not in there]
+            batches = {f"{reference.uri}, batch {reference.batch}" for reference in last}
+            raise ClusterError(
+                "four workers were lost one after the other while they ran one task. Lost workers had begun: "
+                f"{'; '.join(sorted(batches)) or 'a merge'}. Look at their logs: is there memory for three states, and are "
+                "these shards whole?"
+            ) from e
         finally:
             # After an error, tasks that are still running are cancelled.
             for future in futures:
@@ -364,19 +364,6 @@ class _ClusterRun:
         self._last_batch[worker, task] = reference
         if counts_as_progress:
             self._on_batch(reference)
-
-    def _lost_workers_error(self) -> ClusterError:
-        """Return the error for a task that Dask gave up.
-
-        The error names the batches that were being learned on workers that are lost now.
-        """
-        there = self._client.scheduler_info(n_workers=-1)["workers"]
-        batches = {f"{r.uri}, batch {r.batch}" for (worker, _), r in self._last_batch.items() if worker not in there}
-        return ClusterError(
-            "four workers were lost one after the other while they ran one task. Lost workers had begun: "
-            f"{'; '.join(sorted(batches)) or 'a merge'}. Look at their logs: is there memory for three states, and are "
-            "these shards whole?"
-        )
 
 
 def _learn_and_report(
@@ -495,7 +482,13 @@ class _ClusterSums:
         self._logged = _RowsAtPositions(directory, model.estimator, logged, frozen)
 
         # Create tasks for the workers. Each task has some of the batches that shards contain.
-        sized = [_current_reference_and_batch_bytes(directory, r) for _, r in references if r is not None]
+        # The size of a batch is estimated by its part of the shard's rows.
+        sized = []
+        for _, reference in references:
+            if reference is not None:
+                shard = find_shard(directory.path, reference.uri, reference.sha256)
+                current = reference._replace(uri=shard_file_uri(shard))
+                sized.append((current, shard.bytes / shard.rows * reference.rows))
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)
         self._tasks = divide_into_tasks_of_minimum_size(sized, state_bytes)
@@ -530,20 +523,6 @@ class _ClusterSums:
         if on_rows is not None:
             on_rows(total.rows)
         return total
-
-
-def _current_reference_and_batch_bytes(directory: Directory, reference: Reference) -> tuple[Reference, float]:
-    """Return a reference with its shard's current place, and bytes.
-
-    The number of bytes is estimated: the size of the shard's file times the part of the shard's
-    rows that are in the batch.
-
-    The URI of the returned reference is the current place of the shard.
-
-    reference: reference to the batch, as the log has it.
-    """
-    shard = find_shard(directory.path, reference.uri, reference.sha256)
-    return reference._replace(uri=shard_file_uri(shard)), shard.bytes / shard.rows * reference.rows
 
 
 class _RowsAtPositions:
