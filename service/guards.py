@@ -25,6 +25,7 @@ import functools
 import hmac
 import ipaddress
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -58,6 +59,7 @@ def refuse_unguarded_host(settings: Settings) -> None:
         )
 
 
+@dataclass
 class AccessMiddleware:
     """Middleware that refuses requests without the right to read or write.
 
@@ -65,9 +67,8 @@ class AccessMiddleware:
     refused before its body is read.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app = app
-        self.settings = settings
+    app: ASGIApp
+    settings: Settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on. Raises ServiceError `unauthorized` or `forbidden`."""
@@ -250,13 +251,13 @@ class BodyMemory:
         self.bytes += n_bytes
 
 
+@dataclass
 class BodyLimitsMiddleware:
     """Middleware that refuses large bodies and decompresses other bodies."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, memory: BodyMemory) -> None:
-        self.app = app
-        self.settings = settings
-        self.memory = memory
+    app: ASGIApp
+    settings: Settings
+    memory: BodyMemory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with a decompressed body.

@@ -107,19 +107,17 @@ class Metrics:
         return Counter(f"stream_dr_{name}", description, label_names, registry=self.registry)
 
 
+@dataclass(eq=False)
 class _EngineCollector(Collector):
     """Metrics of the log, the models and the process's memory.
 
     The values are read when Prometheus asks for the metrics.
     """
 
-    def __init__(
-        self, metrics: Metrics, directory: stream_dr.Directory, running: stream_dr.Running, memory: BodyMemory
-    ) -> None:
-        self._metrics = metrics
-        self._directory = directory
-        self._running = running
-        self._memory = memory
+    metrics: Metrics
+    directory: stream_dr.Directory
+    running: stream_dr.Running
+    memory: BodyMemory
 
     def describe(self) -> Iterable[Metric]:
         """Return no metrics.
@@ -135,11 +133,11 @@ class _EngineCollector(Collector):
         build.add_metric([stream_dr.__version__], 1)
         yield build
 
-        directory = self._directory
+        directory = self.directory
         yield _gauge_metric("position", "Position of the log's last event; -1: it is empty.", directory.position)
         yield _gauge_metric("rows", "Rows ever appended to the log.", directory.rows)
-        yield _gauge_metric("listeners", "Open /events connections.", self._metrics.listeners)
-        yield _gauge_metric("body_bytes", "Bytes of request bodies held in memory.", self._memory.bytes)
+        yield _gauge_metric("listeners", "Open /events connections.", self.metrics.listeners)
+        yield _gauge_metric("body_bytes", "Bytes of request bodies held in memory.", self.memory.bytes)
 
         # Mapped files, such as the shards of the log, are resident memory that is not anonymous.
         status = Path("/proc/self/status")
@@ -150,11 +148,11 @@ class _EngineCollector(Collector):
                 yield _gauge_metric("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
 
         with suppress(DirectoryMissing):
-            health = self._running.health()
+            health = self.running.health()
             for name, meaning in DISK_GAUGES.items():
                 yield _gauge_metric(name, meaning, health[name])
 
-        figures = self._running.figures()
+        figures = self.running.figures()
         for name, meaning in ENGINE_COUNTERS.items():
             yield CounterMetricFamily(f"stream_dr_engine_{name}", meaning, value=figures[name])
         for name, meaning in ENGINE_GAUGES.items():
@@ -162,7 +160,7 @@ class _EngineCollector(Collector):
         yield from self._collect_model_gauges()
 
     def _collect_model_gauges(self) -> Iterable[Metric]:
-        models = [self._model_values(model) for model in self._directory.models.values()]
+        models = [self._model_values(model) for model in self.directory.models.values()]
         for name, meaning in MODEL_GAUGES.items():
             family = GaugeMetricFamily(f"stream_dr_model_{name}", meaning, labels=["model", "estimator"])
             for model in models:
@@ -178,8 +176,8 @@ class _EngineCollector(Collector):
 
     def _model_values(self, model: stream_dr.Model) -> JsonDict:
         """Return a model's description with the values of its metrics."""
-        values = model.describe(self._directory.position)
-        scores = self._running.scores(model)
+        values = model.describe(self.directory.position)
+        scores = self.running.scores(model)
         values |= scores
         values["tested_rows"] = scores.get("tested")
         values["solve_seconds"] = model.solving.seconds
@@ -192,6 +190,7 @@ def _gauge_metric(name: str, description: str, value: float) -> Metric:
     return GaugeMetricFamily(f"stream_dr_{name}", description, value=value)
 
 
+@dataclass
 class MetricsMiddleware:
     """Middleware that counts requests and responds to uncaught errors.
 
@@ -199,9 +198,8 @@ class MetricsMiddleware:
     errors of all of them arrive here.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app = app
-        self.metrics = metrics
+    app: ASGIApp
+    metrics: Metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and count its status and duration."""
@@ -232,6 +230,7 @@ class MetricsMiddleware:
         self.metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
 
 
+@dataclass
 class Ingest:
     """Parser of request bodies, which passes batches to the engine.
 
@@ -249,10 +248,9 @@ class Ingest:
         Pool of one thread. One thread is enough, because batches are learned one after the other.
     """
 
-    def __init__(self, running: stream_dr.Running, limits: stream_dr.Limits, parsing: ThreadPoolExecutor) -> None:
-        self._running = running
-        self._limits = limits
-        self._parsing = parsing
+    running: stream_dr.Running
+    limits: stream_dr.Limits
+    parsing: ThreadPoolExecutor
 
     async def append(self, body: bytes, body_format: BodyFormat, idempotency_key: str | None) -> stream_dr.Receipt:
         """Append a batch to the log, and return the receipt.
@@ -265,7 +263,7 @@ class Ingest:
 
         Raises a StreamDRError if the batch is refused.
         """
-        handle = self._running.submit
+        handle = self.running.submit
         return await asyncio.wrap_future(await self._parse_in_thread(handle, body, body_format, idempotency_key))
 
     async def check(self, body: bytes, body_format: BodyFormat, idempotency_key: str | None) -> stream_dr.DryRunReceipt:
@@ -274,7 +272,7 @@ class Ingest:
         The parameters are the parameters of `append`. Raises a StreamDRError if the batch would be
         refused.
         """
-        return await self._parse_in_thread(self._running.check, body, body_format, idempotency_key)
+        return await self._parse_in_thread(self.running.check, body, body_format, idempotency_key)
 
     async def _parse_in_thread(
         self, handle: Callable[..., T], body: bytes, body_format: BodyFormat, idempotency_key: str | None
@@ -283,14 +281,14 @@ class Ingest:
 
         def parse_and_handle() -> T:
             try:
-                names = self._running.directory.schema.names or ()
-                return handle(stream_dr.rows_draft(body, body_format, idempotency_key, self._limits, names))
+                names = self.running.directory.schema.names or ()
+                return handle(stream_dr.rows_draft(body, body_format, idempotency_key, self.limits, names))
             except stream_dr.errors.StreamDRError as e:
                 # Remove the traceback from the error.
                 # The frames of the traceback refer to the body, so the body would stay in memory.
                 raise stream_dr.errors.remove_stack_frames(e) from None
 
-        return await asyncio.get_running_loop().run_in_executor(self._parsing, parse_and_handle)
+        return await asyncio.get_running_loop().run_in_executor(self.parsing, parse_and_handle)
 
 
 @dataclass(frozen=True)

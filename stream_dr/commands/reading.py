@@ -3,6 +3,7 @@
 import inspect
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from stream_dr.shards.dataset import Dataset
 
 
+@dataclass
 class _ChainedSources:
     """Source that yields the batches of several sources in turn."""
 
-    def __init__(self, parts: Sequence[Source]) -> None:
-        self._parts = parts
+    parts: Sequence[Source]
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, "Block"]]:
         """Yield the batches with after < number ≤ until, as (number, Block).
@@ -31,7 +32,7 @@ class _ChainedSources:
         Batches are numbered from 0. The numbers go on from one source to the next. If `until` is
         None, all later batches are yielded.
         """
-        blocks = (block for part in self._parts for _, block in part.events())
+        blocks = (block for part in self.parts for _, block in part.events())
         return ((n, b) for n, b in enumerate(blocks) if n > after and (until is None or n <= until))
 
 

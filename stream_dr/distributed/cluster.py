@@ -27,6 +27,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -525,6 +526,7 @@ class _ClusterSums:
         return total
 
 
+@dataclass
 class _RowsAtPositions:
     """Source of the events that workers cannot read from shards.
 
@@ -535,13 +537,10 @@ class _RowsAtPositions:
     frozen: the model's state at the start of the refine, with its position.
     """
 
-    def __init__(
-        self, directory: Directory, estimator: Estimator, event_positions: frozenset[int], frozen: FrozenState
-    ) -> None:
-        self._directory = directory
-        self._estimator = estimator
-        self.positions = event_positions
-        self._frozen = frozen
+    directory: Directory
+    estimator: Estimator
+    positions: frozenset[int]
+    frozen: FrozenState
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of every event in `positions`.
@@ -549,18 +548,18 @@ class _RowsAtPositions:
         `after` and `until` belong to the Source protocol and are ignored.
         """
         first = min(self.positions) - 1
-        last = self._frozen.position
-        history, horizon = self._directory.history, self._frozen.unlearn_horizon
+        last = self.frozen.position
+        history, horizon = self.directory.history, self.frozen.unlearn_horizon
         for position, block in history.events(first, last, self.positions, horizon):
-            yield position, drop_unneeded_targets_and_add_hashes(self._estimator, block)
+            yield position, drop_unneeded_targets_and_add_hashes(self.estimator, block)
 
 
+@dataclass
 class _ShardRows:
     """Source that reads the batches of one task from shards."""
 
-    def __init__(self, task: Task, context: _TaskContext) -> None:
-        self._task = task
-        self._context = context
+    task: Task
+    context: _TaskContext
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (index, Block) of every batch.
@@ -568,9 +567,9 @@ class _ShardRows:
         The index is the position of the batch in the task, from 0. `after` and `until` belong to
         the Source protocol and are ignored.
         """
-        estimator = estimator_from_spec(self._context.spec)
-        for number, reference in enumerate(self._task.references):
-            block = reorder_columns(read_batch(reference), self._context.schema)
+        estimator = estimator_from_spec(self.context.spec)
+        for number, reference in enumerate(self.task.references):
+            block = reorder_columns(read_batch(reference), self.context.schema)
             yield number, drop_unneeded_targets_and_add_hashes(estimator, block)
 
 

@@ -520,7 +520,6 @@ def _class_traces(
     class_means: mean of each class, by the label's code.
     """
     groups = _group_rows_by_colour(targets, len(projected_rows), class_means)
-    kind = _marker_trace_type(axes, len(projected_rows))
     size = _marker_size(axes, len(projected_rows))
     traces = []
     for g in groups:
@@ -529,8 +528,7 @@ def _class_traces(
         if symbol == "triangle-up" and len(axes) == 3:
             symbol = "circle"
         marker: JsonDict = {"color": g.colour, "size": size, "opacity": 0.7, "symbol": symbol}
-        points = _coordinates_by_axis(projected_rows[g.rows], axes)
-        traces.append(kind | points | {"name": g.name, "marker": marker})
+        traces.append(_points_trace(g.name, projected_rows[g.rows], axes, len(projected_rows), marker))
 
     # Add the trace of the class means.
     centred = [g for g in groups if g.mean is not None]
@@ -538,10 +536,10 @@ def _class_traces(
         marker = {"color": [g.colour for g in centred], "size": _marker_size(axes, 0) + 6, "symbol": "x"}
         # No colour is set for the outline, so the page can set it to the colour of its text.
         marker["line"] = {"width": 1.5}
-        points = _coordinates_by_axis(np.array([g.mean for g in centred]), axes)
-        named = {"text": [g.name for g in centred], "hoverinfo": "text", "name": "class means"}
+        means = np.array([g.mean for g in centred])
         # Draw the means like the rows: plotly puts WebGL above SVG, which would hide SVG means.
-        traces.append(kind | points | named | {"marker": marker})
+        trace = _points_trace("class means", means, axes, len(projected_rows), marker)
+        traces.append(trace | {"text": [g.name for g in centred], "hoverinfo": "text"})
     return traces
 
 
@@ -560,8 +558,7 @@ def _continuous_traces(projected_rows: np.ndarray, targets: Targets, axes: str) 
 
     scale = {"colorscale": "Viridis", "showscale": True, "colorbar": {"title": {"text": "target"}}}
     marker = {"color": values, "size": _marker_size(axes, len(projected_rows)), "opacity": 0.8} | scale
-    points = _coordinates_by_axis(projected_rows, axes)
-    return [_marker_trace_type(axes, len(projected_rows)) | points | {"name": "rows", "marker": marker}]
+    return [_points_trace("rows", projected_rows, axes, len(projected_rows), marker)]
 
 
 def _histogram_figure(projected_rows: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
@@ -578,26 +575,22 @@ def _histogram_figure(projected_rows: np.ndarray, targets: Targets | None, title
     return figure_dict(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
 
 
-def _marker_trace_type(axes: str, n_rows: int) -> Trace:
-    """Return the type and mode of a plotly point trace.
+def _points_trace(name: str, points: np.ndarray, axes: str, n_rows: int, marker: JsonDict) -> Trace:
+    """Return a plotly trace of points.
 
-    Many points are drawn by WebGL, and few points in SVG.
+    If the figure has many points, they are drawn by WebGL, and few points in SVG.
 
+    points: points (points, components). They are drawn as float32.
     axes: axes to draw: "xy" or "xyz".
     n_rows: number of points in the figure.
     """
+    kind = "scatter"
     if len(axes) == 3:
-        return {"type": "scatter3d", "mode": "markers"}
-    return {"type": "scattergl" if n_rows > MAX_SVG_POINTS else "scatter", "mode": "markers"}
-
-
-def _coordinates_by_axis(points: np.ndarray, axes: str) -> Trace:
-    """Return the coordinates of points by axis, as float32.
-
-    points: points (points, components).
-    axes: axes to draw: "xy" or "xyz".
-    """
-    return {axis: np.ascontiguousarray(points[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
+        kind = "scatter3d"
+    elif n_rows > MAX_SVG_POINTS:
+        kind = "scattergl"
+    coordinates = {axis: np.ascontiguousarray(points[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
+    return {"type": kind, "mode": "markers", "name": name, "marker": marker} | coordinates
 
 
 def _marker_size(axes: str, n_rows: int) -> int:
