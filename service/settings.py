@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -222,17 +222,8 @@ class Settings(BaseSettings):
             return False
 
 
-class SettingRow(NamedTuple):
-    """Row of the table of settings, as texts."""
-
-    variable: str
-    default: str
-    unit: str
-    meaning: str
-
-
-def setting_rows() -> Iterator[SettingRow]:
-    """Yield every setting's row, in the order of the fields."""
+def setting_rows() -> Iterator[tuple[str, str, str, str]]:
+    """Yield each setting's variable, default, unit and meaning as texts."""
     for name, field in Settings.model_fields.items():
         extra = field.json_schema_extra
         unit = extra["unit"] if isinstance(extra, dict) else ""
@@ -241,7 +232,7 @@ def setting_rows() -> Iterator[SettingRow]:
             default = "unset"
         elif isinstance(field.default, int) and field.default > 9_999:
             default = f"{field.default:,}"
-        yield SettingRow(f"{PREFIX}{name.upper()}", default, str(unit), field.description or "")
+        yield f"{PREFIX}{name.upper()}", default, str(unit), field.description or ""
 
 
 def settings_table() -> str:

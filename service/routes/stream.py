@@ -194,15 +194,12 @@ Scripts may come from the service's files only. 'unsafe-eval' is needed because 
 plots compile functions from strings.
 """
 
-PAGE_RESPONSES: schemas.ResponsesByStatus = {
-    200: {"content": {"text/html": {"schema": {"type": "string"}, "example": "<!doctype html>"}}}
-}
 FIGURES_RESPONSES: schemas.ResponsesByStatus = {
     200: {"content": {JSON: {"schema": {"type": "object", "additionalProperties": True}}}}
 }
 
 
-@router.get("/", response_class=FileResponse, responses=PAGE_RESPONSES)
+@router.get("/", response_class=FileResponse, responses=_text_response_schema("text/html", "<!doctype html>"))
 def dashboard() -> Response:
     """Return the page of the dashboard."""
     return FileResponse(PAGES / "index.html", media_type="text/html", headers=PAGE_HEADERS)

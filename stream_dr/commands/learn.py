@@ -335,6 +335,9 @@ def _create_folder_or_undo(dir: Path) -> Iterator[None]:
         raise
 
 
+SnapshotRows = Annotated[
+    int | None, typer.Option(min=1, help="Write snapshots after this many rows, in addition to once a minute.")
+]
 Workers = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Learn parts of the shards in N threads, and merge the parts.")
 ]
@@ -350,9 +353,7 @@ def replay(
     dir: Dir,
     read_as: ReadOptions,
     model: Models = None,
-    snapshot_rows: Annotated[
-        int | None, typer.Option(min=1, help="Write snapshots after this many rows, in addition to once a minute.")
-    ] = None,
+    snapshot_rows: SnapshotRows = None,
     loops: Annotated[
         int, typer.Option(min=1, help="Total number of passes over the shards, including earlier runs.")
     ] = 1,
@@ -380,6 +381,8 @@ def replay(
         stream-dr replay shards/ --model lda=lda:n_components=9 --dir D
         stream-dr replay shards/ --model lda=lda --model pca=ccipca:n_components=20 --dir D
     """
+    from stream_dr.distributed.cluster import dask_plan_runner
+    from stream_dr.distributed.parts import thread_plan_runner
     from stream_dr.running.driver import RunSettings
     from stream_dr.running.replay import ReplaySettings
     from stream_dr.shards.dataset import open_dataset
@@ -398,7 +401,12 @@ def replay(
     if dataset is None:
         _learn_as_files(read_as, dir, sources, specs, settings)
         return
-    replay_and_report(dir, dataset, specs, settings, None, _plan_runner(workers, scheduler))
+    plan_runner = None
+    if scheduler is not None:
+        plan_runner = dask_plan_runner(scheduler)
+    elif workers is not None:
+        plan_runner = thread_plan_runner(workers)
+    replay_and_report(dir, dataset, specs, settings, None, plan_runner)
 
 
 def _learn_as_files(
@@ -409,15 +417,6 @@ def _learn_as_files(
     say(f"note: {note}, which has more options for a table's columns.")
     print_column_kinds(files, read_as.text_or_table_map_spec(files), with_hints=False)
     store_and_learn_files(dir, sources, files, specs, read_as, settings)
-
-
-def _plan_runner(n_threads: int | None, scheduler: str | None) -> "PlanRunner | None":
-    from stream_dr.distributed.cluster import dask_plan_runner
-    from stream_dr.distributed.parts import thread_plan_runner
-
-    if scheduler is not None:
-        return dask_plan_runner(scheduler)
-    return None if n_threads is None else thread_plan_runner(n_threads)
 
 
 _REFINE_OPTIONS: JsonDict = {"tol": 1e-3, "max_passes": 20}

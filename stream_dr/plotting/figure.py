@@ -113,15 +113,23 @@ def empty_figure(title: str, reason: str) -> FigureDict:
     return figure_dict([], title, annotations=[note], xaxis=hidden, yaxis=hidden)
 
 
-def whole_number_axis(axis_title: str, n_values: int) -> dict[str, object]:
-    """Return the options of an axis with whole numbers.
+def titled_axis(axis_title: str, **options: object) -> JsonDict:
+    """Return plotly's options of an axis with a title."""
+    return {"title": {"text": axis_title}, **options}
 
-    The axis has ticks only at whole numbers. The options are plotly's.
+
+def whole_number_axis(axis_title: str, n_values: int) -> JsonDict:
+    """Return plotly's options of an axis with whole numbers.
+
+    The axis has ticks only at whole numbers.
 
     axis_title: title of the axis.
     n_values: number of whole numbers on the axis.
     """
-    return {"title": {"text": axis_title}, "tickformat": "d", **({"dtick": 1} if n_values <= 20 else {})}
+    axis = titled_axis(axis_title, tickformat="d")
+    if n_values <= 20:
+        axis["dtick"] = 1
+    return axis
 
 
 def strip_feature_map_if_any(model: Any) -> Any:

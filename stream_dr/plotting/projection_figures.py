@@ -23,6 +23,7 @@ from stream_dr.plotting.figure import (
     scatter_trace,
     strip_feature_map_if_any,
     title_of_model,
+    titled_axis,
     whole_number_axis,
 )
 from stream_dr.projection import Columns, Linear, Mapped
@@ -117,7 +118,7 @@ def loadings_figure_dict(
     if half_widths is not None:
         bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
     axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
-    return figure_dict([bars], title, xaxis={"title": {"text": label}}, yaxis=axis, showlegend=False)
+    return figure_dict([bars], title, xaxis=titled_axis(label), yaxis=axis, showlegend=False)
 
 
 def _title_note_and_half_widths(model: Any, component: int) -> tuple[str, np.ndarray | None]:
@@ -243,7 +244,7 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
         traces,
         title,
         xaxis=whole_number_axis("component", len(values)) | {"range": [0.5, len(values) + 0.5]},
-        yaxis={"title": {"text": "eigenvalue"}},
+        yaxis=titled_axis("eigenvalue"),
         yaxis2={"overlaying": "y", "side": "right", "automargin": True, "range": [0, 1.05], "showgrid": False} | ticks,
         legend=LEGEND_ABOVE,
     )
@@ -290,7 +291,7 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
     line |= {"text": texts, "hoverinfo": "text+y"}
     mark = scatter_trace(f"chosen: {texts[choice.chosen]}", x[at], choice.mean[at], "markers", hoverinfo="name+y")
     mark["marker"] = {"color": COLOURS[2], "size": 12, "symbol": "diamond"}
-    return figure_dict([line, mark], title, xaxis=axis, yaxis={"title": {"text": "error"}}, legend=LEGEND_ABOVE)
+    return figure_dict([line, mark], title, xaxis=axis, yaxis=titled_axis("error"), legend=LEGEND_ABOVE)
 
 
 def _ridge_positions_and_axis(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict]:
@@ -306,8 +307,7 @@ def _ridge_positions_and_axis(ridges_from_zero: np.ndarray) -> tuple[np.ndarray,
     x = np.maximum(ridges_from_zero, smallest / 10)
     powers = np.arange(np.ceil(np.log10(smallest)), np.log10(x[-1]) + 1e-9)
     names = ["0", *(f"10<sup>{power:.0f}</sup>" for power in powers)]
-    ticks = {"tickvals": [x[0], *10.0**powers], "ticktext": names}
-    return x, {"type": "log", "title": {"text": "gamma"}, **ticks}
+    return x, titled_axis("gamma", type="log", tickvals=[x[0], *10.0**powers], ticktext=names)
 
 
 MAX_POINTS = 100_000
@@ -422,7 +422,7 @@ def projected_rows_figure(
         traces = _continuous_traces(projected_rows, targets, axes)
     else:
         traces = _class_traces(projected_rows, targets, axes, means)
-    titles = {f"{axis}axis": {"title": {"text": f"component {i + 1}"}} for i, axis in enumerate(axes)}
+    titles = {f"{axis}axis": titled_axis(f"component {i + 1}") for i, axis in enumerate(axes)}
     return figure_dict(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
 
 
@@ -571,8 +571,7 @@ def _histogram_figure(projected_rows: np.ndarray, targets: Targets | None, title
     bars = {"type": "histogram", "opacity": 0.6}
     groups = _group_rows_by_colour(targets, len(projected_rows), {})
     traces = [bars | {"x": projected_rows[g.rows], "name": g.name, "marker": {"color": g.colour}} for g in groups]
-    axis = {"title": {"text": "component 1"}}
-    return figure_dict(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
+    return figure_dict(traces, title, barmode="overlay", xaxis=titled_axis("component 1"), yaxis=titled_axis("rows"))
 
 
 def _points_trace(name: str, points: np.ndarray, axes: str, n_rows: int, marker: JsonDict) -> Trace:

@@ -28,6 +28,7 @@ from stream_dr.plotting.figure import (
     plotly_escaped_text,
     scatter_trace,
     strip_feature_map_if_any,
+    titled_axis,
     whole_number_axis,
 )
 from stream_dr.solve.orientation import principal_angles
@@ -125,17 +126,12 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
     axes: JsonDict = {}
     for i, (_, label, axis) in enumerate(reversed(PANELS)):
         domain = [i * height + 0.03, (i + 1) * height - 0.03]
-        axes["yaxis" + axis[1:]] = {"title": {"text": label}, "domain": domain, "anchor": "x"}
+        axes["yaxis" + axis[1:]] = titled_axis(label, domain=domain, anchor="x")
     axes["yaxis3"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     axes["yaxis2"] |= {"rangemode": "tozero", "exponentformat": "SI"}
     largest_lag = max((m["lag"] for tick in ticks for m in tick["models"].values()), default=0)
     axes["yaxis"] |= {"rangemode": "tozero", "tickformat": ",d", "dtick": 1 if largest_lag <= 5 else None}
-    time: JsonDict = {
-        "type": "date",
-        "anchor": "y",
-        "title": {"text": "time (UTC)"},
-        "rangeslider": {"thickness": 0.06},
-    }
+    time = titled_axis("time (UTC)", type="date", anchor="y", rangeslider={"thickness": 0.06})
     if len(ticks) == 1:
         time["range"] = [record_time_for_plotly({"time": ticks[0]["time"] + seconds}) for seconds in (-30, 30)]
     return figure_dict(traces, title, xaxis=time, hovermode="x", dragmode="pan", **axes)
@@ -309,22 +305,20 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
     # Draw the baseline, which always predicts the most frequent label.
     newest = max(last.values(), key=lambda f: f["time"])
     percent = {}
+    score_name = "R²"
     if newest["most_frequent"] is not None:
         constant = [newest["most_frequent"]] * 2
         traces.append(scatter_trace("always the most frequent label", ends, constant, "lines", line=BASELINE))
         percent = {"tickformat": ".0%"}
+        score_name = "accuracy"
 
     # Ticks at 1, 2, 5, 10 and so on, or at powers of ten where these would overlap.
     ticks = {"dtick": "D2" if ends[1] < 200 * ends[0] else 1, "tickformat": "~s"}
     return figure_dict(
         traces,
         title,
-        xaxis={"title": {"text": "rows learned"}, "type": "log", "range": np.log10(ends).tolist(), **ticks},
-        yaxis={
-            "title": {"text": "accuracy" if percent else "R²"},
-            "range": [min(0.0, points[:, 1].min()), 1.02],
-            **percent,
-        },
+        xaxis=titled_axis("rows learned", type="log", range=np.log10(ends).tolist()) | ticks,
+        yaxis=titled_axis(score_name, range=[min(0.0, points[:, 1].min()), 1.02]) | percent,
     )
 
 
@@ -356,8 +350,8 @@ def confusion_figure_dict(records: list[JsonDict], model_id: int, title: str) ->
         "hovertemplate": "%{y} given %{x}: %{customdata} rows, %{z:.1%}<extra></extra>",
     }  # fmt: skip
     axis = {"type": "category", "automargin": True, "dtick": 1, "tickfont": {"size": 10}}
-    predicted_axis = axis | {"title": {"text": "given"}}
-    true_axis = axis | {"title": {"text": "true"}, "autorange": "reversed"}
+    predicted_axis = titled_axis("given") | axis
+    true_axis = titled_axis("true", autorange="reversed") | axis
     return figure_dict([cells], title, xaxis=predicted_axis, yaxis=true_axis)
 
 
@@ -491,5 +485,5 @@ def _drift_figure(angles_by_version: list[tuple[int, list[float]]], title: str) 
         scatter_trace("largest angle", numbers, largest, line={"color": COLOURS[0]}),
         scatter_trace("median angle", numbers, median, line={"color": COLOURS[2]}),
     ]
-    axis = {"title": {"text": "degrees to the version before"}, "range": [0, 92]}
+    axis = titled_axis("degrees to the version before", range=[0, 92])
     return figure_dict(traces, title, xaxis=whole_number_axis("version", len(angles_by_version)), yaxis=axis)
