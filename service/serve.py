@@ -144,14 +144,12 @@ def serve_command(**overrides: Any) -> int:
     try:
         return serve(**overrides)
     except ValidationError as e:
+        code = "settings"
         messages = "; ".join(f"{'.'.join(map(str, w['loc'])) or 'settings'}: {w['msg']}" for w in e.errors())
-        return _print_error_and_return_exit_status("settings", f"{messages} (docs/settings.md)")
+        message = f"{messages} (docs/settings.md)"
     except (ValueError, OSError) as e:
         code = getattr(e, "code", "settings" if isinstance(e, ValueError) else "io")
-        return _print_error_and_return_exit_status(code, str(e))
-
-
-def _print_error_and_return_exit_status(code: str, message: str) -> int:
+        message = str(e)
     print(f"error ({code}): {message}", file=sys.stderr, flush=True)
     return 1
 

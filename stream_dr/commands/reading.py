@@ -1,5 +1,6 @@
 """Reading: command options that say how files are read."""
 
+import functools
 import inspect
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -369,6 +370,7 @@ def _add_options(command: Callable[..., None], *declarations: Callable[..., None
     """
     shared = {name: p for function in declarations for name, p in inspect.signature(function).parameters.items()}
 
+    @functools.wraps(command)
     def run_with_read_as(**arguments: Any) -> None:
         from stream_dr.datasets.sources import Options
         from stream_dr.feature_maps import feature_map
@@ -390,9 +392,6 @@ def _add_options(command: Callable[..., None], *declarations: Callable[..., None
     # them.
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "read_as"]
     run_with_read_as.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
-    run_with_read_as.__doc__ = command.__doc__
-    run_with_read_as.__name__ = command.__name__
-    run_with_read_as.__module__ = command.__module__
     run_with_read_as.__annotations__ = {p.name: p.annotation for p in (*own, *shared.values())}
     return run_with_read_as
 
