@@ -19,7 +19,7 @@ from fastapi import FastAPI
 import stream_dr
 from service import problems, schemas
 from service.app import create_app
-from service.auth import needed_read_or_write_right
+from service.guards import needed_read_or_write_right
 from service.serve import open_directory
 from service.settings import Settings
 from stream_dr import errors

@@ -5,7 +5,7 @@ from . import plotting as plotting
 from .adapters.river import to_river as to_river
 from .adapters.tables import describe_table as describe_table
 from .client.client import Client as Client
-from .client.remote_rows import ServedArray as ServedArray
+from .client.payloads import ServedArray as ServedArray
 from .datasets.sources import open_source as open_source
 from .directory.directory import Directory as Directory
 from .directory.draft import DryRunReceipt as DryRunReceipt
