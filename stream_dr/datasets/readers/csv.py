@@ -17,7 +17,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from typing import IO, NamedTuple, NoReturn
@@ -49,7 +49,7 @@ MOST_COLUMNS = 50_000
 Each column takes about 6 kB of memory, even if it has no rows.
 """
 
-_SEARCHED_FIELDS = 200_000
+_SEARCHED_FIELDS = 50_000
 """Number of fields that are checked together in the search for the line with an error."""
 
 GAPS = frozenset(pacsv.ConvertOptions().null_values)
@@ -64,6 +64,10 @@ _TYPE_WORDS = {
     pa.bool_(): "true or false, as the first ones are",
 }
 """Type of a column → end of the error message "… is no" for a field of another type."""
+
+
+Record = tuple[int, list[str]]
+"""Line at which a row ends, and the fields of the row."""
 
 
 class CsvFormat(NamedTuple):
@@ -328,23 +332,20 @@ class CsvFile:
         j = self.names.index(column_name)
         separator = roles.separator if column_name in roles.labels else None
 
-        def are_whole(records: list[tuple[int, list[str]]]) -> bool:
+        def are_whole(records: list[Record]) -> bool:
             codes = [fields[j] for _, fields in records]
             if separator is not None:
                 codes = [code for field in codes for code in field.split(separator)]
             texts = pa.array([code for code in codes if code.strip() not in self.form.gaps], pa.string())
             return self.as_integers(texts, column_name == roles.id) is not None
 
-        # Many rows are checked at once, which is fast. Only rows with an error are checked one by one.
-        records = itertools.islice(self._read_records(), int(self.form.header is not False), None)
-        while group := list(itertools.islice(records, 1_000)):
-            if are_whole(group):
-                continue
-            line, fields = next(record for record in group if not are_whole([record]))
-            message = f"{fields[j]!r} in column {column_name!r} is no whole number, as the first values are."
-            advice = "Correct it, or put a row with a text first: all values are then texts."
-            self._raise_malformed(line, f"{message} {advice}", j + 1)
-        raise MalformedInput(f"{self.path}: column {column_name!r} changed while it was read.", file=self.path)
+        found = self._first_bad_record(are_whole)
+        if found is None:
+            raise MalformedInput(f"{self.path}: column {column_name!r} changed while it was read.", file=self.path)
+        line, fields = found
+        message = f"{fields[j]!r} in column {column_name!r} is no whole number, as the first values are."
+        advice = "Correct it, or put a row with a text first: all values are then texts."
+        self._raise_malformed(line, f"{message} {advice}", j + 1)
 
     def raise_if_decimal_commas(self, column_names: list[str]) -> None:
         """Raise MalformedInput if numbers have a decimal comma.
@@ -456,7 +457,7 @@ class CsvFile:
                 )
                 self._raise_malformed(self.first_line - 1, message, j)
 
-    def _read_records(self) -> Iterator[tuple[int, list[str]]]:
+    def _read_records(self) -> Iterator[Record]:
         """Yield the line number and the fields of each record.
 
         A record is a row or the header. The line number is the number of the line at which the
@@ -527,44 +528,44 @@ class CsvFile:
 
         type_by_column: Arrow types by name of the column.
         """
-        records = itertools.islice(self._read_records(), int(self.form.header is not False), None)
-        checked = [
-            _TypedColumn(j, name, type_by_column[name])
+        checked = {
+            j: type_by_column[name]
             for j, name in enumerate(self.names)
             if name in type_by_column and type_by_column[name] != pa.string()
-        ]
+        }
 
-        # A group of many rows is checked at once, column by column, which is fast.
+        def can_parse(records: list[Record]) -> bool:
+            if any(len(fields) != len(self.names) for _, fields in records):
+                return False
+            return all(self._can_parse_all_fields([f[j] for _, f in records], kind) for j, kind in checked.items())
+
+        found = self._first_bad_record(can_parse)
+        if found is None:
+            return
+        line, fields = found
+        if len(fields) != len(self.names):
+            self._raise_malformed(line, f"{len(fields)} fields where {len(self.names)} are needed.")
+        j = next(j for j, kind in checked.items() if not self._can_parse_all_fields([fields[j]], kind))
+        field = fields[j]
+        name = self.names[j]
+        if not field.strip():
+            self._raise_malformed(line, f"column {name!r} has no value; fill it or leave the row out.", j + 1)
+        expected = _describe_expected_type(field, checked[j])
+        self._raise_malformed(line, f"{field!r} in column {name!r} is no {expected}.", j + 1)
+
+    def _first_bad_record(self, are_good: Callable[[list[Record]], bool]) -> Record | None:
+        """Return the first row with an error, or None.
+
+        are_good: function that returns True if no row of a list has an error.
+        """
+        records = itertools.islice(self._read_records(), int(self.form.header is not False), None)
+        # Many rows are checked at once, which is fast.
         # The rows of a group are checked one by one only if the group has an error.
         group_rows = max(1, _SEARCHED_FIELDS // len(self.names))
         while group := list(itertools.islice(records, group_rows)):
-            is_rectangular = all(len(fields) == len(self.names) for _, fields in group)
-            if is_rectangular and all(
-                self._can_parse_all_fields([fields[j] for _, fields in group], kind) for j, _, kind in checked
-            ):
-                continue
-            for line, fields in group:
-                self._check_record(line, fields, checked)
-
-    def _check_record(self, line: int, fields: list[str], typed_columns: "list[_TypedColumn]") -> None:
-        """Raise MalformedInput if a row has an error.
-
-        A row has an error if its number of fields is wrong, or if a field does not have its
-        column's type.
-
-        line: line number at which the row ends.
-        fields: fields of the row.
-        typed_columns: the columns whose values are not strings.
-        """
-        if len(fields) != len(self.names):
-            self._raise_malformed(line, f"{len(fields)} fields where {len(self.names)} are needed.")
-        for j, name, kind in typed_columns:
-            if not fields[j].strip() or (self.has_gaps and fields[j] in self.form.gaps):
-                if kind == pa.float64() and not self.has_gaps:
-                    self._raise_malformed(line, f"column {name!r} has no value; fill it or leave the row out.", j + 1)
-            elif not self._can_parse_all_fields([fields[j]], kind):
-                expected = _describe_expected_type(fields[j], kind)
-                self._raise_malformed(line, f"{fields[j]!r} in column {name!r} is no {expected}.", j + 1)
+            if not are_good(group):
+                return next(record for record in group if not are_good([record]))
+        return None
 
     def _can_parse_all_fields(self, fields: list[str], arrow_type: pa.DataType) -> bool:
         """Return True if all fields can be parsed.
@@ -574,8 +575,10 @@ class CsvFile:
         fields: fields of one column.
         arrow_type: Arrow type of the column.
         """
-        texts = [field.strip().replace(self.form.decimal, ".") for field in fields]
-        gaps = self.form.gaps if self.has_gaps else frozenset({""}) - ({""} if arrow_type == pa.float64() else set())
+        gaps = frozenset() if arrow_type == pa.float64() else frozenset({""})
+        if self.has_gaps:
+            gaps = self.form.gaps
+        texts = [field.strip().replace(self.form.decimal, ".") for field in fields if field not in gaps]
         try:
             values = pa.array([text for text in texts if text not in gaps], pa.string()).cast(arrow_type)
         except pa.ArrowException:
@@ -584,19 +587,6 @@ class CsvFile:
 
     def _raise_malformed(self, line: int, message: str, column_number: int | None = None) -> NoReturn:
         raise MalformedInput(f"{self.path}, line {line}: {message}", file=self.path, line=line, column=column_number)
-
-
-class _TypedColumn(NamedTuple):
-    """Column with the Arrow type of its converted values.
-
-    number: index of the column among all columns of the file, from 0.
-    name: name of the column.
-    kind: Arrow type. A value that cannot be converted to this type is an error.
-    """
-
-    number: int
-    name: str
-    kind: pa.DataType
 
 
 def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
