@@ -15,7 +15,7 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
-from stream_dr.feature_maps import FeatureMap, feature_map, map_spec_with_defaults, widths
+from stream_dr.feature_maps import FeatureMap, feature_map, spec_of_map, widths
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, TableState, check_map_can_learn, mapped_columns_by_kind
 from stream_dr.feature_maps.widths import declared_or_inferred_kind
@@ -295,7 +295,7 @@ def have_same_parameters(first_estimator: "Estimator", second_estimator: "Estima
     mine, theirs = first_estimator.get_params(), second_estimator.get_params()
     for parameters in (mine, theirs):
         if parameters.get("feature_map") is not None:
-            parameters["feature_map"] = map_spec_with_defaults(parameters["feature_map"])
+            parameters["feature_map"] = spec_of_map(feature_map(parameters["feature_map"]))
     return bool(mine == theirs)
 
 
