@@ -74,17 +74,6 @@ _SCALARS = ("null", "int", "float", "decimal", "bool", "date", "timestamp", "str
 _SUPPORTED = (*_SCALARS, *_LISTS)
 
 
-class _VectorPlace(NamedTuple):
-    """Place of a vector in a flatbuffer.
-
-    offset: offset of the first element in the buffer, in bytes.
-    length: number of elements.
-    """
-
-    offset: int
-    length: int
-
-
 class FlatbufferTable:
     """Reader of one table of a flatbuffer.
 
@@ -178,18 +167,23 @@ class FlatbufferTable:
         """
         return reference_offset + int(struct.unpack_from("<I", self._buffer, reference_offset)[0])
 
-    def _vector_place(self, field_index: int) -> _VectorPlace:
+    def _vector_place(self, field_index: int) -> tuple[int, int]:
         """Return the place of the vector in a field.
+
+        Returns two values:
+
+        - Offset of the first element in the buffer, in bytes.
+        - Number of elements.
 
         Offset and length are 0 if the field is absent.
         """
         at = self._field(field_index)
         if not at:
-            return _VectorPlace(0, 0)
+            return 0, 0
 
         # Follow the reference to the vector, which starts with its length.
         at = self._follow_reference(at)
-        return _VectorPlace(at + 4, int(struct.unpack_from("<I", self._buffer, at)[0]))
+        return at + 4, int(struct.unpack_from("<I", self._buffer, at)[0])
 
 
 class Message(NamedTuple):

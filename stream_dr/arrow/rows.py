@@ -309,20 +309,14 @@ def refuse_nulls(column: pa.Array, name: str) -> None:
         raise InvalidRows(message, row=row, column=name)
 
 
-class _FlatLists(NamedTuple):
-    """Values of a list column with the boundaries of lists.
-
-    values: values of all lists, one list after the other.
-    indptr: offsets (rows + 1,) in `values`, from 0. Row i has the values from indptr[i] up to
-        indptr[i + 1].
-    """
-
-    values: pa.Array
-    indptr: np.ndarray
-
-
-def _flatten_list_column(list_column: pa.Array, name: str) -> _FlatLists:
+def _flatten_list_column(list_column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
     """Return a list column's values and boundaries of lists.
+
+    Returns two values:
+
+    - Values of all lists, one list after the other.
+    - Offsets (rows + 1,) in `values`, from 0. Row i has the values from indptr[i] up to
+      indptr[i + 1].
 
     name: name of the column, for error messages.
 
@@ -345,7 +339,7 @@ def _flatten_list_column(list_column: pa.Array, name: str) -> _FlatLists:
     if flat.null_count:
         row = int(np.searchsorted(indptr, first_null_index(flat), side="right")) - 1
         raise InvalidRows(f"row {row} has a null in column {name}; leave the entry out.", row=row)
-    return _FlatLists(flat, indptr)
+    return flat, indptr
 
 
 def _check_numeric_column(name: str, column: pa.Array) -> None:

@@ -30,7 +30,6 @@ lookup draws a word. A binary search in cumulative frequencies would take sixtee
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -141,28 +140,16 @@ def _draw_thousand_rows(seed: int, thousand_index: int, targets: str) -> Block:
     return Block(X, _sort_labels_by_appearance(row_targets))
 
 
-class _DrawnTopics(NamedTuple):
-    """Topics of 1,000 rows.
-
-    A code is the index of a topic in `language.TOPICS`.
-
-    Attributes
-    ----------
-    top : (1,000,)
-        For each row, the index of its first top topic in `language.TOP_SHARES`.
-    codes : int32
-        Codes of the topics of row 0, then of row 1, and so on. The codes of a row ascend.
-    indptr : (1,001,) int64
-        The topics of row i are codes[indptr[i] : indptr[i + 1]].
-    """
-
-    top: np.ndarray
-    codes: np.ndarray
-    indptr: np.ndarray
-
-
-def _draw_row_topics(random: np.random.Generator, word_tables: language.WordAndTopicTables) -> _DrawnTopics:
+def _draw_row_topics(
+    random: np.random.Generator, word_tables: language.WordAndTopicTables
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw the topics of 1,000 rows.
+
+    Returns three values:
+
+    - For each row, the index of its first top topic in `language.TOP_SHARES`.
+    - Codes of the topics of row 0, then of row 1, and so on. The codes of a row ascend.
+    - The topics of row i are codes[indptr[i] : indptr[i + 1]].
 
     random: generator of the random numbers.
     word_tables: tables of probabilities from which the topics are drawn.
@@ -188,7 +175,7 @@ def _draw_row_topics(random: np.random.Generator, word_tables: language.WordAndT
     keys = np.unique(keys[word_tables.ancestors[topic] >= 0])
     rows, codes = np.divmod(keys, len(language.TOPICS))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=_CHUNK))]).astype(np.int64)
-    return _DrawnTopics(top, codes.astype(np.int32), indptr)
+    return top, codes.astype(np.int32), indptr
 
 
 def _draw_normalised_rows_of_words(

@@ -139,17 +139,6 @@ class _Fold(NamedTuple):
     test: np.ndarray
 
 
-class DrawnSample(NamedTuple):
-    """Random sample of the rows that have a target.
-
-    sample: the sampled rows, in their original order.
-    read: number of rows from which the sample was drawn.
-    """
-
-    sample: Block
-    read: int
-
-
 class MethodResult(NamedTuple):
     """Result of one method in a comparison.
 
@@ -186,19 +175,6 @@ class MethodResult(NamedTuple):
     bytes: int = 0
     cannot: str = ""
     spread: float = 0.0
-
-
-class _FoldScores(NamedTuple):
-    """Results of all methods on the folds.
-
-    outcomes: for each method a list of its results, one for each fold.
-    folds: number of folds on which all methods were scored.
-    tested: number of rows of these folds.
-    """
-
-    outcomes: list[list[MethodResult]]
-    folds: int
-    tested: int
 
 
 class Comparison(NamedTuple):
@@ -320,8 +296,14 @@ def suggest(
 
 def _score_all_folds(
     sample: Block, methods: Sequence[_Method], extra_params: JsonDict, folds: Sequence[_Fold], progress: StageProgress
-) -> _FoldScores:
+) -> tuple[list[list[MethodResult]], int, int]:
     """Score every method on every fold.
+
+    Returns three values:
+
+    - For each method a list of its results, one for each fold.
+    - Number of folds on which all methods were scored.
+    - Number of rows of these folds.
 
     No fit is started after SECONDS seconds.
 
@@ -353,7 +335,7 @@ def _score_all_folds(
                 measured.append(_fit_and_score_method(method, extra_params, learned, held_out))
 
     n_scored = max(1, min(map(len, outcomes)))
-    return _FoldScores(outcomes, n_scored, sum(len(fold.test) for fold in folds[:n_scored]))
+    return outcomes, n_scored, sum(len(fold.test) for fold in folds[:n_scored])
 
 
 def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str, JsonDict]:
@@ -641,8 +623,13 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
         return [_Fold(*split) for split in folds.split(np.zeros(sample.rows), _targets_for_sklearn(sample))]
 
 
-def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress: StageProgress) -> DrawnSample:
+def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress: StageProgress) -> tuple[Block, int]:
     """Draw a uniform random sample of rows with a target.
+
+    Returns two values:
+
+    - The sampled rows, in their original order.
+    - Number of rows from which the sample was drawn.
 
     target_kind: kind of the targets, "class" or "continuous". "auto": decide by the values.
 
@@ -671,7 +658,7 @@ def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress:
 
     if not parts:
         raise InvalidTargets("no row has a target, by which methods are compared. Pass y, or name their column.")
-    return DrawnSample(_concatenate_blocks([block for block, _ in _select_smallest_keys(parts, capacity)]), read)
+    return _concatenate_blocks([block for block, _ in _select_smallest_keys(parts, capacity)]), read
 
 
 def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Block:

@@ -10,7 +10,7 @@ The rows are read once for learning, several times for refine and twice for the 
 
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -30,17 +30,6 @@ class _Predictor(Protocol):
     def predict(self, X: Block) -> np.ndarray: ...
 
     def score(self, X: Block, y: list[Label]) -> float: ...
-
-
-class RefineScores(NamedTuple):
-    """Scores of an estimator on held-out rows.
-
-    before: score before refine.
-    after: score after refine.
-    """
-
-    before: float
-    after: float
 
 
 class _OneSideOfSplit:
@@ -72,8 +61,15 @@ class _OneSideOfSplit:
                 yield position, block.take(chosen)
 
 
-def learn_refine_and_score_held_out(estimator: Estimator, source: Source, tol: float, max_passes: int) -> RefineScores:
+def learn_refine_and_score_held_out(
+    estimator: Estimator, source: Source, tol: float, max_passes: int
+) -> tuple[float, float]:
     """Return an estimator's scores on held-out rows before and after refine.
+
+    Returns two values:
+
+    - Score before refine.
+    - Score after refine.
 
     A score is the accuracy if targets are labels, and R² if targets are numbers. Both scores are
     NaN if no row is held out. Raises the errors of learning and refining.
@@ -100,7 +96,7 @@ def learn_refine_and_score_held_out(estimator: Estimator, source: Source, tol: f
         before = _accuracy_or_r2_on_source(estimator, held_out)
 
         estimator.refine(learned, tol=tol, max_passes=max_passes)
-        return RefineScores(before, _accuracy_or_r2_on_source(estimator, held_out))
+        return before, _accuracy_or_r2_on_source(estimator, held_out)
 
 
 def _accuracy_or_r2_on_source(estimator: Estimator, source: Source) -> float:

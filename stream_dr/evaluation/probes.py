@@ -59,19 +59,6 @@ class ProbeSample(NamedTuple):
     labels: int
 
 
-class LabelMeans(NamedTuple):
-    """Means of projected rows with and without each label.
-
-    A mean of no rows is NaN. This happens if no row has a label, or if all rows have a label.
-
-    means: (labels, components) mean of the rows with each label.
-    others: (labels, components) mean of the rows without each label. None if rows have one label.
-    """
-
-    means: np.ndarray
-    others: np.ndarray | None
-
-
 class Probe(Protocol):
     """Fitted classifier of projected rows."""
 
@@ -195,17 +182,23 @@ def fit_probe(probe_kind: str, sample: ProbeSample, n_neighbours: int) -> Probe:
     return NearestNeighbours(sample, n_neighbours) if probe_kind == "knn" else LinearProbe(sample)
 
 
-def means_with_and_without_label(sample: ProbeSample) -> LabelMeans:
-    """Return means of sampled rows with and without each label."""
+def means_with_and_without_label(sample: ProbeSample) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return means of sampled rows with and without each label.
+
+    Returns two values:
+
+    - (labels, components) mean of the rows with each label.
+    - (labels, components) mean of the rows without each label. None if rows have one label.
+    """
     if sample.y.ndim == 1:
-        return LabelMeans(means_by_class(sample.Z, sample.y, sample.labels), None)
+        return means_by_class(sample.Z, sample.y, sample.labels), None
 
     sums = np.asarray(sample.Z.T @ sample.y.astype(float)).T
     counts = sample.y.sum(0)[:, None]
     total = np.asarray(sample.Z.sum(0)).ravel()
     rows = len(sample.y)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return LabelMeans(sums / counts, (total - sums) / (rows - counts))
+        return sums / counts, (total - sums) / (rows - counts)
 
 
 def _column_scales(Z: Rows) -> np.ndarray:

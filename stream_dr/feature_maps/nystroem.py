@@ -134,17 +134,6 @@ class Landmarks(NamedTuple):
         return not set(_rows_as_hashable_bytes(self.rows)).isdisjoint(_rows_as_hashable_bytes(X))
 
 
-class _DrawnRows(NamedTuple):
-    """Rows of a batch that are drawn as landmarks.
-
-    indices: indices of these rows in the batch.
-    picked: number of rows of the stream that have been drawn so far.
-    """
-
-    indices: np.ndarray
-    picked: int
-
-
 @dataclass(frozen=True)
 class Nystroem(FeatureMap):
     """Map rows to coordinates on landmark rows.
@@ -331,8 +320,13 @@ class Nystroem(FeatureMap):
         kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
         return np.asarray(kernel(A, B, gamma=self.gamma))
 
-    def _draw_landmark_rows(self, landmarks: Landmarks, block: Block) -> _DrawnRows:
+    def _draw_landmark_rows(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
         """Draw rows of a batch that are to become landmarks.
+
+        Returns two values:
+
+        - Indices of these rows in the batch.
+        - Number of rows of the stream that have been drawn so far.
 
         Rows are drawn from the first `self.first` rows of the stream with equal probability
         (Knuth's algorithm S). If fewer than `self.max_landmarks` of the drawn rows become
@@ -344,7 +338,7 @@ class Nystroem(FeatureMap):
         picked = landmarks.picked
         first = self.first or self.max_landmarks
         if len(landmarks.factor) == self.max_landmarks:
-            return _DrawnRows(np.zeros(0, dtype=np.int64), picked)
+            return np.zeros(0, dtype=np.int64), picked
 
         draws = draw_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
         chosen = []
@@ -355,7 +349,7 @@ class Nystroem(FeatureMap):
                 # A row of weight 0 counts as drawn, but does not become a landmark.
                 if block.weights is None or block.weights[i] > 0:
                     chosen.append(i)
-        return _DrawnRows(np.array(chosen, dtype=np.int64), picked)
+        return np.array(chosen, dtype=np.int64), picked
 
 
 def check_kernel_parameters(map_name: str, gamma: float, degree: int, coef0: float) -> None:

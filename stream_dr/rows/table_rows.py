@@ -10,7 +10,7 @@ becomes one Python string.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,16 +48,6 @@ _NUMPY_TYPES = {getattr(pa, kind)().id: np.dtype(kind) for kind in _NUMERIC}
 
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 """Number of units of time in a day, by the name of the unit."""
-
-
-class _EncodedTexts(NamedTuple):
-    """Codes of rows' texts, and a column's distinct texts.
-
-    The codes are int32 (rows,).
-    """
-
-    codes: np.ndarray
-    distinct_texts: tuple[str, ...]
 
 
 def raw_from_arrow(batch: Any) -> RawRows:
@@ -338,7 +328,7 @@ def _numbers_or_nan(column: pa.Array) -> np.ndarray:
     return values
 
 
-def _encode_texts(column: pa.Array) -> _EncodedTexts:
+def _encode_texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return a code for each text, and the distinct texts.
 
     The distinct texts are in order of appearance. The codes (rows,) int32 are indices into the
@@ -354,7 +344,7 @@ def _encode_texts(column: pa.Array) -> _EncodedTexts:
     encoded = column.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     texts = tuple(distinct if own is None else (own[i] for i in distinct))
-    return _EncodedTexts(view_of_numbers(encoded.indices.fill_null(-1)), texts)
+    return view_of_numbers(encoded.indices.fill_null(-1)), texts
 
 
 def _arrow_from_raw_column(column: RawColumn) -> pa.Array:

@@ -273,31 +273,9 @@ def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> flo
     return float(np.arcsin(min(1.0, sine)))
 
 
-class _PseudoInverse(NamedTuple):
-    """Pseudo-inverse of PᵀAP, and the estimated largest eigenvalue of A.
-
-    A (features, features) is the matrix of a linear system. P (features, r) are the directions
-    along which its solution is searched. The pseudo-inverse is (r, r).
-    """
-
-    inverse: np.ndarray
-    largest: float
-
-
-class _ResidualFactors(NamedTuple):
-    """Residual of a linear system, stored as two factors.
-
-    The residual (features, k) of k right-hand sides is basis @ coefficients. The basis has
-    orthonormal columns.
-    """
-
-    basis: np.ndarray
-    coefficients: np.ndarray
-
-
 def _directions_pseudo_inverse(
     directions: np.ndarray, matrix_times_directions: np.ndarray, largest_eigenvalue: float
-) -> _PseudoInverse:
+) -> tuple[np.ndarray, float]:
     """Return the pseudo-inverse of PᵀAP and A's estimated largest eigenvalue.
 
     A (features, features) is the matrix of a linear system. P (features, r) are the directions
@@ -313,12 +291,12 @@ def _directions_pseudo_inverse(
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
     largest_eigenvalue = max(largest_eigenvalue, float(values[-1]))
     keep = values > len(directions) * np.finfo(float).eps * largest_eigenvalue
-    return _PseudoInverse((vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest_eigenvalue)
+    return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest_eigenvalue
 
 
 def _orthonormalise_residual(
     first_factor: np.ndarray, second_factor: np.ndarray, noise_norm: float
-) -> _ResidualFactors:
+) -> tuple[np.ndarray, np.ndarray]:
     """Write the residual as an orthonormal basis times coefficients.
 
     The residual (features, k) of a linear system with k right-hand sides is the product of
@@ -333,10 +311,10 @@ def _orthonormalise_residual(
     basis, turn = tall_qr(first_factor)
     second_factor = turn @ second_factor
     if singular_values(second_factor).min(initial=np.inf) > noise_norm:
-        return _ResidualFactors(basis, second_factor)
+        return basis, second_factor
 
     # Use the singular vectors of the residual (`basis` times `second_factor`) as the new basis.
     # Drop the singular vectors whose singular value is only rounding error.
     vectors, values, right = thin_svd(second_factor)
     keep = values > noise_norm
-    return _ResidualFactors(basis @ vectors[:, keep], values[keep, None] * right[keep])
+    return basis @ vectors[:, keep], values[keep, None] * right[keep]

@@ -24,7 +24,7 @@ O(r features min(r, features)), plus a dense eigenproblem of order min(r, featur
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -134,22 +134,10 @@ def largest_eigenvalue_projection(
     return Linear(mean, with_fixed_signs(V @ vectors), values, "exact")
 
 
-class _CentredSvd(NamedTuple):
-    """Thin singular value decomposition of r centred rows.
-
-    The centred rows (r, features) are U @ diag(s) @ Vᵀ, with orthonormal columns U (r, k) and V
-    (features, k), and k singular values s (k,).
-    """
-
-    U: np.ndarray
-    s: np.ndarray
-    V: np.ndarray
-
-
-def _centred_svd(rows: Rows, mean: np.ndarray) -> _CentredSvd:
+def _centred_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the thin singular value decomposition of the centred rows.
 
-    Singular values that are only rounding error are dropped.
+    Returns U (r, k), the k singular values, and V (features, k). Singular values that are only rounding error are dropped.
 
     rows: (r, features), r rows before centring, dense or CSR.
     mean: (features,), mean of the rows, which is subtracted.
@@ -163,16 +151,16 @@ def _centred_svd(rows: Rows, mean: np.ndarray) -> _CentredSvd:
         largest_mean = float(np.abs(mean).max(initial=0.0))
         cut = EPS * (r * float(s.max(initial=0.0)) + float(np.sqrt(r)) * largest_mean)
         nonzero = s > cut
-        return _CentredSvd(U[:, nonzero], s[nonzero], Vt[nonzero].T)
+        return U[:, nonzero], s[nonzero], Vt[nonzero].T
     return _centred_svd_of_wide(rows, mean)
 
 
-def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> _CentredSvd:
+def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Decompose centred rows with more features than rows.
 
-    Returns the thin singular value decomposition of the centred rows. It is computed from the
-    inner products of the rows, so CSR rows are never made dense. Singular values that are only
-    rounding error are dropped.
+    Returns the decomposition as `_centred_svd` does. It is computed from the inner products of the
+    rows, so CSR rows are never made dense. Singular values that are only rounding error are
+    dropped.
 
     rows: (r, features), r rows before centring, dense or CSR.
     mean: (features,), mean of the rows, which is subtracted.
@@ -192,7 +180,7 @@ def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> _CentredSvd:
 
     # V is the transposed centred rows times U, with each column divided by its singular value.
     V = np.asarray(rows.T @ U) - np.outer(mean, U.sum(axis=0))
-    return _CentredSvd(U, s, V / s)
+    return U, s, V / s
 
 
 def _symmetric_part(matrix: np.ndarray) -> np.ndarray:

@@ -101,16 +101,6 @@ Rows are handled in chunks, so that no array is larger.
 """
 
 
-class DistanceChunk(NamedTuple):
-    """Slice of n rows, and their squared distances to landmarks.
-
-    The distances are (n, r) for r landmarks (sampled rows of the stream).
-    """
-
-    rows: slice
-    squared_distances: np.ndarray
-
-
 def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray:
     """Return the indices of each landmark's k nearest landmarks.
 
@@ -199,7 +189,7 @@ def subtract_shift_keeping_sparsity(rows: Rows, shift: np.ndarray) -> Rows:
     return sp.csr_matrix(rows - sp.csr_matrix(np.ones((rows.shape[0], 1))) @ sp.csr_matrix(shift))
 
 
-def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[DistanceChunk]:
+def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield squared distances to all landmarks in chunks of rows.
 
     rows: (rows, features), dense or CSR.
@@ -211,7 +201,7 @@ def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> I
     landmarks = subtract_shift_keeping_sparsity(landmarks, shift) if sp.issparse(landmarks) else landmarks
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))
-        yield DistanceChunk(part, _squared_distances_to_landmarks(rows[part], landmarks, shift))
+        yield (part, _squared_distances_to_landmarks(rows[part], landmarks, shift))
 
 
 def fit_sparse_width(rows: Rows, n_columns: int) -> Rows:

@@ -35,32 +35,6 @@ The scatter (features, features) may be scaled by a constant factor. The result 
 """
 
 
-class ComponentOrder(NamedTuple):
-    """Order and signs of p components, for example from `best_order_and_signs`.
-
-    Attributes
-    ----------
-    order : (p,) int
-        Entry i is the present index of the new component i.
-    signs : (p,) float64
-        Factors ±1.0 of the reordered components.
-    """
-
-    order: np.ndarray
-    signs: np.ndarray
-
-
-class LeastSquaresMap(NamedTuple):
-    """Least-squares map from one array to another, with its error.
-
-    The matrix (q, p) maps q columns `old` to p columns `new`. The relative error is
-    ‖old @ matrix − new‖ / ‖new‖.
-    """
-
-    matrix: np.ndarray
-    relative_error: float
-
-
 GAP = 0.05
 """Relative difference of two eigenvalues up to which their components may be swapped."""
 
@@ -70,7 +44,7 @@ def best_order_and_signs(
     eigenvalues: np.ndarray,
     previous: np.ndarray | None,
     multiply_by_scatter: MultiplyByScatter | None = None,
-) -> ComponentOrder:
+) -> tuple[np.ndarray, np.ndarray]:
     """Choose components' order and signs that agree best with `previous`.
 
     Returns the order (p,) of indices and the signs (p,) of ±1.0. The reordered components are
@@ -106,7 +80,7 @@ def best_order_and_signs(
     towards[:shared] = cosines[np.arange(shared), order[:shared]]
     if not towards.all():
         towards = np.where(towards != 0, towards, largest_signed_entries(loadings)[order])
-    return ComponentOrder(order, np.where(towards < 0, -1.0, 1.0))
+    return order, np.where(towards < 0, -1.0, 1.0)
 
 
 def orient_components(
@@ -224,7 +198,7 @@ def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
     return projection.feature_names if isinstance(projection, Mapped) else None
 
 
-def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
+def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the least-squares map from `old` to `new`, and its error.
 
     The map is the matrix M (q, p) that minimises ‖old @ M − new‖. The error is this norm divided
@@ -237,7 +211,7 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
     """
     old, new = pad_to_equal_rows(old, new)
     if not old.shape[1] or not new.shape[1]:
-        return LeastSquaresMap(np.zeros((old.shape[1], new.shape[1])), 1.0)
+        return np.zeros((old.shape[1], new.shape[1])), 1.0
 
     # Scale the columns of `old` to length 1, so that long columns do not hide short ones.
     scales = column_norms(old)
@@ -247,7 +221,7 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
 
     rest = float(np.linalg.norm(old @ mapping - new))
     size = float(np.linalg.norm(new))
-    return LeastSquaresMap(mapping, rest / size if size else 0.0)
+    return mapping, rest / size if size else 0.0
 
 
 def column_norms(array: np.ndarray) -> np.ndarray:

@@ -15,8 +15,6 @@ orthonormalisation took longer than reading the rows of a stream of 20,000 rows.
 nearly always well conditioned.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
@@ -81,33 +79,17 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return Q, R
 
     second = _cholesky_qr(Q)
-    return np.linalg.qr(matrix) if second is None else (second.Q, second.R @ R)
+    if second is None:
+        return np.linalg.qr(matrix)
+    return second[0], second[1] @ R
 
 
-class _CholeskyQR(NamedTuple):
-    """QR factorisation of a matrix (m, n) by one Cholesky factorisation.
-
-    Attributes
-    ----------
-    Q : (m, n) float64
-        Nearly orthonormal factor.
-    R : (n, n) float64
-        Upper triangular factor.
-    smallest : float
-        Smallest diagonal entry of the Cholesky factor, with the matrix's columns scaled to length
-        1 first.
-    """
-
-    Q: np.ndarray
-    R: np.ndarray
-    smallest: float
-
-
-def _cholesky_qr(matrix: np.ndarray) -> _CholeskyQR | None:
+def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
     """Return a QR factorisation from one Cholesky factorisation, or None.
 
-    The Cholesky factor of the matrix of the columns' inner products is R, up to scaling. The
-    result is None if the columns are (nearly) dependent.
+    Returns Q (m, n), R (n, n) and the smallest diagonal entry of the Cholesky factor. This factor
+    of the matrix of the columns' inner products is R, up to scaling. The result is None if the
+    columns are (nearly) dependent.
 
     matrix: (m, n), m ≥ n.
     """
@@ -128,4 +110,4 @@ def _cholesky_qr(matrix: np.ndarray) -> _CholeskyQR | None:
 
     # R is `factor` times the columns' lengths, and Q is the matrix times the inverse of R.
     inverse = solve_triangular(factor, np.eye(len(factor)), check_finite=False) / lengths[:, None]
-    return _CholeskyQR(matrix @ inverse, factor * lengths, smallest)
+    return matrix @ inverse, factor * lengths, smallest

@@ -130,26 +130,6 @@ class InverseRoot(NamedTuple):
     multiply_transposed: MultiplyColumns
 
 
-class VaryingPart(NamedTuple):
-    """Scatter of the features that vary.
-
-    Features whose scatter is only rounding error are left out.
-
-    Attributes
-    ----------
-    indices : (v,) int
-        Indices of the v features that vary.
-    scatter : (v, v) float64
-        Scatter of these features.
-    rounding : Rounding
-        Rounding errors of `scatter`.
-    """
-
-    indices: np.ndarray
-    scatter: np.ndarray
-    rounding: Rounding
-
-
 def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
     """Return functions that multiply by M and by Mᵀ.
 
@@ -196,8 +176,14 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     return InverseRoot(multiply_root_with_zero_rows, lambda b: root.multiply_transposed(b[varying_columns]))
 
 
-def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
+def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> tuple[np.ndarray, np.ndarray, Rounding]:
     """Return the scatter of the features that vary.
+
+    Returns three values:
+
+    - Indices of the v features that vary.
+    - Scatter of these features.
+    - Rounding errors of `scatter`.
 
     A feature does not vary if its scatter is only rounding error. If all features vary, the result
     has `scatter` itself and not a copy.
@@ -207,7 +193,7 @@ def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> Vary
     """
     varying_columns = np.flatnonzero(rounding.varying_columns(np.diagonal(scatter)))
     part = scatter if len(varying_columns) == len(scatter) else scatter[np.ix_(varying_columns, varying_columns)]
-    return VaryingPart(varying_columns, part, rounding._replace(shift=rounding.shift[varying_columns]))
+    return varying_columns, part, rounding._replace(shift=rounding.shift[varying_columns])
 
 
 def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
@@ -256,8 +242,9 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
     if reciprocal < WELL_CONDITIONED + certain:
-        without_ridge = reciprocal if gamma == 0 else _scaled_cholesky_and_condition(scatter, 0.0).reciprocal_condition
-        if without_ridge <= certain:
+        if gamma:
+            _, reciprocal = _scaled_cholesky_and_condition(scatter, 0.0)
+        if reciprocal <= certain:
             return None
 
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
@@ -267,18 +254,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     )
 
 
-class _ScaledCholesky(NamedTuple):
-    """Cholesky factor and reciprocal condition number of a scaled matrix.
-
-    The factor is lower triangular. If the factorisation failed, the factor is None and the number
-    is 0.
-    """
-
-    factor: np.ndarray | None
-    reciprocal_condition: float
-
-
-def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> _ScaledCholesky:
+def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
     """Return the Cholesky factor and condition of a scaled scatter.
 
     The matrix `scatter` plus the ridge `gamma` on the diagonal is scaled to unit diagonal. Returns
@@ -298,5 +274,5 @@ def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> _Scaled
     try:
         factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
-        return _ScaledCholesky(None, 0.0)
-    return _ScaledCholesky(factor, float(dpocon(factor, norm, uplo="L")[0]))
+        return None, 0.0
+    return factor, float(dpocon(factor, norm, uplo="L")[0])

@@ -54,24 +54,6 @@ class EncodedLabels(NamedTuple):
     present: np.ndarray | None
 
 
-class EncodedSets(NamedTuple):
-    """Codes of rows with a set of labels each.
-
-    Attributes
-    ----------
-    labels : tuple of Label
-        Distinct labels, in order of appearance.
-    codes : (entries,) int32
-        Labels of the rows as indices into `labels`.
-    indptr : (rows + 1,) int64
-        Row i has the codes codes[indptr[i]:indptr[i + 1]], which are sorted and distinct.
-    """
-
-    labels: tuple[Label, ...]
-    codes: np.ndarray
-    indptr: np.ndarray
-
-
 def encode_single_labels(labels: Any) -> EncodedLabels:
     """Encode one label per row.
 
@@ -92,7 +74,7 @@ def encode_single_labels(labels: Any) -> EncodedLabels:
     return _check_and_encode_labels(items)
 
 
-def encode_label_sets_fast(label_sets: Sequence[Any]) -> EncodedSets | None:
+def encode_label_sets_fast(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray] | None:
     """Encode one label collection per row, if this is fast.
 
     Returns None unless every row is a list or tuple, and all labels are of one type (str, int or
@@ -107,7 +89,7 @@ def encode_label_sets_fast(label_sets: Sequence[Any]) -> EncodedSets | None:
     if len(types) > 1 or not types <= {str, int, bool}:
         return None
     table, codes = _encode_same_type_by_appearance(flat)
-    return EncodedSets(table, *sort_distinct_codes_in_rows(codes, np.cumsum([0, *map(len, label_sets)])))
+    return table, *sort_distinct_codes_in_rows(codes, np.cumsum([0, *map(len, label_sets)]))
 
 
 def sort_distinct_codes_in_rows(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -202,34 +202,23 @@ def raise_unsupported_target_kind(kind: str, allowed_kinds: Sequence[str]) -> No
     )
 
 
-class LabelledRows(NamedTuple):
-    """Rows of a block that have a target.
-
-    Attributes
-    ----------
-    block : Block
-        The rows that have a target.
-    n_skipped : int
-        Number of rows that have no target.
-    """
-
-    block: Block
-    n_skipped: int
-
-
-def drop_rows_without_target(block: Block) -> LabelledRows:
+def drop_rows_without_target(block: Block) -> tuple[Block, int]:
     """Return a block without the rows that have no target.
 
-    Also returns the number of rows without a target. If all rows have a target, the block itself
-    is returned.
+    Returns two values:
+
+    - The rows that have a target.
+    - Number of rows that have no target.
+
+    If all rows have a target, the block itself is returned.
     """
     if block.y is None:
-        return LabelledRows(block.take(np.arange(0)), block.rows)
+        return block.take(np.arange(0)), block.rows
     present = block.y.present
     if present is None or present.all():
-        return LabelledRows(block, 0)
+        return block, 0
     keep = np.flatnonzero(present)
-    return LabelledRows(block.take(keep), block.rows - len(keep))
+    return block.take(keep), block.rows - len(keep)
 
 
 def _remove_repeated_row_labels(labels: object, row_number: int) -> list[Any]:
