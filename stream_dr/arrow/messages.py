@@ -447,7 +447,10 @@ class _MessageChecker:
         Raises SchemaMismatch if the field's type is not supported.
         """
         self._count_columns_or_entries_and_check(1, len(field.text(0)))
-        name = _decode_column_name(field.text(0))
+        try:
+            name = str(field.text(0), "utf8")
+        except UnicodeDecodeError as e:
+            raise MalformedInput("the name of an Arrow column is not UTF-8; write the stream anew.") from e
         nested = enclosing_column is not None
         column = name if enclosing_column is None else enclosing_column
         code = field.number_or_zero(2, "<B")
@@ -534,17 +537,6 @@ class _MessageChecker:
         """
         if self._max_bytes is not None and limit is not None and count > limit:
             raise LimitExceeded(f"the batch holds more than {limit} {counted_noun}.", limit=limit)
-
-
-def _decode_column_name(name_bytes: memoryview) -> str:
-    """Return the name of a column from its bytes.
-
-    Raises MalformedInput if the bytes are not UTF-8.
-    """
-    try:
-        return str(name_bytes, "utf8")
-    except UnicodeDecodeError as e:
-        raise MalformedInput("the name of an Arrow column is not UTF-8; write the stream anew.") from e
 
 
 def unsupported_type_error(column_name: str, type_description: object) -> SchemaMismatch:

@@ -77,11 +77,6 @@ def column_of_feature(name: str) -> str:
     return FEATURE + name if _PREFIXED_OR_RESERVED.fullmatch(name) else name
 
 
-def feature_of_column(name: str) -> str:
-    """Return the name of the feature that a column holds."""
-    return name.removeprefix(FEATURE) if _PREFIXED_OR_RESERVED.fullmatch(name) else name
-
-
 def feature_hint(name: str) -> str:
     """Return the sentence that says how to send a feature of a reserved name."""
     return f"If {name} is a feature, call its Arrow column {FEATURE}{name}, or read a file with --as {name}=feature."
@@ -93,7 +88,8 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     The columns of targets, weights and ids are left out.
     """
     names = [name for name in batch.schema.names if name not in EXTRA_COLUMNS]
-    return batch.select(names).rename_columns([feature_of_column(name) for name in names])
+    features = [name.removeprefix(FEATURE) if _PREFIXED_OR_RESERVED.fullmatch(name) else name for name in names]
+    return batch.select(names).rename_columns(features)
 
 
 def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_learn: bool) -> pa.RecordBatch:
@@ -231,7 +227,10 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
     """
     indices, indptr = _flatten_list_column(batch.column("indices"), "indices")
     values, value_indptr = _flatten_list_column(batch.column("values"), "values")
-    _check_equal_lengths(indptr, value_indptr)
+    differing = np.flatnonzero(indptr != value_indptr)
+    if len(differing):
+        row = int(differing[0]) - 1
+        raise InvalidRows(f"row {row} has different numbers of indices and values; send one value an index.", row=row)
     if not pa.types.is_integer(indices.type):
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
 
@@ -370,20 +369,6 @@ def _float32_or_float64_array(numbers: pa.Array, name: str) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             return np.asarray(as_floats(numbers).to_numpy(zero_copy_only=False), dtype=np.float64)
     raise SchemaMismatch(f"column {name} holds {numbers.type}; it must hold float or double.", column=name)
-
-
-def _check_equal_lengths(index_indptr: np.ndarray, value_indptr: np.ndarray) -> None:
-    """Raise InvalidRows unless rows have as many values as indices.
-
-    The error names the first row with different numbers of indices and values.
-
-    index_indptr: offsets (rows + 1,) of the rows in the indices of all rows.
-    value_indptr: offsets (rows + 1,) of the rows in the values of all rows.
-    """
-    differing = np.flatnonzero(index_indptr != value_indptr)
-    if len(differing):
-        row = int(differing[0]) - 1
-        raise InvalidRows(f"row {row} has different numbers of indices and values; send one value an index.", row=row)
 
 
 def _check_index_range(indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> None:

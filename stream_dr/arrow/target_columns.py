@@ -224,7 +224,8 @@ def _encode_labels(label_column: pa.Array, column_name: str) -> _EncodedLabels:
         return _reencode_dictionary(label_column, column_name)
     if pa.types.is_null(label_column.type):
         label_column = label_column.cast(pa.string())
-    if not _is_label_type(label_column.type):
+    kind = label_column.type
+    if not (is_string_type(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         raise SchemaMismatch(
             f"column {column_name} holds {label_column.type}; labels are string, integer or bool. Call a column of "
             "numbers to regress on target.",
@@ -259,10 +260,6 @@ def _reencode_dictionary(column: pa.DictionaryArray, column_name: str) -> _Encod
     # Skip unused labels of the dictionary.
     used, codes = old_and_new_codes_by_appearance(codes, len(labels))
     return _EncodedLabels(tuple(labels[i] for i in used.tolist()), codes)
-
-
-def _is_label_type(arrow_type: pa.DataType) -> bool:
-    return bool(is_string_type(arrow_type) or pa.types.is_integer(arrow_type) or pa.types.is_boolean(arrow_type))
 
 
 def _offsets_in_flattened_values(list_column: pa.Array) -> np.ndarray:

@@ -279,8 +279,12 @@ def suggest(
     progress = progress or (lambda stage, done, total: None)
     blocks = X.events() if isinstance(X, Source) else RepeatableBatches([as_block(X, y)]).events()
     sample, read = sample_rows_with_target((block for _, block in blocks), target, progress)
-    if target == "auto":
-        _refuse_too_many_labels_for_classes(sample)
+    n_labels = len(sample.y.labels)
+    if target == "auto" and has_too_many_labels_for_classes(sample.y.kind, n_labels, sample.rows):
+        raise InvalidTargets(
+            f"y has {n_labels} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
+            "target='continuous'."
+        )
 
     table = feature_map or (text_spec_or_table_spec(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
@@ -372,15 +376,6 @@ def kind_of_rows_for_ridge(batch: Block, map_spec: JsonDict | None) -> str:
     if map_name == "table" and any(column.taken_for == "text" for column in describe(batch.X, map_spec).columns):
         return "words beside columns"
     return "many numbers" if batch.features >= RIDGE_MIN_COLUMNS else "numbers"
-
-
-def _refuse_too_many_labels_for_classes(sample: Block) -> None:
-    """Raise InvalidTargets if labels look like numbers or ids."""
-    if has_too_many_labels_for_classes(sample.y.kind, len(sample.y.labels), sample.rows):
-        raise InvalidTargets(
-            f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
-            "target='continuous'."
-        )
 
 
 def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:

@@ -145,9 +145,19 @@ class Shard:
         identity = self._file_identity()
         token = download_file_cached(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
         if self._checked != token:
-            if not self._matches_sealed_checksum(identity):
+            # Check the bytes before Arrow reads them, because Arrow's errors do not say "damaged".
+            seal = self.entry.seal if self.entry is not None else ""
+            if not seal or seal_checksum(mapped_file_bytes(*identity), self.sha256) != seal:
                 self._check_sha256(identity)
-            self._check_batch_rows(identity)
+
+            # Compare the file with the manifest, because a replay relies on the manifest's numbers.
+            batch_rows = open_shard_file_cached(*identity).batch_rows
+            if self.entry is not None and batch_rows != self.entry.batch_rows:
+                raise damaged_shard_error(
+                    self.path,
+                    f"it has {len(batch_rows)} batches of {sum(batch_rows)} rows in all; the manifest says other ones "
+                    f"({len(self.entry.batch_rows)} of {sum(self.entry.batch_rows)})",
+                )
             self._checked = token
         return identity
 
@@ -170,29 +180,6 @@ class Shard:
         if self._remote is None:
             self._remote = current_file_identity(self.path)
         return self._remote
-
-    def _matches_sealed_checksum(self, identity: FileIdentity) -> bool:
-        """Return True if the file matches its seal.
-
-        The seal is a fast checksum in the manifest. False is returned if there is no seal.
-        """
-        # Check the bytes before Arrow reads them, because Arrow's errors do not say "damaged".
-        seal = self.entry.seal if self.entry is not None else ""
-        return bool(seal) and seal_checksum(mapped_file_bytes(*identity), self.sha256) == seal
-
-    def _check_batch_rows(self, identity: FileIdentity) -> None:
-        """Raise DamagedShard if a batch's row count differs from the manifest.
-
-        Without a manifest nothing is checked.
-        """
-        # Compare the file with the manifest, because a replay relies on the manifest's numbers.
-        batch_rows = open_shard_file_cached(*identity).batch_rows
-        if self.entry is not None and batch_rows != self.entry.batch_rows:
-            raise damaged_shard_error(
-                self.path,
-                f"it has {len(batch_rows)} batches of {sum(batch_rows)} rows in all; the manifest says other ones "
-                f"({len(self.entry.batch_rows)} of {sum(self.entry.batch_rows)})",
-            )
 
     def _check_sha256(self, identity: FileIdentity) -> None:
         """Raise DamagedShard unless the file has the right SHA-256."""

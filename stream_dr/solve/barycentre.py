@@ -167,7 +167,18 @@ def locally_linear_embedding(
 
     alignment = lle_alignment_matrix(W)
     values, places = eigh(alignment.toarray(), subset_by_index=[parts, last - 1])
-    _warn_if_rounding_errors(values, alignment)
+
+    # The largest sum of a row's absolute entries bounds the eigenvalues.
+    bound = 32 * EPS * float(abs(alignment).sum(axis=1).max())
+    count = int((values <= bound).sum())
+    if count:
+        warnings.warn(
+            f"{count} of the {len(values)} components have an eigenvalue that is only rounding error. Such a component "
+            "is constant on parts of the neighbour graph, or, with a tiny reg, one of many equal solutions. Set more "
+            "n_neighbors, or a larger reg.",
+            stacklevel=2,
+        )
+
     places = with_fixed_signs(scale_to_unit_variance(places) if unit_variance else places)
     return BarycentricProjection(as_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
 
@@ -212,24 +223,6 @@ def lle_alignment_matrix(W: sp.csr_matrix) -> sp.csr_matrix:
     """
     M = sp.eye_array(W.shape[0], format="csr") - W
     return sp.csr_matrix(M.T @ M)
-
-
-def _warn_if_rounding_errors(eigenvalues: np.ndarray, alignment: sp.csr_matrix) -> None:
-    """Issue a warning if eigenvalues are only rounding error.
-
-    eigenvalues: eigenvalues of `alignment`.
-    alignment: matrix that `lle_alignment_matrix` returned.
-    """
-    # The largest sum of a row's absolute entries bounds the eigenvalues.
-    bound = 32 * EPS * float(abs(alignment).sum(axis=1).max())
-    count = int((eigenvalues <= bound).sum())
-    if count:
-        warnings.warn(
-            f"{count} of the {len(eigenvalues)} components have an eigenvalue that is only rounding error. Such a component "
-            "is constant on parts of the neighbour graph, or, with a tiny reg, one of many equal solutions. Set more "
-            "n_neighbors, or a larger reg.",
-            stacklevel=2,
-        )
 
 
 def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarray, reg: float) -> np.ndarray:

@@ -187,26 +187,16 @@ def _check_labels_fit_arrow(distinct_labels: Sequence[Any]) -> None:
     """
     kind = type(distinct_labels[0]) if distinct_labels else None
     if kind is str:
-        _check_no_lone_surrogates(distinct_labels)
+        try:
+            "".join(distinct_labels).encode()
+        except UnicodeEncodeError:
+            odd = next(label for label in distinct_labels if any("\ud800" <= letter <= "\udfff" for letter in label))
+            raise InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.") from None
     if kind is int and (min(distinct_labels) < INTEGERS[0] or max(distinct_labels) > INTEGERS[1]):
         odd = next(v for v in distinct_labels if not INTEGERS[0] <= v <= INTEGERS[1])
         raise InvalidTargets(
             f"label {odd} is outside the integers from -2**63 to 2**64 - 1; pass such labels as strings."
         )
-
-
-def _check_no_lone_surrogates(distinct_labels: Sequence[str]) -> None:
-    """Raise InvalidTargets for a string label with half a character.
-
-    Half a character is a lone surrogate of Unicode.
-
-    distinct_labels: distinct labels.
-    """
-    try:
-        "".join(distinct_labels).encode()
-    except UnicodeEncodeError:
-        odd = next(label for label in distinct_labels if any("\ud800" <= letter <= "\udfff" for letter in label))
-        raise InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.") from None
 
 
 def _encode_same_type_by_appearance(flat_labels: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:

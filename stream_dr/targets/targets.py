@@ -185,6 +185,17 @@ def continuous_targets(values: ArrayLike) -> Targets:
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=array)
 
 
+def indicator_targets(indicator: np.ndarray, labels: tuple[Label, ...]) -> Targets:
+    """Return Targets of kind "multilabel" from an indicator array.
+
+    indicator: (rows, labels), nonzero where a row has the label.
+    labels: name of the label of each column.
+    """
+    codes = np.nonzero(indicator)[1].astype(np.int32)
+    indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(indicator, axis=1)))).astype(np.int64)
+    return Targets("multilabel", labels, codes, indptr)
+
+
 def raise_unsupported_target_kind(kind: str, allowed_kinds: Sequence[str]) -> NoReturn:
     """Raise TargetKindMismatch for targets that an estimator cannot learn.
 

@@ -33,7 +33,7 @@ from stream_dr.errors import (
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
 from stream_dr.rows.frames import as_matrix
 from stream_dr.rows.table_rows import as_floats, is_string_type, raw_from_arrow
-from stream_dr.targets.targets import Targets, class_targets, continuous_targets
+from stream_dr.targets.targets import Targets, class_targets, continuous_targets, indicator_targets
 
 Blocks = Iterator[Block]
 """Blocks of a file, as a reader yields them."""
@@ -408,8 +408,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         if not np.all((Y == 0) | (Y == 1)):
             column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
             raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as label or target.")
-        indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(Y, axis=1)))).astype(np.int64)
-        return Targets("multilabel", roles.labels, np.nonzero(Y)[1].astype(np.int32), indptr)
+        return indicator_targets(Y, roles.labels)
 
     if roles.target:
         columns = [convert_complete_column_to_float64(batch.column(name), name) for name in roles.target]

@@ -260,8 +260,13 @@ class CsvFile:
             batch = None
             for batch in itertools.islice(reader, 1 if first_batch_only else None):
                 yield batch
-            if batch is not None and not first_batch_only:
-                self._raise_if_last_field_unclosed(batch)
+            if batch is None or first_batch_only:
+                return
+            # A field with an open quote includes the rest of the file.
+            # So only a last field with line breaks can have an open quote.
+            last = batch.column(batch.num_columns - 1)
+            if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
+                self._raise_if_file_ends_quoted()
 
     @contextmanager
     def _open_arrow_reader(
@@ -295,18 +300,6 @@ class CsvFile:
         except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
             self._raise_if_any_bad_record(type_by_column)
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
-
-    def _raise_if_last_field_unclosed(self, last_batch: pa.RecordBatch) -> None:
-        """Raise MalformedInput if the last quote is not closed.
-
-        A field with an open quote includes the rest of the file. So only a last field with line
-        breaks can have an open quote.
-
-        last_batch: last Arrow batch of the file.
-        """
-        last = last_batch.column(last_batch.num_columns - 1)
-        if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
-            self._raise_if_file_ends_quoted()
 
     def as_integers(self, texts: pa.Array, are_ids: bool = False) -> pa.Array | None:
         """Return texts as integers, or None if one is no integer.
@@ -466,8 +459,11 @@ class CsvFile:
         Raises MalformedInput if a record is too long or has a quote that is not closed.
         """
         with open_decompressed(self.path) as file:
-            is_utf8 = self.form.encoding == "utf-8"
-            lines = self._decode_utf8_lines(file) if is_utf8 else self._decode_lines_with_replacement(file)
+            if self.form.encoding == "utf-8":
+                lines = self._decode_utf8_lines(file)
+            else:
+                text_file = io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="")
+                lines = iter(partial(text_file.readline, LONGEST // 4), "")
             size = 0
             line = 0
 
@@ -510,15 +506,6 @@ class CsvFile:
             self._raise_malformed(number, f"{position}; say the file's encoding, such as --encoding latin-1.")
         except (OSError, EOFError) as e:
             raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
-
-    def _decode_lines_with_replacement(self, file: IO[bytes]) -> Iterator[str]:
-        """Yield the lines of a file as strings.
-
-        The file is decoded from `form.encoding`, which is not UTF-8. Bytes that cannot be decoded
-        become the replacement character "�".
-        """
-        with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
-            yield from iter(partial(text.readline, LONGEST // 4), "")
 
     def _raise_if_any_bad_record(self, type_by_column: dict[str, pa.DataType]) -> None:
         """Raise MalformedInput for the first row with an error.

@@ -254,13 +254,11 @@ def _raise_if_any_bad_json_line(path: FileName, float64_columns: dict[str, pa.Da
                     )
 
             for name, arrow_type in float64_columns.items():
-                if arrow_type == pa.float64() and not _is_number_within_limit(parsed.get(name)):
+                value = parsed.get(name)
+                is_number = isinstance(value, int | float) and abs(value) <= LARGEST
+                if arrow_type == pa.float64() and not is_number:
                     lines.fail(
                         i,
-                        f"{parsed.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size); fill "
+                        f"{value!r} in column {name!r} is no number (finite, at most 1e100 in size); fill "
                         "it, or leave the row or the column out.",
                     )
-
-
-def _is_number_within_limit(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) <= LARGEST

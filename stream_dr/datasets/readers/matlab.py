@@ -16,7 +16,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, check_file_exists
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, check_file_exists, errors_as_malformed_input
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.targets.parsing import parse_target_array
@@ -92,7 +92,10 @@ def _load_variables(path: FileName, variable_names: list[str]) -> dict[str, Rows
         raise MalformedInput(f"{path} is not a MATLAB file ({e}).", file=str(path)) from e
 
     for value in filter(sp.issparse, variables.values()):
-        _raise_if_damaged_indices(path, value)
+        # scipy has already checked the indices of matrices in COO format.
+        if value.format != "coo":
+            with errors_as_malformed_input(path, "has a sparse variable that is damaged", ValueError, TypeError):
+                value.check_format(full_check=True)
 
     missing = [name for name in variable_names if name not in variables]
     if missing:
@@ -102,20 +105,6 @@ def _load_variables(path: FileName, variable_names: list[str]) -> dict[str, Rows
             f"{', '.join(existing)}. Name them with features, labels, subset."
         )
     return variables
-
-
-def _raise_if_damaged_indices(path: FileName, matrix: Rows) -> None:
-    """Raise MalformedInput if a sparse matrix has wrong indices.
-
-    An index is wrong if it is outside the matrix's shape. The check is needed because compiled
-    code uses the indices without a check.
-    """
-    try:
-        # scipy has already checked the indices of matrices in COO format.
-        if matrix.format != "coo":
-            matrix.check_format(full_check=True)
-    except (ValueError, TypeError) as e:
-        raise MalformedInput(f"{path} has a sparse variable that is damaged ({e}).", file=str(path)) from e
 
 
 def _convert_to_float64_rows(path: FileName, variable_name: str, values: Rows) -> Rows:

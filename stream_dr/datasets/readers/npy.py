@@ -237,7 +237,9 @@ def _combine_into_blocks(
     target_pieces = itertools.repeat(None) if target_reader is None else target_reader.pieces(rows_per_piece)
     for X, y in zip(row_pieces, target_pieces, strict=False):
         try:
-            X = X if sp.issparse(X) or X.dtype in (np.float32, np.float64) else _as_float64(X)
+            if X.dtype.kind == "U":
+                raise SchemaMismatch("rows are strings, no numbers; save tables of words as CSV or Parquet.")
+            X = X if sp.issparse(X) or X.dtype in (np.float32, np.float64) else X.astype(np.float64)
             check_finite(X)
             targets = None if y is None else parse_target_array(y, kind)
         except StreamDRError as e:
@@ -247,13 +249,3 @@ def _combine_into_blocks(
         kind = kind if targets is None else targets.kind
         row += X.shape[0]
         yield Block(X if sp.issparse(X) else np.ascontiguousarray(X), targets)
-
-
-def _as_float64(X: np.ndarray) -> np.ndarray:
-    """Return an array as float64.
-
-    Raises SchemaMismatch for an array of strings.
-    """
-    if X.dtype.kind == "U":
-        raise SchemaMismatch("rows are strings, no numbers; save tables of words as CSV or Parquet.")
-    return X.astype(np.float64)

@@ -126,9 +126,9 @@ def _token_counts_and_blanked_bytes(lines: Lines, pair_offsets_in_data: np.ndarr
     np.subtract.at(edges, lines.ends, 1)
     text[np.cumsum(edges[:-1], dtype=np.int8) == 0] = SPACE
 
-    comments = np.flatnonzero(text == COMMENT)
-    if len(comments):
-        _blank_comments_in_place(text, comments, lines)
+    for start in np.flatnonzero(text == COMMENT).tolist():
+        line = int(np.searchsorted(lines.starts, start, side="right")) - 1
+        text[start : lines.ends[line]] = SPACE
 
     # A token starts at a byte that follows a blank or a colon.
     solid = (text > SPACE) & (text != COLON)
@@ -136,17 +136,6 @@ def _token_counts_and_blanked_bytes(lines: Lines, pair_offsets_in_data: np.ndarr
     token_starts[1:] &= ~solid[:-1]
     tokens_before = np.concatenate(([0], np.cumsum(token_starts)))
     return tokens_before[lines.ends] - tokens_before[pair_offsets_in_data], text
-
-
-def _blank_comments_in_place(text_bytes: np.ndarray, comment_offsets: np.ndarray, lines: Lines) -> None:
-    """Replace comments by blanks, in place.
-
-    text_bytes: bytes of the lines. This array is changed.
-    comment_offsets: offsets of the "#" characters in `text_bytes`.
-    """
-    for start in comment_offsets.tolist():
-        line = int(np.searchsorted(lines.starts, start, side="right")) - 1
-        text_bytes[start : lines.ends[line]] = SPACE
 
 
 def _parse_blank_separated_numbers(text_bytes: np.ndarray) -> np.ndarray:

@@ -12,6 +12,7 @@ second.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 
@@ -86,20 +87,14 @@ def _labels_weights_and_pair_offsets(lines: Lines) -> tuple[list[str], list[floa
 
         head = data[start:bar].decode("utf-8", "replace").split()
         fields.append(head[0] if head else "")
-        weights.append(_parse_weight_or_none(head[1]) if len(head) > 1 else None)
+        weight: float | None = None
+        if len(head) > 1:
+            # A second field that is no number is a tag.
+            with suppress(ValueError):
+                weight = float(head[1])
+        weights.append(weight)
 
         # The name of the namespace ends at the next blank.
         blank = data.find(b" ", bar, end)
         pair_starts[i] = blank if blank >= 0 else end
     return fields, weights, pair_starts
-
-
-def _parse_weight_or_none(text: str) -> float | None:
-    """Return the weight in a field.
-
-    The result is None if the field is a tag.
-    """
-    try:
-        return float(text)
-    except ValueError:
-        return None
