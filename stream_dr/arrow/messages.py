@@ -106,7 +106,9 @@ class FlatbufferTable:
         struct_format: format of the number for `struct.unpack`, such as "<q".
         """
         at = self._field(field_index)
-        return int(struct.unpack_from(struct_format, self._buffer, at)[0]) if at else 0
+        if at:
+            return int(struct.unpack_from(struct_format, self._buffer, at)[0])
+        return 0
 
     def table(self, field_index: int) -> "FlatbufferTable | None":
         """Return the table in a field.
@@ -114,7 +116,9 @@ class FlatbufferTable:
         If the field is absent, None is returned.
         """
         at = self._field(field_index)
-        return FlatbufferTable(self._buffer, self._follow_reference(at)) if at else None
+        if at:
+            return FlatbufferTable(self._buffer, self._follow_reference(at))
+        return None
 
     def vector_of_tables(self, field_index: int) -> Iterator["FlatbufferTable"]:
         """Yield the tables of the vector in a field.
@@ -223,7 +227,9 @@ def strip_file_header_footer(stream_or_file: memoryview) -> memoryview:
 
     Raises MalformedInput if the footer of a file is damaged.
     """
-    return stream_or_file[8 : _footer_offset(stream_or_file)] if bytes(stream_or_file[:6]) == _MAGIC else stream_or_file
+    if bytes(stream_or_file[:6]) == _MAGIC:
+        return stream_or_file[8 : _footer_offset(stream_or_file)]
+    return stream_or_file
 
 
 def read_checked_messages(stream: memoryview, max_unpacked_bytes: int | None = None) -> list[Message]:
@@ -392,7 +398,8 @@ class _MessageChecker:
         if message.kind == _SCHEMA:
             self.check_schema(header)
         elif message.kind == _DICTIONARY:
-            dictionary_id, rows = header.number_or_zero(0, "<q"), header.table(1)
+            dictionary_id = header.number_or_zero(0, "<q")
+            rows = header.table(1)
             if header.number_or_zero(2, "<B"):
                 name = self._column_of_dictionary.get(dictionary_id, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)

@@ -74,7 +74,9 @@ class FeatureRows(NamedTuple):
 
 def column_of_feature(name: str) -> str:
     """Return the name of the column that holds a feature."""
-    return FEATURE + name if _PREFIXED_OR_RESERVED.fullmatch(name) else name
+    if _PREFIXED_OR_RESERVED.fullmatch(name):
+        return FEATURE + name
+    return name
 
 
 def feature_hint(name: str) -> str:
@@ -329,7 +331,8 @@ def _flatten_list_column(list_column: pa.Array, name: str) -> tuple[pa.Array, np
     # Cut the values to those of the column.
     # If the column is a slice of a longer array, its first offset may be larger than 0.
     offsets = list_offsets(list_column)
-    first, last = int(offsets[0]), int(offsets[-1])
+    first = int(offsets[0])
+    last = int(offsets[-1])
     flat = list_column.values
     if first or last < len(flat):
         flat = flat.slice(first, last - first)
@@ -436,7 +439,8 @@ def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarr
         # Find the first repeated index, for the error message.
         rows = np.repeat(np.arange(shape[0]), np.diff(matrix.indptr))
         at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
-        row, column = int(rows[at]), int(matrix.indices[at])
+        row = int(rows[at])
+        column = int(matrix.indices[at])
         raise InvalidIndex(f"row {row} has index {column} more than once; add its values up.", row=row, column=column)
 
     matrix.has_canonical_format = True

@@ -128,7 +128,9 @@ def list_offsets(list_column: pa.Array) -> np.ndarray:
     to offset i + 1.
     """
     # Return one offset, 0, for a column without rows. Arrow allows it to have no offset.
-    return view_of_numbers(list_column.offsets) if len(list_column) else np.zeros(1, np.int32)
+    if len(list_column):
+        return view_of_numbers(list_column.offsets)
+    return np.zeros(1, np.int32)
 
 
 def _targets_of_single_labels(label_column: pa.Array) -> Targets:
@@ -286,7 +288,8 @@ def _arrow_from_labels(labels: tuple[Label, ...]) -> pa.Array:
     if not labels:
         return pa.array([], pa.string())
     numbers = [label for label in labels if type(label) is int]
-    least, largest = min(numbers, default=0), max(numbers, default=0)
+    least = min(numbers, default=0)
+    largest = max(numbers, default=0)
     if largest < 2**63:
         return pa.array(labels)
 

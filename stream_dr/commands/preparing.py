@@ -7,7 +7,7 @@ import typer
 
 from stream_dr.commands.output import ProgressBar, print_result
 from stream_dr.commands.reading import ReadOptions, add_file_options
-from stream_dr.shards.manifest import Manifest
+from stream_dr.shards.folder import Manifest
 
 Sources = Annotated[
     list[Path],
@@ -79,7 +79,7 @@ def fetch(
 
         stream-dr fetch rcv1 --out rcv1/
     """
-    from stream_dr.datasets.fetch import fetch as run
+    from stream_dr.datasets.convert import fetch as run
 
     with ProgressBar("fetch", None) as bar:
         manifests = run(name, out, progress=lambda rows: bar.show(rows, rows))

@@ -11,7 +11,7 @@ from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
-from stream_dr.feature_maps.draws import is_finite_number
+from stream_dr.feature_maps.feature_map import is_finite_number
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs
 from stream_dr.solve.spectral import EPS, Eigenpairs, nonzero_indefinite_eigenpairs
 from stream_dr.statistics.moments.class_scatter import ClassScatter

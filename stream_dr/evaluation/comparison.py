@@ -279,12 +279,8 @@ def suggest(
     progress = progress or (lambda stage, done, total: None)
     blocks = X.events() if isinstance(X, Source) else RepeatableBatches([as_block(X, y)]).events()
     sample, read = sample_rows_with_target((block for _, block in blocks), target, progress)
-    n_labels = len(sample.y.labels)
-    if target == "auto" and has_too_many_labels_for_classes(sample.y.kind, n_labels, sample.rows):
-        raise InvalidTargets(
-            f"y has {n_labels} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
-            "target='continuous'."
-        )
+    if target == "auto":
+        _refuse_many_labels(sample)
 
     table = feature_map or (text_spec_or_table_spec(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
@@ -296,6 +292,15 @@ def suggest(
     if np.isnan(lines[0].score):
         raise InvalidParameter(f"no method could learn these rows: {lines[0].cannot}")
     return Comparison("accuracy" if sample.y.kind == "class" else "R2", sample.rows, read, folds, tuple(lines), tested)
+
+
+def _refuse_many_labels(sample: Block) -> None:
+    """Raise InvalidTargets if labels look like numbers or ids."""
+    if has_too_many_labels_for_classes(sample.y.kind, len(sample.y.labels), sample.rows):
+        raise InvalidTargets(
+            f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
+            "target='continuous'."
+        )
 
 
 def _score_all_folds(
@@ -330,7 +335,8 @@ def _score_all_folds(
 
         deadline = perf_counter() + SECONDS
         for train, test in folds:
-            learned, held_out = sample.take(train), sample.take(test)
+            learned = sample.take(train)
+            held_out = sample.take(test)
             # Score every method on this fold before any method goes on to the next fold.
             for method, measured in zip(methods, outcomes, strict=True):
                 if perf_counter() > deadline:
@@ -375,7 +381,9 @@ def kind_of_rows_for_ridge(batch: Block, map_spec: JsonDict | None) -> str:
         return "words"
     if map_name == "table" and any(column.taken_for == "text" for column in describe(batch.X, map_spec).columns):
         return "words beside columns"
-    return "many numbers" if batch.features >= RIDGE_MIN_COLUMNS else "numbers"
+    if batch.features >= RIDGE_MIN_COLUMNS:
+        return "many numbers"
+    return "numbers"
 
 
 def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
@@ -438,7 +446,8 @@ def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> Me
         return MethodResult(*method, float("nan"), cannot=f"learn a fold within {SECONDS:g} s")
 
     scores = [fold.score for fold in fold_results]
-    score, spread = float(np.mean(scores)), float(np.std(scores))
+    score = float(np.mean(scores))
+    spread = float(np.std(scores))
     seconds = float(np.mean([fold.seconds for fold in fold_results]))
     last = next((fold for fold in fold_results if np.isnan(fold.score)), fold_results[-1])
     return last._replace(params=method.params, score=score, seconds=seconds, spread=spread)
@@ -454,7 +463,8 @@ def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block,
 
     If the fit fails, the result's score is NaN, and its field `cannot` is the error's message.
     """
-    name, key = method.name, method.key
+    name = method.name
+    key = method.key
     params = method.params | extra_params
     start = perf_counter()
     try:
@@ -509,7 +519,8 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
     train: rows to learn.
     test: held-out rows.
     """
-    X, Z = train.X, test.X
+    X = train.X
+    Z = test.X
     start = perf_counter()
 
     # Give scikit-learn a matrix: encode a table's columns, and make narrow sparse rows dense.
@@ -518,7 +529,8 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
         table_map = feature_map_of(state.feature_map)
         X, Z = (map_table_rows(table_map, state.table, rows) for rows in (X, Z))
     if sp.issparse(X) and X.shape[1] <= MAX_DENSE_COLUMNS:
-        X, Z = X.toarray(), Z.toarray()
+        X = X.toarray()
+        Z = Z.toarray()
 
     predicted = _new_linear_model(train, standardize=not sp.issparse(X)).fit(X, _targets_for_sklearn(train)).predict(Z)
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
@@ -555,7 +567,9 @@ def _new_linear_model(train: Block, standardize: bool = True) -> "Pipeline | Log
     from sklearn.preprocessing import StandardScaler
 
     model = LogisticRegression(max_iter=1_000) if train.y.kind == "class" else Ridge()
-    return make_pipeline(StandardScaler(), model) if standardize else model
+    if standardize:
+        return make_pipeline(StandardScaler(), model)
+    return model
 
 
 def _targets_for_sklearn(rows: Block) -> np.ndarray:

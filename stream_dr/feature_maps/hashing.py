@@ -103,7 +103,9 @@ def _name_hashing_matrix(hashing: Hashing, names: Iterable[str]) -> sp.csr_matri
 
     hasher = FeatureHasher(hashing.n_features, input_type="string", alternate_sign=hashing.alternate_sign)
     words = [[name] for name in names]
-    return hasher.transform(words).tocsr() if words else sp.csr_matrix((0, hashing.n_features))
+    if words:
+        return hasher.transform(words).tocsr()
+    return sp.csr_matrix((0, hashing.n_features))
 
 
 cached_name_hashing_matrix = lru_cache(maxsize=64)(_name_hashing_matrix)

@@ -39,8 +39,14 @@ from stream_dr.checks import (
     field_error,
 )
 from stream_dr.errors import InvalidParameter, StreamDRError, width_mismatch
-from stream_dr.feature_maps.draws import check_nu, check_seed_or_none, draw_uniforms, is_finite_number, matern
-from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.feature_maps.feature_map import (
+    FeatureMap,
+    check_nu,
+    check_seed_or_none,
+    draw_uniforms,
+    is_finite_number,
+    matern,
+)
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.sparse_rows import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields, stack_rows
@@ -57,7 +63,7 @@ The Cholesky factor of their kernel matrix takes 8 · landmarks² bytes.
 _LANDMARK_DRAW, _AT_ONCE = 23, 256
 """Constants for drawing landmarks (rows that other rows are compared with).
 
-_LANDMARK_DRAW: number that identifies this use of random numbers (`purpose_id` in draws.py).
+_LANDMARK_DRAW: number that identifies this use of random numbers (`purpose_id` in feature_map.py).
 _AT_ONCE: largest number of rows that are added to the landmarks at a time.
 """
 
@@ -146,7 +152,7 @@ class Nystroem(FeatureMap):
         Number of landmarks to draw from the first rows, or the landmarks themselves. A landmark is
         a list of numbers or, if sparse, a dict {"indices": […], "values": […]}.
     kernel : str
-        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "matern" (draws.py), "polynomial"
+        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "matern" (feature_map.py), "polynomial"
         (γ xᵀx' + coef0)^degree, or "linear" xᵀx'.
     gamma : float
         Parameter γ of the kernel, above 0.
@@ -186,7 +192,9 @@ class Nystroem(FeatureMap):
 
         A mapped row has as many coordinates.
         """
-        return int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else len(self.landmarks)
+        if isinstance(self.landmarks, int | np.integer):
+            return int(self.landmarks)
+        return len(self.landmarks)
 
     def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number of coordinates, one for each landmark row.
@@ -314,7 +322,8 @@ class Nystroem(FeatureMap):
         # Subtract a row from all dense rows, because rows far from 0 would lose digits.
         # These kernels (rbf, laplacian, matern) depend only on differences of rows.
         if not sp.issparse(A) and not sp.issparse(B):
-            A, B = A - B[0], B - B[0]
+            A = A - B[0]
+            B = B - B[0]
         if self.kernel == "matern":
             return matern(kernels.euclidean_distances(A, B, squared=True), self.gamma, self.nu)
         kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
@@ -458,5 +467,7 @@ def _rows_as_hashable_bytes(X: Rows) -> list[bytes]:
     """
     X = sp.csr_matrix(X, dtype=np.float64)
     X.eliminate_zeros()
-    data, indices, at = X.data, X.indices.astype(np.int64), X.indptr
+    data = X.data
+    indices = X.indices.astype(np.int64)
+    at = X.indptr
     return [indices[i:j].tobytes() + data[i:j].tobytes() for i, j in pairwise(at)]

@@ -34,8 +34,7 @@ import scipy.sparse as sp
 from stream_dr.checks import FEATURE_COUNT_LIMIT, ROW_COUNT_LIMIT, check_within, field_error
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps import table_columns
-from stream_dr.feature_maps.draws import is_finite_number
-from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.feature_maps.feature_map import FeatureMap, is_finite_number
 from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn, Words
 from stream_dr.feature_maps.widths import AS, ColumnOverrides, declared_or_inferred_kind, hashed_columns_per_text
 from stream_dr.rows.raw_rows import RawColumn, RawRows, raise_if_raw_rows
@@ -170,7 +169,8 @@ class Table(FeatureMap):
 
     def encoding(self) -> EncodingSpec:
         """Return the settings that apply to all columns."""
-        one_hot, hashed = tuple(self.one_hot), tuple(self.hash)
+        one_hot = tuple(self.one_hot)
+        hashed = tuple(self.hash)
         return EncodingSpec(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
 
     def empty_statistics(self, rows: RawRows) -> TableState:
@@ -414,7 +414,8 @@ def count_unseen_by_row(table_map: Table | Text, state: TableState, rows: RawRow
     These are categories and words that no learned row has, and values of columns that the first
     batch did not have.
     """
-    encoding, known = table_map.encoding(), {c.name: c for c in state.columns}
+    encoding = table_map.encoding()
+    known = {c.name: c for c in state.columns}
     counts = np.zeros(rows.rows, dtype=np.int64)
     for name, values in zip(rows.names, rows.columns, strict=True):
         column = known.get(name)

@@ -67,7 +67,8 @@ class Words:
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
-        n, grams = self.n_features, self.ngram_range
+        n = self.n_features
+        grams = self.ngram_range
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**31:
             raise InvalidParameter(f"n_features={n!r} of words; it must be an integer ≥ 1 and below 2³¹.")
         if len(grams) != 2 or not all(isinstance(g, int) for g in grams) or not 1 <= grams[0] <= grams[1]:
@@ -109,7 +110,9 @@ def weight_word_counts(
         rows.data = np.sign(rows.data) * (np.log(np.abs(rows.data)) + 1.0)
     if settings.idf:
         rows.data *= (np.log((1.0 + n_documents) / (1.0 + document_frequencies)) + 1.0)[rows.indices]
-    return normalize(rows, norm=settings.norm, copy=False) if settings.norm and rows.shape[0] else rows
+    if settings.norm and rows.shape[0]:
+        return normalize(rows, norm=settings.norm, copy=False)
+    return rows
 
 
 @lru_cache(maxsize=16)
@@ -419,7 +422,8 @@ def mapped_names_by_index(column: TableColumn, encoding: EncodingSpec) -> dict[i
     Numeric columns are the columns of mapped rows. The result is a dict from the index of each
     numeric column that encodes this column to its name.
     """
-    name, places = column.name, column.places.tolist()
+    name = column.name
+    places = column.places.tolist()
     if column.kind == "category":
         names = {p: f"{name}={category}" for p, category in zip(places, column.categories, strict=True)}
     elif column.kind == "text":
@@ -444,7 +448,9 @@ def convert_values_to_kind(column: TableColumn, values: RawColumn | None, n_rows
     """
     family = {"category": "text", "text": "text", "date": "date", "time": "date"}.get(column.kind, "number")
     read = column_of_missing_values(family, n_rows) if values is None else convert_column(column.name, values, family)
-    return RawColumn("number", (read.values - _EPOCH) / _YEAR) if family == "date" else read
+    if family == "date":
+        return RawColumn("number", (read.values - _EPOCH) / _YEAR)
+    return read
 
 
 def merge_column_statistics(
@@ -455,14 +461,11 @@ def merge_column_statistics(
     Returns three values:
 
     - The merged statistics.
-    - Index of each numeric column in b → index after the merge. The indices of a's numeric
-      columns do not change.
+    - Index of each numeric column in b → index after the merge. Indices in a do not change.
     - Number of numeric columns of the whole table after the merge of this column.
 
-    The column is encoded as several numeric columns. Numeric columns that only b has are added at
-    the end of the encoded table.
-
-    Raises CannotMerge if a and b differ in kind or number of words.
+    Numeric columns, which encode the column, are added at the end if only b has them. Raises
+    CannotMerge if a and b differ in kind or number of words.
 
     a, b: statistics of the column in the two states.
     encoding: settings of the feature map.

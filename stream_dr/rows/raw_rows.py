@@ -172,7 +172,9 @@ class RawRows:
 
     def column(self, name: str) -> RawColumn | None:
         """Return the column with this name, or None."""
-        return self.columns[self.names.index(name)] if name in self.names else None
+        if name in self.names:
+            return self.columns[self.names.index(name)]
+        return None
 
     def reorder_convert_and_add_columns(self, families: dict[str, str]) -> "RawRows":
         """Return the rows with columns in the order of `families`.

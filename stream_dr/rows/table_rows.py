@@ -162,7 +162,9 @@ def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
     """
     names = tuple(dict.fromkeys(str(name) for row in rows for name in row))
     columns = [_column_of_values([row.get(name) for row in rows], name) for name in names]
-    return raw_from_arrow(pa.table(columns, list(names))) if names else RawRows((), (), len(rows))
+    if names:
+        return raw_from_arrow(pa.table(columns, list(names)))
+    return RawRows((), (), len(rows))
 
 
 def _column_of_values(values: list[Any], column_name: str) -> pa.Array:
@@ -199,7 +201,9 @@ def _as_record_batch(X: Any) -> pa.RecordBatch:
         raise InvalidRows(
             f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
         ) from e
-    return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
+    if table.num_rows:
+        return table.to_batches()[0]
+    return pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def is_string_type(arrow_type: pa.DataType) -> bool:
@@ -220,7 +224,9 @@ def is_number_type(arrow_type: pa.DataType) -> bool:
 
 def as_floats(decimals: pa.Array) -> pa.Array:
     """Return decimals as float64, and any other column unchanged."""
-    return decimals.cast(pa.float64()) if pa.types.is_decimal(decimals.type) else decimals
+    if pa.types.is_decimal(decimals.type):
+        return decimals.cast(pa.float64())
+    return decimals
 
 
 def view_of_numbers(array: pa.Array) -> np.ndarray:
@@ -366,4 +372,6 @@ def _arrow_from_raw_column(column: RawColumn) -> pa.Array:
         return pa.array(np.rint(values * _UNITS_PER_DAY["us"]).astype(np.int64), pa.timestamp("us"), mask=missing)
     # A date is a number of days, and the last kind is "integer".
     whole = pa.array(values.astype(np.int64), mask=missing)
-    return whole.cast(pa.int32()).cast(pa.date32()) if column.kind == "date" else whole
+    if column.kind == "date":
+        return whole.cast(pa.int32()).cast(pa.date32())
+    return whole

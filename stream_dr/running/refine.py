@@ -31,7 +31,7 @@ from stream_dr.estimators.fitting.refining import (
     is_exact_without_refine,
     refine_steps,
 )
-from stream_dr.evaluation.held_out import learn_refine_and_score_held_out
+from stream_dr.evaluation.scores import learn_refine_and_score_held_out
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.snapshot import remove_snapshots, snapshot_folder, write_snapshot_if_needed

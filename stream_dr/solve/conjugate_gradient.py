@@ -50,8 +50,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, shape_of_checked_matrix
-from stream_dr.solve.singular import singular_values, tall_qr, thin_svd
-from stream_dr.solve.spectral import LoadingsAndEigenvalues
+from stream_dr.solve.spectral import LoadingsAndEigenvalues, singular_values, tall_qr, thin_svd
 from stream_dr.solve.subspace import orthonormal_outside_basis
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -216,7 +215,9 @@ def relative_solve_residual(state: BlockSolve) -> float:
     For the linear system A W = B with the solution W, the result is ‖B − A W‖ / ‖B‖, or 0 if B is
     zero. The residual B − A W is part of the state.
     """
-    return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
+    if state.size:
+        return float(np.linalg.norm(state.coefficients) / state.size)
+    return 0.0
 
 
 def second_stage_components(
@@ -246,7 +247,8 @@ def second_stage_components(
     expansion = np.eye(right_sides.shape[1]) if expansion is None else expansion
     small = expansion.T @ (first_stage_solution.T @ right_sides)
     values, vectors = np.linalg.eigh((small + small.T) / 2)
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values = values[::-1]
+    vectors = vectors[:, ::-1]
 
     keep = values > RANK_CUT * max(float(values.max(initial=0.0)), 0.0)
     loadings = first_stage_solution @ (expansion @ (vectors[:, keep] / np.sqrt(values[keep])))

@@ -23,10 +23,8 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from stream_dr.projection import Mapped, Orientable, Projection, linear_part_or_none
-from stream_dr.solve.barycentre import BarycentricProjection
-from stream_dr.solve.eigenmap import Eigenmap
-from stream_dr.solve.singular import tall_qr
-from stream_dr.solve.spectral import largest_signed_entries
+from stream_dr.solve.embedding import BarycentricProjection, Eigenmap
+from stream_dr.solve.spectral import largest_signed_entries, tall_qr
 
 MultiplyByScatter = Callable[[np.ndarray], np.ndarray]
 """Function that multiplies m columns (features, m) by the scatter of the centred rows.
@@ -118,7 +116,8 @@ def new_indices_of_previous_features(previous: Projection, projection: Projectio
     columns, features are matched by name. If not, features are matched by index. A feature that
     `projection` does not have gets an index after the last feature of `projection`.
     """
-    old, new = _mapped_column_names(previous), _mapped_column_names(projection)
+    old = _mapped_column_names(previous)
+    new = _mapped_column_names(projection)
     if old is None or new is None:
         linear = linear_part_or_none(previous)
         return np.arange(0 if linear is None else len(linear.loadings))
@@ -166,7 +165,8 @@ def _loadings_or_coordinates_to_compare(projection: Projection, previous: Projec
     * If the projections are of different kinds, or `previous` is None, the second result is None.
     * If `projection` is of any other kind, both results are None.
     """
-    now, before = linear_part_or_none(projection), linear_part_or_none(previous)
+    now = linear_part_or_none(projection)
+    before = linear_part_or_none(previous)
     if now is not None:
         if before is None or previous is None:
             return _ComparedColumns(now.loadings, None)
@@ -175,7 +175,8 @@ def _loadings_or_coordinates_to_compare(projection: Projection, previous: Projec
         moved = move_rows(before.loadings, new_indices_of_previous_features(previous, projection))
         return _ComparedColumns(now.loadings, moved[: len(now.loadings)])
 
-    embedding, last = _landmark_embedding_or_none(projection), _landmark_embedding_or_none(previous)
+    embedding = _landmark_embedding_or_none(projection)
+    last = _landmark_embedding_or_none(previous)
     if embedding is None or last is None:
         return _ComparedColumns(embedding and embedding.places, None)
     return _ComparedColumns(embedding.places, last.apply(embedding.landmarks.rows))
@@ -187,7 +188,9 @@ def _landmark_embedding_or_none(projection: Projection | None) -> Eigenmap | Bar
     Landmarks are sampled rows of the stream. The result is None for a projection of another kind.
     """
     inner = projection.inner if isinstance(projection, Mapped) else projection
-    return inner if isinstance(inner, Eigenmap | BarycentricProjection) else None
+    if isinstance(inner, Eigenmap | BarycentricProjection):
+        return inner
+    return None
 
 
 def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
@@ -195,7 +198,9 @@ def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
 
     The result is None if the projection has no feature map, or if the map has no names.
     """
-    return projection.feature_names if isinstance(projection, Mapped) else None
+    if isinstance(projection, Mapped):
+        return projection.feature_names
+    return None
 
 
 def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
@@ -322,7 +327,8 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     only one projection has a feature, the other projection's loadings of this feature count as 0.
     Returns None if a projection is not linear or has no components.
     """
-    old, new = linear_part_or_none(before), linear_part_or_none(after)
+    old = linear_part_or_none(before)
+    new = linear_part_or_none(after)
     if old is None or new is None or not old.n_components or not new.n_components:
         return None
 

@@ -38,8 +38,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dpocon
 
 from stream_dr.solve import spectral
-from stream_dr.solve.rounding import Rounding, zero_rounding
-from stream_dr.solve.spectral import EPS, LoadingsAndEigenvalues
+from stream_dr.solve.spectral import EPS, LoadingsAndEigenvalues, Rounding, zero_rounding
 
 _SMALLEST = 1e-10
 """Relative eigenvalue up to which a component is dropped as rounding error.
@@ -102,7 +101,9 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
     eigenvalue_floor = 0.0 if rounding is None else rounding.eigenvalue_floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
     nonzero = values[values > spectral.eigenvalue_rounding_limit(values, eigenvalue_floor)]
-    return float((nonzero[-1] + gamma) / (nonzero[0] + gamma)) if len(nonzero) else 1.0
+    if len(nonzero):
+        return float((nonzero[-1] + gamma) / (nonzero[0] + gamma))
+    return 1.0
 
 
 MultiplyColumns = Callable[[np.ndarray], np.ndarray]
@@ -229,7 +230,8 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     gamma: ridge.
     rounding: rounding errors of `scatter`.
     """
-    diagonal, d = np.diagonal(scatter), len(scatter)
+    diagonal = np.diagonal(scatter)
+    d = len(scatter)
     if d == 0:
         return None
 

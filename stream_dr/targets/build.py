@@ -39,4 +39,6 @@ def build_targets(y: CollectionsOrArray, kind: TargetsKind) -> Targets:
         codes = np.full(len(y), -1, dtype=np.int32)
         codes[present] = targets.codes
         targets = targets._replace(codes=codes)
-    return targets if present.all() else targets._replace(present=present)
+    if present.all():
+        return targets
+    return targets._replace(present=present)

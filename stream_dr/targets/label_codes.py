@@ -63,7 +63,8 @@ def encode_single_labels(labels: Any) -> EncodedLabels:
     """
     are_integers = isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu"
     if are_integers and len(labels) >= MIN_LABELS_FOR_TABLE:
-        low, high = int(labels.min()), int(labels.max())
+        low = int(labels.min())
+        high = int(labels.max())
         if high - low <= MAX_TABLE_RANGE:
             return EncodedLabels(*_encode_integers_by_table(labels, low, high), None)
 
@@ -100,7 +101,8 @@ def sort_distinct_codes_in_rows(codes: np.ndarray, indptr: np.ndarray) -> tuple[
     codes: (entries,), each ≥ 0.
     indptr: (rows + 1,). Row i has the codes codes[indptr[i]:indptr[i + 1]].
     """
-    rows, wide = len(indptr) - 1, int(codes.max(initial=0)) + 1
+    rows = len(indptr) - 1
+    wide = int(codes.max(initial=0)) + 1
     # Each key holds the number of a row and one of its codes. Sorting the keys sorts within rows.
     keys = np.repeat(np.arange(rows) * wide, np.diff(indptr)) + codes
     keys.sort()

@@ -69,7 +69,9 @@ class Targets(NamedTuple):
         """Number of rows."""
         if self.values is not None:
             return len(self.values)
-        return len(self.codes) if self.indptr is None else len(self.indptr) - 1
+        if self.indptr is None:
+            return len(self.codes)
+        return len(self.indptr) - 1
 
     def take(self, row_indices: np.ndarray) -> "Targets":
         """Return the targets of some rows, with the same `labels`.
@@ -101,7 +103,8 @@ class Targets(NamedTuple):
         elif self.indptr is None:
             rows = [self.labels[c] if c >= 0 else None for c in self.codes.tolist()]
         else:
-            codes, at = self.codes.tolist(), self.indptr.tolist()
+            codes = self.codes.tolist()
+            at = self.indptr.tolist()
             rows = [[self.labels[c] for c in codes[at[i] : at[i + 1]]] for i in range(len(at) - 1)]
         if self.present is not None:
             rows = [r if p else None for r, p in zip(rows, self.present.tolist(), strict=True)]

@@ -28,7 +28,6 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.arrow_stream import open_text_for_arrow, read_first_bytes_as_utf8
 from stream_dr.datasets.readers.columns import (
     ColumnRoles,
     choose_column_types,
@@ -36,7 +35,14 @@ from stream_dr.datasets.readers.columns import (
     split_batch_into_blocks,
     split_labels,
 )
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_decompressed
+from stream_dr.datasets.readers.lines import (
+    BLOCK_ROWS,
+    LONGEST,
+    MARK,
+    open_decompressed,
+    open_text_for_arrow,
+    read_first_bytes_as_utf8,
+)
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
 
@@ -195,7 +201,9 @@ def _read_codes(
         return texts if sets is None else sets
     if integers is None:
         file.raise_not_whole(column_name, roles)
-    return integers if sets is None else pa.ListArray.from_arrays(sets.offsets, integers, mask=sets.is_null())
+    if sets is None:
+        return integers
+    return pa.ListArray.from_arrays(sets.offsets, integers, mask=sets.is_null())
 
 
 def _replace_words_by_null(batch: pa.RecordBatch, feature_names: list[str], words: Sequence[str]) -> pa.RecordBatch:
@@ -242,7 +250,7 @@ class CsvFile:
 
         # Arrow infers a binary type if a column is not valid UTF-8. Such a file is refused.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
-            self._raise_if_any_bad_record({})
+            self._refuse_bad_record({})
 
     def batches(
         self, type_by_column: dict[str, pa.DataType], column_names: list[str], first_batch_only: bool
@@ -266,7 +274,7 @@ class CsvFile:
             # So only a last field with line breaks can have an open quote.
             last = batch.column(batch.num_columns - 1)
             if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
-                self._raise_if_file_ends_quoted()
+                self._refuse_open_quote()
 
     @contextmanager
     def _open_arrow_reader(
@@ -298,7 +306,7 @@ class CsvFile:
                 yield reader
 
         except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
-            self._raise_if_any_bad_record(type_by_column)
+            self._refuse_bad_record(type_by_column)
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
 
     def as_integers(self, texts: pa.Array, are_ids: bool = False) -> pa.Array | None:
@@ -315,7 +323,9 @@ class CsvFile:
             integers = texts.cast(pa.int64())
         except pa.ArrowInvalid:
             return None
-        return integers if integers.cast(pa.string()).equals(texts) else None
+        if integers.cast(pa.string()).equals(texts):
+            return integers
+        return None
 
     def raise_not_whole(self, column_name: str, roles: ColumnRoles) -> NoReturn:
         """Raise MalformedInput for the first value that is no whole number.
@@ -356,9 +366,9 @@ class CsvFile:
                     pc.match_substring_regex(texts, rf"^\s*([-+]?\d[\d.]*(,\d+)?|{_THOUSANDS})\s*$")
                 ).as_py()
                 if are_numbers and pc.any(pc.match_substring(texts, ",")).as_py():
-                    self._raise_if_any_bad_record({name: pa.float64()})
+                    self._refuse_bad_record({name: pa.float64()})
 
-    def _raise_if_file_ends_quoted(self) -> None:
+    def _refuse_open_quote(self) -> None:
         """Raise MalformedInput if the file ends within a quote.
 
         The error names the line at which the last row begins.
@@ -384,7 +394,7 @@ class CsvFile:
             this line if the exact line is not found.
         """
         if isinstance(error, SchemaMismatch | NotFinite):
-            self._raise_if_any_bad_record(type_by_column)
+            self._refuse_bad_record(type_by_column)
         message = f"{self.path}, after line {approximate_line - 1}: {error}"
         raise MalformedInput(message, file=self.path, line=approximate_line) from error
 
@@ -426,8 +436,8 @@ class CsvFile:
                 )
             seen[name] = j
 
-        are_numbers = self.form.header is None and all(map(_is_number_or_nan_or_infinity, first_record))
-        if are_numbers and not _are_consecutive_from_any_start(first_record):
+        are_numbers = self.form.header is None and all(map(_is_float, first_record))
+        if are_numbers and not _are_consecutive(first_record):
             self._raise_malformed(
                 record_line,
                 f"the columns' names are numbers ({first_record[0]}, …), as of a row; say --no-header or --header.",
@@ -507,7 +517,7 @@ class CsvFile:
         except (OSError, EOFError) as e:
             raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
 
-    def _raise_if_any_bad_record(self, type_by_column: dict[str, pa.DataType]) -> None:
+    def _refuse_bad_record(self, type_by_column: dict[str, pa.DataType]) -> None:
         """Raise MalformedInput for the first row with an error.
 
         The error names the line. A row has an error if its number of fields is wrong, or if a
@@ -591,17 +601,17 @@ def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
     if re.fullmatch(_THOUSANDS, number):
         or_decimal = ", or say --decimal , if it stands before the fraction" if number.count(",") == 1 else ""
         return f"number; leave out the comma of thousands{or_decimal}"
-    if "," in number and _is_number_or_nan_or_infinity(number.replace(".", "").replace(",", ".")):
+    if "," in number and _is_float(number.replace(".", "").replace(",", ".")):
         points = "leave out the points of thousands and " if "." in number else ""
         return f"number; where a comma stands before the fraction, {points}say --decimal ,"
     if number.lower().strip("+-") in ("inf", "infinity"):
         return f"number, it is infinite; leave the row out, or say --missing {number}"
-    if _is_number_or_nan_or_infinity(number) and abs(float(number)) > LARGEST:
+    if _is_float(number) and abs(float(number)) > LARGEST:
         return "number of at most 1e100 in size; write the column in a larger unit"
     return _TYPE_WORDS.get(arrow_type, str(arrow_type))
 
 
-def _is_number_or_nan_or_infinity(text: str) -> bool:
+def _is_float(text: str) -> bool:
     try:
         float(text)
     except ValueError:
@@ -609,7 +619,7 @@ def _is_number_or_nan_or_infinity(text: str) -> bool:
     return True
 
 
-def _are_consecutive_from_any_start(names: list[str]) -> bool:
+def _are_consecutive(names: list[str]) -> bool:
     """Return True if column names are consecutive whole numbers.
 
     A line of consecutive whole numbers is probably a header. Programs write 0, 1, 2 … for columns

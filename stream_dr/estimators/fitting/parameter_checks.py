@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from stream_dr.errors import InvalidParameter, did_you_mean
-from stream_dr.feature_maps.draws import is_finite_number
+from stream_dr.feature_maps.feature_map import is_finite_number
 
 _MAX_INT_PARAMETER = 2**31 - 1
 """Largest value of a parameter that is a number of rows, components or features.

@@ -30,8 +30,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice, check_nu
 from stream_dr.estimators.fitting.ridge_path import check_gamma_cv_compatible, cross_validate_ridges
 from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.solve.conjugate_gradient import second_stage_components
-from stream_dr.solve.rounding import zero_rounding
-from stream_dr.solve.spectral import EPS
+from stream_dr.solve.spectral import EPS, zero_rounding
 from stream_dr.solve.two_stage import condition_number, two_stage
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.uncertainty import CrossValidation
