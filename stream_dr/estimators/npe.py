@@ -13,8 +13,8 @@ from stream_dr.estimators.fitting.reservoir_method import (
     refuse_too_many_weighted_neighbours,
 )
 from stream_dr.projection import Linear
-from stream_dr.solve.barycentre import barycentric_weight_matrix, lle_alignment_matrix
-from stream_dr.solve.locality import locality_projection, projection_without_components
+from stream_dr.solve.discriminant import locality_projection, projection_without_components
+from stream_dr.solve.embedding import barycentric_weight_matrix, lle_alignment_matrix
 from stream_dr.statistics.reservoir import Reservoir
 
 

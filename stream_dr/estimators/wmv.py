@@ -12,7 +12,7 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.refining import Refinable
 from stream_dr.estimators.fitting.stream_learner import NeedsRefine
-from stream_dr.feature_maps.draws import is_finite_number
+from stream_dr.feature_maps.feature_map import is_finite_number
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs
 from stream_dr.solve.spectral import EPS, Eigenpairs, nonzero_indefinite_eigenpairs
 from stream_dr.statistics.moments.class_scatter import ClassScatter

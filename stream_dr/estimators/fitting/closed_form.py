@@ -27,7 +27,7 @@ from stream_dr.estimators.fitting.estimator import AdditiveEstimator, StateType
 from stream_dr.estimators.fitting.folds import jackknife_components
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, mask_labels_with_few_rows
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
-from stream_dr.feature_maps.draws import check_seed_or_none
+from stream_dr.feature_maps.feature_map import check_seed_or_none
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block

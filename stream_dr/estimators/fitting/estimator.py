@@ -53,7 +53,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameters import docstring_with_inherited
 from stream_dr.estimators.fitting.sklearn_bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner, new_fitted_state
-from stream_dr.feature_maps import feature_map, map_spec_with_defaults, spec_without_defaults, widths
+from stream_dr.feature_maps import feature_map, spec_of_map, spec_without_defaults, widths
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, TableState
 from stream_dr.projection import Linear, Mapped, Projection, check_n_features
@@ -935,5 +935,5 @@ def _comparable_parameters(estimator: Estimator) -> JsonDict:
     """Return an estimator's parameters, with all entries of its feature map."""
     parameters = estimator.get_params()
     if estimator.feature_map is not None:
-        parameters["feature_map"] = map_spec_with_defaults(estimator.feature_map)
+        parameters["feature_map"] = spec_of_map(feature_map(estimator.feature_map))
     return parameters

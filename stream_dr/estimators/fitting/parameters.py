@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_type_hints
 import numpy as np
 
 from stream_dr.errors import InvalidParameter, did_you_mean
-from stream_dr.feature_maps.draws import is_finite_number
+from stream_dr.feature_maps.feature_map import is_finite_number
 
 SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
 ENTRY = re.compile(r"^(\w+) : .*(?:\n    .*)*", re.MULTILINE)

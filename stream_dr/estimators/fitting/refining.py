@@ -68,9 +68,8 @@ from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source, as_source
 from stream_dr.solve import subspace
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
-from stream_dr.solve.scatter_product import ScatterProduct
-from stream_dr.solve.singular import tall_qr
-from stream_dr.solve.subspace import Subspace
+from stream_dr.solve.spectral import tall_qr
+from stream_dr.solve.subspace import ScatterProduct, Subspace
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.clock import decayed_weights
 from stream_dr.statistics.moments.state import MomentState

@@ -31,8 +31,7 @@ from stream_dr.estimators.fitting.parameters import check_choice, check_number_i
 from stream_dr.estimators.fitting.state_error import Predictors, PredictsHeldOut, cross_validation_errors
 from stream_dr.estimators.fitting.stream_learner import NeedsRefine
 from stream_dr.solve import conjugate_gradient as cg
-from stream_dr.solve.rounding import zero_rounding
-from stream_dr.solve.spectral import EPS, nonzero_semidefinite_eigenpairs
+from stream_dr.solve.spectral import EPS, nonzero_semidefinite_eigenpairs, zero_rounding
 from stream_dr.solve.two_stage import condition_number, scatter_of_varying_features, two_stage
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.uncertainty import CrossValidation
