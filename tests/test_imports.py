@@ -154,7 +154,7 @@ def test_numerics_touch_no_files_and_no_arrow() -> None:
     # The type of a path; where compiled code is cached; other libraries' tables, which become numbers or raw rows there.
     allowed = {
         ("aliases.py", "os"),
-        ("prefetch.py", "os"),
+        ("cache_lines.py", "os"),
         ("number_rows.py", "os"),
         ("frames.py", "pyarrow"),
         ("table_rows.py", "pyarrow"),

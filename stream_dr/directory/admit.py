@@ -47,7 +47,6 @@ from stream_dr.models.schema import (
     Schema,
     all_missing_table_row,
     bound_state_bytes,
-    check_dense_width,
     drop_unneeded_targets_and_add_hashes,
     extend_by_accumulator_schema,
     extend_columns_or_kinds,
@@ -318,7 +317,11 @@ def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
 
     # The schema has no layout before the first batch, which decides the layout and the width.
     if schema.layout is None:
-        check_dense_width(block, schema.stated)
+        if schema.stated and not block.sparse and block.features != schema.stated:
+            raise errors.WidthMismatch(
+                f"batch has {block.features} features; {schema.stated} are stated for this stream (by its first shards or "
+                f"n_features). Send {schema.stated} columns, or start another stream."
+            )
         stated = max(schema.stated, block.features if block.width_stated else 0) if block.sparse else 0
         return schema._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
 
@@ -541,12 +544,16 @@ class DraftGroup:
         write_error: error of a write that failed, for all events of the group. None if the events
             were written.
         """
-        return [
-            outcome
-            if isinstance(outcome, Receipt | errors.StreamDRError)
-            else write_error or self._receipt_of_written_draft(outcome, positions)
-            for outcome in self._outcomes
-        ]
+        results: list[Receipt | errors.StreamDRError] = []
+        for outcome in self._outcomes:
+            if not isinstance(outcome, _Placement):
+                results.append(outcome)
+            elif write_error is not None:
+                results.append(write_error)
+            else:
+                rows = self.events[outcome.number].rows
+                results.append(Receipt(positions[outcome.number], rows, *outcome[1:]))
+        return results
 
     def check(self, draft: Draft) -> DryRunReceipt:
         """Return a draft's receipt without adding the draft.
@@ -574,14 +581,6 @@ class DraftGroup:
     def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
         """Return the stream's table columns that the draft's rows lack."""
         return () if draft.block is None else table_columns_missing_in_batch(draft.block, self.schema)
-
-    def _receipt_of_written_draft(self, placement: _Placement, positions_of_group_events: Sequence[int]) -> Receipt:
-        """Return the receipt of a draft whose event was written.
-
-        placement: index of the event among the group's events.
-        positions_of_group_events: positions that the group's events have in the log.
-        """
-        return Receipt(positions_of_group_events[placement.number], self.events[placement.number].rows, *placement[1:])
 
     def _admit_and_list_event(self, draft: Draft) -> _Placement:
         """Check a draft and list its event to be written.

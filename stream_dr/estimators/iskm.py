@@ -20,8 +20,11 @@ from stream_dr.estimators.fitting.mapped_method import MappedMethod
 from stream_dr.estimators.fitting.mapping import check_feature_map
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear
-from stream_dr.statistics.recurrences.basis_state import normalised_long_columns_and_lengths
-from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
+from stream_dr.statistics.recurrences.block_basis import (
+    MOST_COMPONENTS,
+    basis_bytes,
+    normalised_long_columns_and_lengths,
+)
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 
 

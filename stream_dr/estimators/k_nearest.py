@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from stream_dr.errors import CannotMerge, TargetsRequired, nothing_to_fit_error
 from stream_dr.estimators.fitting import named_columns
+from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.named_columns import LabelScore, flatten_column_with_warning
 from stream_dr.estimators.fitting.parameters import check_positive_int
@@ -188,15 +189,7 @@ class KNearest(LabelScore, StreamLearner):
         """
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(f"{other!r} cannot be merged into {self!r}: merge samples of one set of parameters.")
-        # Release the lock of `other` before taking the lock of `self`, as in AdditiveEstimator.merge.
-        with other.lock:
-            their_names = other.fitted().names
-            their_state = other.state_
-
-        with self.lock:
-            names = named_columns.joint_names(self.fitted().names, their_names)
-            self.fitted_ = new_fitted_state(self, self.state_.merge(their_state), names)
-        return self
+        return AdditiveEstimator.merge(self, other)  # type: ignore[type-var,arg-type]
 
     @property
     def state_(self) -> Reservoir:

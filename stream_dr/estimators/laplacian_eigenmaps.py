@@ -76,7 +76,8 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
 
         Other rows are projected by their neighbours among the sampled rows.
         """
-        graph, unit = self.sample_graph(state), self.scaling == "unit"
+        graph = self.sample_graph(state)
+        unit = self.scaling == "unit"
         return laplacian_eigenmaps(state.kept, graph, self.n_components, unit, self.drop_first)
 
     @property

@@ -160,7 +160,8 @@ class LDA(LinearClassifier, TwoStage):
         """
         loadings, eigenvalues = super().directions(moments, state)
         most = max(len(moments.label_weights) - 1, 0)
-        loadings, eigenvalues = loadings[:, :most], eigenvalues[:most]
+        loadings = loadings[:, :most]
+        eigenvalues = eigenvalues[:most]
         if self.priors is None:
             return loadings, eigenvalues
         return self._rotate_by_priors(loadings, eigenvalues, moments)

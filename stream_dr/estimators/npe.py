@@ -90,7 +90,8 @@ class NPE(ReservoirMethod):
 
         Each projected row is close to the same weighted mean of its neighbours as before.
         """
-        r, d = len(state.numbers), state.n_features
+        r = len(state.numbers)
+        d = state.n_features
         if r < 2:
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)
             return projection_without_components(mean)
@@ -98,5 +99,6 @@ class NPE(ReservoirMethod):
         # If classes are not used, all rows count as one class.
         codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
         W = barycentric_weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
-        A, B = lle_alignment_matrix(W), sp.eye_array(r, format="csr")
+        A = lle_alignment_matrix(W)
+        B = sp.eye_array(r, format="csr")
         return locality_projection(state.kept, A, B, self.n_components, self.gamma, self.scaling == "unit")

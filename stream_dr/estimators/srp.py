@@ -143,7 +143,8 @@ def centred_scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: i
     n_columns: number of columns.
     seed: seed of the random signs.
     """
-    signs, draw = scaled_random_signs(labels, n_columns, seed), 0
+    signs = scaled_random_signs(labels, n_columns, seed)
+    draw = 0
     if len(labels) < 2:
         return np.zeros_like(signs)
     while (equal := (signs == signs[0]).all(axis=0)).any():

@@ -14,7 +14,7 @@ from stream_dr.estimators.fitting.refining import Refinable
 from stream_dr.estimators.fitting.stream_learner import NeedsRefine
 from stream_dr.feature_maps.feature_map import is_finite_number
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs
-from stream_dr.solve.spectral import EPS, Eigenpairs, nonzero_indefinite_eigenpairs
+from stream_dr.solve.spectral import EPS, nonzero_indefinite_eigenpairs
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.targets.label_codes import Label
@@ -243,7 +243,14 @@ class WMV(Refinable):
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
-        roots, vectors = _between_eigenpairs(moments, np.diag(factors / n) - self.row_pair_weights_by_class(moments))
+
+        # Compute eigenvalues and eigenvectors of Cxy C Cxyᵀ, without forming this matrix.
+        # Cxy (features, classes) is the cross-scatter of rows and class indicators.
+        basis, _ = moments.significant_left_singular_pairs(moments.cross, moments.cross.shape[1] ** 0.5)
+        inner = basis.T @ moments.cross
+        C = np.diag(factors / n) - self.row_pair_weights_by_class(moments)
+        roots, turn = np.linalg.eigh(inner @ C @ inner.T)
+        vectors = basis @ turn
         if share > 0.0 or (roots < -len(roots) * EPS * np.abs(roots).max(initial=0.0)).any():
             raise NeedsRefine(
                 "only the diagonal of Cxx is stored (it is past 4,096 features), and where the scatter of "
@@ -255,21 +262,6 @@ class WMV(Refinable):
         G = vectors * np.sqrt(np.maximum(roots, 0.0))
         loadings, values = positive_scatter_sum_eigenpairs(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
         return loadings, values
-
-
-def _between_eigenpairs(moments: Moments, class_pair_matrix: np.ndarray) -> Eigenpairs:
-    """Return eigenvalues and eigenvectors of a product of three matrices.
-
-    The shapes are (r,) and (features, r). Let Cxy (features, classes) be the cross-scatter of rows
-    and class indicators in `moments`. The product is Cxy, times `class_pair_matrix`, times the
-    transpose of Cxy.
-
-    class_pair_matrix: (classes, classes), symmetric.
-    """
-    basis, _ = moments.significant_left_singular_pairs(moments.cross, moments.cross.shape[1] ** 0.5)
-    inner = basis.T @ moments.cross
-    roots, turn = np.linalg.eigh(inner @ class_pair_matrix @ inner.T)
-    return Eigenpairs(roots, basis @ turn)
 
 
 def _is_two_labels_and_weight(pair: Any) -> bool:

@@ -334,7 +334,9 @@ class Model:
         with self._learning:
             # Readers that see the new position must also see the unlearned rows.
             self.unlearned = (*self.unlearned, *unlearned)
-            self.accumulator, self.position, self.unlearn_horizon = accumulator, position, unlearn_horizon
+            self.accumulator = accumulator
+            self.position = position
+            self.unlearn_horizon = unlearn_horizon
             self._withdraw_unlearned()
 
     def mark_failed_by_error(self, position: int, error: Exception) -> ModelFailure:

@@ -26,7 +26,7 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.rows import csr_without_check, feature_hint
 from stream_dr.arrow.target_columns import TARGET_COLUMN
-from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch, did_you_mean
+from stream_dr.errors import SchemaMismatch, TargetKindMismatch, did_you_mean
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block, Rows
@@ -236,23 +236,6 @@ def refuse_ambiguous_columns(block: Block, schema: Schema) -> None:
                 "In JSON, give the feature in each row.",
                 column=name,
             )
-
-
-def check_dense_width(block: Block, declared_width: int) -> None:
-    """Raise WidthMismatch if a dense block has an undeclared width.
-
-    The width is the number of columns.
-
-    Sparse blocks are not checked.
-
-    declared_width: declared number of columns. 0 if no number is declared, which allows any
-        number.
-    """
-    if declared_width and not block.sparse and block.features != declared_width:
-        raise WidthMismatch(
-            f"batch has {block.features} features; {declared_width} are stated for this stream (by its first shards or "
-            f"n_features). Send {declared_width} columns, or start another stream."
-        )
 
 
 def extend_columns_or_kinds(rows: Rows, schema: Schema) -> Schema:

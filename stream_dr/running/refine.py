@@ -168,7 +168,9 @@ def _run_passes(
         number = fields.pop("number")
         on_progress({"pass": number, **fields, "total_rows": frozen.rows})
         directory.records.add("pass", model=model.name, position=frozen.position, **{"pass": number}, **fields)
-        _write_checkpoint(path, frozen, step.refining)
+        arrays, description = pack(step.refining)
+        make_private_folder(path.parent)
+        write_file(path, arrays, _checkpoint_metadata(frozen) | {"refining": description})
 
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
@@ -298,18 +300,6 @@ class _FrozenSource:
                 if self._should_cancel():
                     raise _Cancelled
                 yield position, drop_unneeded_targets_and_add_hashes(self._model.estimator, block)
-
-
-def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> None:
-    """Write an unfinished refine's state to a checkpoint file.
-
-    path: path of the checkpoint file.
-    frozen: state of the model when the refine started.
-    refining: state of the refine after its last pass over the rows.
-    """
-    arrays, description = pack(refining)
-    make_private_folder(path.parent)
-    write_file(path, arrays, _checkpoint_metadata(frozen) | {"refining": description})
 
 
 def _checkpoint_metadata(frozen: FrozenState) -> JsonDict:
