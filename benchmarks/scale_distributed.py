@@ -28,8 +28,7 @@ from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed import parts
 from stream_dr.distributed.cluster import dask_plan_runner
 from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
-from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, thread_plan_runner
-from stream_dr.distributed.task_plan import TaskPlan
+from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, TaskPlan, thread_plan_runner
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import Shard, open_dataset

@@ -19,7 +19,7 @@ from fastapi import FastAPI
 import stream_dr
 from service import problems, schemas
 from service.app import create_app
-from service.auth import needed_read_or_write_right
+from service.guards import needed_read_or_write_right
 from service.serve import open_directory
 from service.settings import Settings
 from stream_dr import errors
@@ -55,7 +55,7 @@ def estimators() -> Iterator[str]:
             f"`{kind.__name__}`",
             key,
             ", ".join(kind().target_kinds) or "–",
-            *map(_yes, (merges, unlearns, hasattr(kind, "predict"), getattr(kind, "refined_by", None) is not None)),
+            *map(_yes, (merges, unlearns, hasattr(kind, "predict"), getattr(kind, "refines", False))),
             _size(_example(kind).state_bytes(WIDTH, LABELS)),
         ]
         yield f"| {' | '.join(cells)} |"

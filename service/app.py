@@ -22,13 +22,11 @@ from starlette.middleware.cors import CORSMiddleware
 
 import stream_dr
 from service import problems, schemas
-from service.auth import AccessMiddleware
-from service.metrics import Metrics, MetricsMiddleware
-from service.request_bodies import BodyLimitsMiddleware, BodyMemory
-from service.routes import jobs, learn, look, models, project, stream
+from service.guards import AccessMiddleware, BodyLimitsMiddleware, BodyMemory
+from service.routes import models, rows, stream
 from service.schemas import JsonDict
 from service.settings import Settings
-from service.shared import AppState, Ingest, refuse_repeated_parameters
+from service.shared import AppState, Ingest, Metrics, MetricsMiddleware, refuse_repeated_parameters
 
 PARSING, QUERIES, SLOW = 1, 4, 4
 """Numbers of threads in the three pools.
@@ -46,10 +44,9 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     the ASGI lifespan, and stop at the end of the lifespan.
     """
     running = stream_dr.Running(directory, run_settings(settings))
-    parsing, queries, slow = (
-        ThreadPoolExecutor(threads, f"service-{name}")
-        for name, threads in (("parse", PARSING), ("query", QUERIES), ("slow", SLOW))
-    )
+    parsing = ThreadPoolExecutor(PARSING, "service-parse")
+    queries = ThreadPoolExecutor(QUERIES, "service-query")
+    slow = ThreadPoolExecutor(SLOW, "service-slow")
     memory = BodyMemory(settings.max_queue_bytes)
     metrics = Metrics(directory, running, memory)
     ingest = Ingest(running, limits(settings), parsing)
@@ -76,7 +73,7 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     shared = AppState(
         settings, limits(settings), directory, running, ingest, metrics, memory, asyncio.Event(),
         {m.id for m in directory.models.values()}, queries, slow,
-        functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: look.dashboard_status(directory, running))),
+        functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: stream.dashboard_status(directory, running))),
     )  # fmt: skip
 
     app = FastAPIOffline(
@@ -84,13 +81,13 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         version=stream_dr.__version__,
         summary="Supervised projections of a stream, learned as it arrives.",
         lifespan=lifespan,
+        exception_handlers=problems.ERROR_HANDLERS,
         responses=schemas.COMMON_PROBLEMS,
         dependencies=[Depends(refuse_repeated_parameters)],
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.shared = shared
     app.state.drained = False
-    problems.add_error_handlers(app)
     _add_routes(app)
     _add_middleware(app, shared)
 
@@ -104,10 +101,10 @@ def _add_routes(app: FastAPI) -> None:
     # Routers are matched in this order.
     # `saved_router` must precede `make_put_router`: both have a route PUT /models/{name}.
     # The route of `saved_router` matches fewer requests.
-    routers = [learn.router, project.router, models.router, models.saved_router, models.make_put_router()]
-    for router in (*routers, jobs.router, stream.router, look.router):
+    routers = [rows.learn_router, rows.query_router, models.router, models.saved_router, models.make_put_router()]
+    for router in (*routers, models.jobs_router, stream.router):
         app.include_router(router)
-    look.add_dashboard_routes(app)
+    stream.add_dashboard_routes(app)
 
 
 def _add_middleware(app: FastAPI, shared: AppState) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import fastapi
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -88,7 +88,10 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
         case ServiceError():
             problem = problem_response(error.code, error.detail, error.extra, error.headers)
         case stream_dr.errors.StreamDRError() if error.code in STATUS:
-            problem = problem_response(error.code, str(error), error.details, _retry_after_header(error))
+            headers = {}
+            if STATUS[error.code] in (429, 503):
+                headers = {"Retry-After": str(max(1, round(float(error.details.get("retry_after", 1)))))}
+            problem = problem_response(error.code, str(error), error.details, headers)
         case ClientDisconnect():
             problem = problem_response("bad_request", "The client went away before its request was whole.")
         case RequestValidationError():
@@ -133,14 +136,15 @@ def problem_response(
     return Response(json.dumps(fields | added, default=str), status, headers, MEDIA_TYPE)
 
 
-def add_error_handlers(app: FastAPI) -> None:
-    """Make an application answer all errors with problem+json."""
+async def respond_to_error(request: Request, error: Exception) -> Response:
+    """Answer an error of a route with problem+json."""
+    return log_and_respond(request.scope, error)
 
-    async def respond_to_error(request: Request, error: Exception) -> Response:
-        return log_and_respond(request.scope, error)
 
-    for kind in (stream_dr.errors.StreamDRError, RequestValidationError, HTTPException, ClientDisconnect):
-        app.add_exception_handler(kind, respond_to_error)
+ERROR_HANDLERS = dict.fromkeys(
+    (stream_dr.errors.StreamDRError, RequestValidationError, HTTPException, ClientDisconnect), respond_to_error
+)
+"""Function that answers each class of errors of a route."""
 
 
 def _to_portable_json(value: Any) -> Any:
@@ -158,12 +162,6 @@ def _to_portable_json(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
-def _retry_after_header(error: stream_dr.errors.StreamDRError) -> dict[str, str]:
-    if STATUS[error.code] not in (429, 503):
-        return {}
-    return {"Retry-After": str(max(1, round(float(error.details.get("retry_after", 1)))))}
-
-
 def _response_to_http_error(scope: Scope, error: HTTPException) -> Response:
     code = _CODE_OF_STATUS.get(error.status_code, "bad_request" if error.status_code < 500 else "internal")
     sentence = {
@@ -173,17 +171,12 @@ def _response_to_http_error(scope: Scope, error: HTTPException) -> Response:
     # Starlette names the methods of the first route of the path only.
     headers = dict(error.headers or {})
     if "Allow" in headers:
-        headers["Allow"] = ", ".join(_allowed_methods(scope))
+        allowed = []
+        for method in ("GET", "HEAD", "POST", "PUT", "DELETE"):
+            if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in scope["app"].routes):
+                allowed.append(method)
+        headers["Allow"] = ", ".join(allowed)
     return problem_response(code, sentence, headers=headers)
-
-
-def _allowed_methods(scope: Scope) -> list[str]:
-    """Return the methods that the request's path takes."""
-    return [
-        method
-        for method in ("GET", "HEAD", "POST", "PUT", "DELETE")
-        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in scope["app"].routes)
-    ]
 
 
 def _response_to_invalid(error: RequestValidationError) -> Response:

@@ -12,8 +12,8 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_va
 from pydantic.json_schema import models_json_schema
 
 import stream_dr
-from service import auth
-from service.request_bodies import ARROW_STREAM, JSON, OCTET_STREAM
+from service import guards
+from service.guards import ARROW_STREAM, JSON, OCTET_STREAM
 
 JsonDict = dict[str, Any]
 """JSON object."""
@@ -588,19 +588,6 @@ MODEL_PROBLEMS = problems(404, 409)
 """Error responses that routes that use a model can return in addition."""
 
 
-def _any_of_const_to_enum(schemas: JsonDict) -> None:
-    """Replace {"const": x} by {"enum": [x]} in fields' alternatives (key "anyOf").
-
-    With "const", clients that openapi-python-client generates would reject all other alternatives.
-
-    schemas: JSON schemas by name. They are changed in place.
-    """
-    fields = [field for schema in schemas.values() for field in schema.get("properties", {}).values()]
-    for alternative in (each for field in fields for each in field.get("anyOf", ())):
-        if "const" in alternative:
-            alternative["enum"] = [alternative.pop("const")]
-
-
 def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
     """Return the OpenAPI document of an application.
 
@@ -623,7 +610,11 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
         for name, example in EXAMPLES.items():
             components["schemas"][name]["examples"] = [example]
 
-        _any_of_const_to_enum(components["schemas"])
+        # Clients that openapi-python-client generates would reject alternatives beside a "const".
+        fields = [field for schema in components["schemas"].values() for field in schema.get("properties", {}).values()]
+        for alternative in (each for field in fields for each in field.get("anyOf", ())):
+            if "const" in alternative:
+                alternative["enum"] = [alternative.pop("const")]
         if needs_token:
             meaning = "Requests that read need the read or the write token. Requests that write need the write token."
             token = {"type": "http", "scheme": "bearer", "description": meaning}
@@ -632,7 +623,7 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
         for path, methods in document["paths"].items():
             for method, operation in methods.items():
                 operation["summary"] = " ".join(operation["description"].partition("\n\n")[0].split())
-                if needs_token and auth.needed_read_or_write_right(method.upper(), path) is not None:
+                if needs_token and guards.needed_read_or_write_right(method.upper(), path) is not None:
                     operation["security"] = [{"token": []}]
         app.openapi_schema = document
     return app.openapi_schema

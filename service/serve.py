@@ -37,7 +37,7 @@ from fastapi import FastAPI
 from pydantic import ValidationError
 
 import stream_dr
-from service import auth
+from service import guards
 from service.settings import Settings
 
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -117,8 +117,13 @@ def serve(
     from threadpoolctl import threadpool_limits
 
     settings = settings or Settings(**{k: v for k, v in overrides.items() if v is not None})
-    auth.refuse_unguarded_host(settings)
-    refuse_several_workers()
+    guards.refuse_unguarded_host(settings)
+    workers = os.environ.get("WEB_CONCURRENCY", "1")
+    if workers != "1":
+        raise ValueError(
+            f"WEB_CONCURRENCY is {workers}: a directory has one writing process. Unset it; queries scale out with read "
+            "replicas, not with workers."
+        )
     raise_file_limit_or_refuse(settings)
     configure_logging(settings)
 
@@ -139,26 +144,14 @@ def serve_command(**overrides: Any) -> int:
     try:
         return serve(**overrides)
     except ValidationError as e:
+        code = "settings"
         messages = "; ".join(f"{'.'.join(map(str, w['loc'])) or 'settings'}: {w['msg']}" for w in e.errors())
-        return _print_error_and_return_exit_status("settings", f"{messages} (docs/settings.md)")
+        message = f"{messages} (docs/settings.md)"
     except (ValueError, OSError) as e:
         code = getattr(e, "code", "settings" if isinstance(e, ValueError) else "io")
-        return _print_error_and_return_exit_status(code, str(e))
-
-
-def _print_error_and_return_exit_status(code: str, message: str) -> int:
+        message = str(e)
     print(f"error ({code}): {message}", file=sys.stderr, flush=True)
     return 1
-
-
-def refuse_several_workers() -> None:
-    """Raise ValueError if WEB_CONCURRENCY asks for more than one process."""
-    workers = os.environ.get("WEB_CONCURRENCY", "1")
-    if workers != "1":
-        raise ValueError(
-            f"WEB_CONCURRENCY is {workers}: a directory has one writing process. Unset it; queries scale out with read "
-            "replicas, not with workers."
-        )
 
 
 def raise_file_limit_or_refuse(settings: Settings) -> None:
@@ -197,7 +190,23 @@ class ServiceServer:
     def __init__(self, app: FastAPI, settings: Settings, on_ready: Callable[[], None]) -> None:
         self._shared = app.state.shared
         self._ready = on_ready
-        self._server = uvicorn.Server(_uvicorn_config_without_address(app, settings))
+        config = uvicorn.Config(
+            app,
+            # h11 bounds the size of a request's head.
+            http="h11",
+            h11_max_incomplete_event_size=settings.max_head_bytes,
+            ws="none",
+            log_config=None,
+            log_level=settings.log_level,
+            access_log=settings.log_level == "debug",
+            server_header=False,
+            lifespan="on",
+            # uvicorn refuses a connection as soon as this many are open.
+            limit_concurrency=settings.max_connections + 1,
+            timeout_graceful_shutdown=math.ceil(settings.stop_timeout),
+            workers=1,
+        )
+        self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -234,8 +243,11 @@ class ServiceServer:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.add_signal_handler(number, self._stop_or_cancel_requests)
 
-        announcing = asyncio.create_task(self._announce_ready())
-        serving.add_done_callback(lambda _: announcing.cancel())
+        # Call `on_ready` when models are compiled, unless the server stops.
+        while not serving.done() and (not self._server.started or self._shared.warming):
+            await asyncio.sleep(0.01)
+        if not serving.done() and not self._shared.stopping.is_set():
+            self._ready()
         await serving
 
     def _stop_or_cancel_requests(self) -> None:
@@ -246,33 +258,6 @@ class ServiceServer:
             return
         for task in self._server.server_state.tasks:
             task.cancel()
-
-    async def _announce_ready(self) -> None:
-        """Call `on_ready` when models are compiled, unless the server stops."""
-        while not self._server.started or self._shared.warming:
-            await asyncio.sleep(0.01)
-        if not self._shared.stopping.is_set():
-            self._ready()
-
-
-def _uvicorn_config_without_address(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """Return uvicorn's configuration for the settings."""
-    return uvicorn.Config(
-        app,
-        # h11 bounds the size of a request's head.
-        http="h11",
-        h11_max_incomplete_event_size=settings.max_head_bytes,
-        ws="none",
-        log_config=None,
-        log_level=settings.log_level,
-        access_log=settings.log_level == "debug",
-        server_header=False,
-        lifespan="on",
-        # uvicorn refuses a connection as soon as this many are open.
-        limit_concurrency=settings.max_connections + 1,
-        timeout_graceful_shutdown=math.ceil(settings.stop_timeout),
-        workers=1,
-    )
 
 
 def _run_application(

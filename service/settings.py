@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -191,12 +191,13 @@ class Settings(BaseSettings):
             token = getattr(self, name)
             if token is None:
                 continue
-            if not _is_header_safe(token.get_secret_value()):
+            text = token.get_secret_value()
+            if not (text.isascii() and text.isprintable() and text == text.strip()):
                 raise ValueError(
                     f"{name} could not be presented in a header. Choose one of printable ASCII characters that neither "
                     "begins nor ends with a space."
                 )
-            if len(token.get_secret_value()) < 8:
+            if len(text) < 8:
                 raise ValueError(f"{name} has fewer than 8 characters; use a long random one.")
         return self
 
@@ -221,27 +222,17 @@ class Settings(BaseSettings):
             return False
 
 
-def _is_header_safe(token: str) -> bool:
-    """Return True if a header can carry the token unchanged."""
-    return token.isascii() and token.isprintable() and token == token.strip()
-
-
-class SettingRow(NamedTuple):
-    """Row of the table of settings, as texts."""
-
-    variable: str
-    default: str
-    unit: str
-    meaning: str
-
-
-def setting_rows() -> Iterator[SettingRow]:
-    """Yield every setting's row, in the order of the fields."""
+def setting_rows() -> Iterator[tuple[str, str, str, str]]:
+    """Yield each setting's variable, default, unit and meaning as texts."""
     for name, field in Settings.model_fields.items():
         extra = field.json_schema_extra
         unit = extra["unit"] if isinstance(extra, dict) else ""
-        default = _default_text(field.default)
-        yield SettingRow(f"{PREFIX}{name.upper()}", default, str(unit), field.description or "")
+        default = str(field.default)
+        if field.default in (None, ()):
+            default = "unset"
+        elif isinstance(field.default, int) and field.default > 9_999:
+            default = f"{field.default:,}"
+        yield f"{PREFIX}{name.upper()}", default, str(unit), field.description or ""
 
 
 def settings_table() -> str:
@@ -249,9 +240,3 @@ def settings_table() -> str:
     lines = ["| variable | default | unit | meaning |", "|---|---|---|---|"]
     lines += [f"| `{name}` | {default} | {unit} | {meaning} |" for name, default, unit, meaning in setting_rows()]
     return "\n".join(lines) + "\n"
-
-
-def _default_text(default: Any) -> str:
-    if default in (None, ()):
-        return "unset"
-    return f"{default:,}" if isinstance(default, int) and default > 9_999 else f"{default}"

@@ -5,7 +5,7 @@ from . import plotting as plotting
 from .adapters.river import to_river as to_river
 from .adapters.tables import describe_table as describe_table
 from .client.client import Client as Client
-from .client.remote_rows import ServedArray as ServedArray
+from .client.payloads import ServedArray as ServedArray
 from .datasets.sources import open_source as open_source
 from .directory.directory import Directory as Directory
 from .directory.draft import DryRunReceipt as DryRunReceipt
@@ -17,7 +17,7 @@ from .estimators import ESTIMATORS as ESTIMATORS
 from .estimators.cca import CCA as CCA
 from .estimators.ccipca import CCIPCA as CCIPCA
 from .estimators.class_means import ClassMeans as ClassMeans
-from .estimators.fitting.signatures import parameter_types as parameter_types
+from .estimators.fitting.parameters import parameter_types as parameter_types
 from .estimators.graph_wmv import GraphWMV as GraphWMV
 from .estimators.hsic import hsic as hsic
 from .estimators.hsl import HSL as HSL

@@ -19,45 +19,29 @@ from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import typer
 
-COMMANDS = (
-    "demo",
-    "suggest",
-    "learn",
-    "replay",
-    "serve",
-    "inspect",
-    "transform",
-    "refine",
-    "plot",
-    "report",
-    "verify",
-    "backup",
-    "restore",
-    "convert",
-    "fetch",
-    "generate",
-    "evaluate",
-)
-"""Names of the commands.
-
-Command NAME is the function NAME in the module stream_dr/commands/NAME.py, or in the module that
-`_MODULE_OF_COMMAND` names.
-"""
-
-_MODULE_OF_COMMAND = {
-    "backup": "keeping",
-    "restore": "keeping",
-    "verify": "keeping",
-    "inspect": "showing",
-    "report": "showing",
-    "plot": "showing",
-    "convert": "preparing",
-    "fetch": "preparing",
-    "generate": "preparing",
+COMMANDS = {
+    "demo": "serve",
+    "suggest": "evaluate",
+    "learn": "learn",
     "replay": "learn",
-    "suggest": "suggesting",
+    "serve": "serve",
+    "inspect": "directories",
+    "transform": "writing",
+    "refine": "learn",
+    "plot": "directories",
+    "report": "directories",
+    "verify": "directories",
+    "backup": "directories",
+    "restore": "directories",
+    "convert": "writing",
+    "fetch": "writing",
+    "generate": "writing",
+    "evaluate": "evaluate",
 }
-"""Module of each command that is not in the module of its own name."""
+"""Module in stream_dr/commands of each command, by the command's name.
+
+The command is the function with its name in this module.
+"""
 
 INTERRUPTED_STATUS = 130
 """Exit status after Ctrl-C, which is also typer's."""
@@ -101,7 +85,7 @@ def make_app(only_command: str | None = None) -> typer.Typer:
     )
     app.callback()(_configure_logging)
     for name in COMMANDS if only_command is None else (only_command,):
-        module = importlib.import_module(f"stream_dr.commands.{_MODULE_OF_COMMAND.get(name, name)}")
+        module = importlib.import_module(f"stream_dr.commands.{COMMANDS[name]}")
         app.command(name)(getattr(module, name))
     return app
 

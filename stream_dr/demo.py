@@ -30,17 +30,16 @@ from sklearn.datasets import load_digits
 
 from stream_dr.aliases import JsonDict
 from stream_dr.client.client import Client
-from stream_dr.datasets.generate import generate_rcv1_like
-from stream_dr.datasets.language import WIDTH
+from stream_dr.datasets.generate import WIDTH, generate_rcv1_like
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import OutputExists
-from stream_dr.plotting.report import write_report
+from stream_dr.plotting.directory_figures import write_report
 from stream_dr.rows.block import Block, Rows
 from stream_dr.running.query import transform
 from stream_dr.running.replay import ReplayCallback, ReplaySettings, replay
 from stream_dr.running.warm_up import warm_up
-from stream_dr.shards import writer
 from stream_dr.shards.dataset import open_dataset
+from stream_dr.shards.folder import write_shards
 from stream_dr.solve.neighbours import means_by_class, nearest_mean
 from stream_dr.targets.targets import class_targets
 
@@ -113,13 +112,6 @@ class TableLine(NamedTuple):
     rate: float | None
 
 
-class TimedAccuracy(NamedTuple):
-    """Accuracy of a classifier, and seconds taken to classify."""
-
-    accuracy: float
-    seconds: float
-
-
 class TrainTestRows(NamedTuple):
     """Training and held-out rows with their labels.
 
@@ -169,7 +161,7 @@ def ensure_training_shards(folder: Path, data: TrainTestRows) -> list[Path]:
     """
     if not (folder / "manifest.json").exists():
         training = Block(data.X, class_targets(data.y.tolist()))
-        writer.write_shards([training], folder, SHARD_ROWS, BATCH_ROWS, n_features=data.X.shape[1])
+        write_shards([training], folder, SHARD_ROWS, BATCH_ROWS, n_features=data.X.shape[1])
 
     dataset = open_dataset(folder)
     rows = sum(shard.rows for shard in dataset.shards)
@@ -306,20 +298,20 @@ def report(address: str, directory_path: Path) -> Path:
     return directory_path / "report.html"
 
 
-def score_nearest_neighbour(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
-    """Return the accuracy of a nearest-neighbour classifier, and its time."""
+def score_nearest_neighbour(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
+    """Return a nearest-neighbour classifier's accuracy and seconds."""
     from sklearn.neighbors import KNeighborsClassifier
 
     classifier = KNeighborsClassifier(1).fit(X, y)
     start = time.perf_counter()
-    return TimedAccuracy(float(classifier.score(X_test, y_test)), time.perf_counter() - start)
+    return float(classifier.score(X_test, y_test)), time.perf_counter() - start
 
 
-def score_nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> TimedAccuracy:
-    """Return the accuracy of a nearest-mean classifier, and its time."""
+def score_nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
+    """Return a nearest-mean classifier's accuracy and seconds."""
     means = means_by_class(X, y, y.max() + 1)
     start = time.perf_counter()
-    return TimedAccuracy(float((nearest_mean(X_test, means) == y_test).mean()), time.perf_counter() - start)
+    return float((nearest_mean(X_test, means) == y_test).mean()), time.perf_counter() - start
 
 
 def project_row_with_lda(address: str, row: Rows) -> JsonDict:

@@ -1,8 +1,11 @@
-"""Routes that create, show, publish, export and delete models.
+"""Routes that create, show, publish, export, delete, refine and snapshot models.
 
 The schema of PUT's body is built from the signatures of all registered estimators. So a new
 estimator needs no code here, and /docs shows the parameters of each estimator. A body of PUT that
 is not JSON is the file of a saved estimator and has a route of its own.
+
+Jobs refine and snapshot models in the background. A request does not wait until a job ends. The
+response has the state of the job at this time.
 """
 
 import asyncio
@@ -22,8 +25,7 @@ from starlette.types import Scope
 
 import stream_dr
 from service import schemas
-from service.problems import ServiceError
-from service.request_bodies import (
+from service.guards import (
     ARROW_STREAM,
     JSON,
     OCTET_STREAM,
@@ -32,7 +34,8 @@ from service.request_bodies import (
     media_type,
     negotiate_media_type,
 )
-from service.schemas import JsonDict, Name
+from service.problems import ServiceError
+from service.schemas import JobId, JsonDict, Name
 from service.shared import AppState, Service
 from stream_dr import errors
 
@@ -68,7 +71,9 @@ PROJECTION_RESPONSES: schemas.ResponsesByStatus = {
 @router.get("/models")
 def models(shared: Service) -> schemas.Models:
     """Return the state of every model, by name."""
-    states = {name: _model_state(shared, model) for name, model in shared.directory.models.items()}
+    states = {
+        name: schemas.ModelState.from_model(model, shared.running) for name, model in shared.directory.models.items()
+    }
     return schemas.Models(models=states)
 
 
@@ -78,7 +83,7 @@ def model(shared: Service, name: Name) -> schemas.ModelState:
 
     The state has its position, lag, scores, published version, classes, eigenvalues and more.
     """
-    return _model_state(shared, shared.directory.model(name))
+    return schemas.ModelState.from_model(shared.directory.model(name), shared.running)
 
 
 @router.delete("/models/{name}", status_code=204, responses=schemas.MODEL_PROBLEMS)
@@ -99,7 +104,7 @@ async def publish(shared: Service, response: Response, name: Name) -> schemas.Mo
         await asyncio.get_running_loop().run_in_executor(shared.slow, shared.running.publish, name, seconds)
     except TimeoutError:
         response.status_code = 202
-    return _model_state(shared, shared.directory.model(name))
+    return schemas.ModelState.from_model(shared.directory.model(name), shared.running)
 
 
 @router.get(
@@ -181,10 +186,6 @@ def _refusals_as_conflict() -> Iterator[None]:
 def _respond_to_put(shared: AppState, response: Response, model: stream_dr.Model, is_new: bool) -> schemas.ModelState:
     response.status_code = 201 if is_new else 200
     response.headers["Location"] = f"/models/{model.name}"
-    return _model_state(shared, model)
-
-
-def _model_state(shared: AppState, model: stream_dr.Model) -> schemas.ModelState:
     return schemas.ModelState.from_model(model, shared.running)
 
 
@@ -192,7 +193,10 @@ def make_put_router() -> APIRouter:
     """Return the router of the route that creates models."""
     # Build the router here and not at the import, because users may register estimators later.
     routes = APIRouter(tags=["models"])
-    examples: Any = {key: {"value": _example_put_body(key)} for key in stream_dr.ESTIMATORS}
+    examples: Any = {}
+    for key, kind in stream_dr.ESTIMATORS.items():
+        params = {name: default for name, _, default in stream_dr.parameter_types(kind) if default is not None}
+        examples[key] = {"value": {"estimator": key, "params": params}}
     spec: Any = functools.reduce(operator.or_, map(_put_body_schema, stream_dr.ESTIMATORS))
 
     @routes.put(
@@ -228,18 +232,6 @@ def make_put_router() -> APIRouter:
     return routes
 
 
-def _example_put_body(estimator_key: str) -> JsonDict:
-    """Return an example body that creates a default model.
-
-    Parameters whose default is None are omitted.
-
-    estimator_key: key of the estimator.
-    """
-    types = stream_dr.parameter_types(stream_dr.ESTIMATORS[estimator_key])
-    params = {name: default for name, _, default in types if default is not None}
-    return {"estimator": estimator_key, "params": params}
-
-
 def _put_body_schema(estimator_key: str) -> type[BaseModel]:
     """Return the schema of a body that creates a model.
 
@@ -258,3 +250,52 @@ def _put_body_schema(estimator_key: str) -> type[BaseModel]:
     fields = {"estimator": (Literal[estimator_key], ...), "params": (params, Field(default_factory=params))}
     spec: type[BaseModel] = make(f"{kind.__name__}Model", __base__=schemas.ModelSpec, __doc__=summary, **fields)
     return spec
+
+
+jobs_router = APIRouter(tags=["jobs"])
+JOB_ROUTE_ARGUMENTS: JsonDict = {
+    "status_code": 202,
+    "response_model": schemas.JobState,
+    "responses": schemas.BODY_PROBLEMS | schemas.MODEL_PROBLEMS,
+}
+
+
+@jobs_router.post("/models/{name}/refine", **JOB_ROUTE_ARGUMENTS)
+def refine(shared: Service, response: Response, name: Name, options: schemas.Refine | None = None) -> JsonDict:
+    """Solve a model exactly by passes over the log.
+
+    The passes read the log up to the model's position. The exact solution stays published until
+    the next refine.
+    If the model is being refined already, the response has the running job.
+    """
+    options = options or schemas.Refine()
+    return _respond_with_job(response, shared.running.refine(name, options.tol, options.max_passes))
+
+
+@jobs_router.post("/models/{name}/snapshot", **JOB_ROUTE_ARGUMENTS)
+def snapshot(shared: Service, response: Response, name: Name) -> JsonDict:
+    """Write a model's snapshot to disk, in the background."""
+    return _respond_with_job(response, shared.running.snapshot(name))
+
+
+@jobs_router.get("/jobs/{id}", response_model=schemas.JobState, responses=schemas.problems(404))
+def job(shared: Service, id: JobId) -> JsonDict:
+    """Return a job's state, progress and error."""
+    return shared.running.job(id).describe()
+
+
+@jobs_router.delete("/jobs/{id}", status_code=202, response_model=schemas.JobState, responses=schemas.problems(404))
+def cancel_job(shared: Service, id: JobId) -> JsonDict:
+    """Ask a job to stop.
+
+    The response has the state of the job, which may still run for some time. If the job has
+    already ended, nothing changes.
+    """
+    job = shared.running.job(id)
+    job.cancel()
+    return job.describe()
+
+
+def _respond_with_job(response: Response, job: stream_dr.Job) -> JsonDict:
+    response.headers["Location"] = f"/jobs/{job.id}"
+    return job.describe()

@@ -1,17 +1,26 @@
-"""Routes of the stream's state and of the service's health.
+"""Routes of the stream's state, of the service's health and of the dashboard.
 
-The state is at /stream and /events. The health is at /metrics, /livez and /readyz.
+The state is at /stream and /events. The health is at /metrics, /livez and /readyz. The dashboard's
+page is at /, and its data are at /figures. The page and its files hold no data, so they need no
+token. The page asks the user for a token and stores it until the browser's tab is closed.
 """
 
 import asyncio
+import importlib.util
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from fastapi import APIRouter, Request, Response
-from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from prometheus_client.exposition import choose_encoder
+from starlette.staticfiles import StaticFiles
 
+import stream_dr
 from service import schemas
+from service.guards import JSON, may_write
 from service.problems import ServiceError
 from service.schemas import JsonDict
 from service.shared import AppState, Service
@@ -72,7 +81,12 @@ def metrics(request: Request, shared: Service) -> Response:
 
     The format is Prometheus's text format, or OpenMetrics if the Accept header asks for it.
     """
-    shared.metrics.ready.set(_is_ready(shared))
+    ready = True
+    try:
+        _check_ready(shared)
+    except (ServiceError, StreamDRError):
+        ready = False
+    shared.metrics.ready.set(ready)
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(shared.metrics.registry), media_type=media_type)
 
@@ -99,14 +113,6 @@ def readyz(shared: Service) -> schemas.Health:
     if failed:
         details.append(f"failed, or not to be published: {', '.join(failed)} (GET /models has why)")
     return schemas.Health(status="ready", detail="; ".join(details) or None)
-
-
-def _is_ready(shared: AppState) -> bool:
-    try:
-        _check_ready(shared)
-    except (ServiceError, StreamDRError):
-        return False
-    return True
 
 
 def _check_ready(shared: AppState) -> JsonDict:
@@ -165,3 +171,165 @@ async def _overview_events(app_state: AppState) -> AsyncIterator[str]:
     finally:
         app_state.metrics.listeners -= 1
         stop_listening()
+
+
+PAGES = Path(__file__).parent.parent / "dashboard"
+MAX_JOBS = 10
+"""Number of newest jobs that the page shows."""
+
+MAX_LABELS = 50
+"""Maximum number of labels of a model that the page shows with their numbers of rows."""
+
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "connect-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+"""Security headers of the page.
+
+Scripts may come from the service's files only. 'unsafe-eval' is needed because plotly's WebGL
+plots compile functions from strings.
+"""
+
+FIGURES_RESPONSES: schemas.ResponsesByStatus = {
+    200: {"content": {JSON: {"schema": {"type": "object", "additionalProperties": True}}}}
+}
+
+
+@router.get("/", response_class=FileResponse, responses=_text_response_schema("text/html", "<!doctype html>"))
+def dashboard() -> Response:
+    """Return the page of the dashboard."""
+    return FileResponse(PAGES / "index.html", media_type="text/html", headers=PAGE_HEADERS)
+
+
+@router.get("/figures", response_class=Response, responses=FIGURES_RESPONSES)
+async def figures(request: Request, shared: Service, query: Annotated[schemas.FiguresQuery, Query()]) -> Response:
+    """Return the data of the dashboard.
+
+    The response has the state of the stream, all models, the jobs, and the figures of one model.
+    If the tag of a figure is in `have`, only the tag is returned.
+    """
+    # The page calls this route every two seconds. It does not keep a stream of events open,
+    # because a browser opens at most six connections to a host: six tabs would use them all.
+    guarded = shared.settings.write_token is not None
+    rights = {"may_write": may_write(shared.settings, request.headers), "guarded": guarded}
+
+    def draw_model_figures_as_json() -> bytes:
+        options = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)
+        have = query.have.split(",") if query.have else []
+        return shared.figures().draw_as_page_json(query.model, options, have, rights)
+
+    body = await asyncio.get_running_loop().run_in_executor(shared.queries, draw_model_figures_as_json)
+    return Response(body, media_type=JSON, headers={"Cache-Control": "no-store"})
+
+
+def add_dashboard_routes(app: FastAPI) -> None:
+    """Add the routes that the page of the dashboard needs.
+
+    - /dashboard/plotly.js: the script of plotly.
+    - /dashboard/forms.json: the parameters of each estimator, for the forms of the page.
+    - /dashboard/…: the files of the page.
+    """
+    plotly = importlib.util.find_spec("plotly")
+    assert plotly is not None
+    assert plotly.submodule_search_locations is not None
+    script = Path(plotly.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
+    parameters = describe_estimators()
+
+    @app.get("/dashboard/plotly.js", include_in_schema=False)
+    def plotly_script() -> Response:
+        return FileResponse(script, media_type="text/javascript", headers={"Cache-Control": "max-age=86400"})
+
+    @app.get("/dashboard/forms.json", include_in_schema=False)
+    def form_parameters() -> Response:
+        return JSONResponse(parameters, headers={"Cache-Control": "no-cache"})
+
+    app.mount("/dashboard", StaticFiles(directory=PAGES))
+
+
+def describe_estimators() -> JsonDict:
+    """Return a description of each estimator, by the estimator's key.
+
+    A description has these fields:
+
+    - `about`: one sentence about the estimator.
+    - `refines`: true if the estimator can be refined.
+    - `params`: list of {"name", "kind", "choices", "default"}. The kind is "integer", "number",
+      "boolean", "choice", or "json" for any other type.
+    """
+    described = {}
+    for key, kind in stream_dr.ESTIMATORS.items():
+        about = (kind.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
+        params = []
+        for name, hint, default in stream_dr.parameter_types(kind):
+            params.append({"name": name, "default": default} | _form_field_kind(hint))
+        refines = getattr(kind, "refines", False)
+        described[key] = {"about": about, "refines": refines, "params": params}
+    return described
+
+
+def _form_field_kind(type_hint: Any) -> JsonDict:
+    """Return the kind and choices of a parameter's form field.
+
+    The result is a dict with the fields "kind" and "choices". Only a parameter with a Literal has
+    "choices".
+
+    type_hint: type hint of the parameter.
+    """
+    if get_origin(type_hint) is Literal:
+        return {"kind": "choice", "choices": list(get_args(type_hint))}
+    kinds = get_args(type_hint) if get_origin(type_hint) in (Union, UnionType) else (type_hint,)
+    plain = [kind for kind in kinds if kind is not type(None)]
+    if plain == [bool]:
+        return {"kind": "boolean"}
+    if plain == [int]:
+        return {"kind": "integer"}
+    return {"kind": "number" if plain and set(plain) <= {int, float} else "json"}
+
+
+def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDict:
+    """Return the dashboard's data on stream, models, jobs and engine."""
+    position = directory.position
+    schema = directory.schema
+
+    models = {}
+    for name, model in directory.models.items():
+        # The page requests this response every two seconds, so leave out long fields.
+        state = schemas.ModelState(**model.describe(position), scores=None).model_dump(
+            exclude={"eigenvalues", "scores"}
+        )
+        models[name] = state | _label_count_fields_of_page(state) | {"refines": running.can_refine(model)}
+        models[name] |= {key: value for key, value in running.scores(model).items() if key != "curve"}
+
+    stream = {"position": position, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
+    return {
+        "stream": stream | {"target_kind": schema.target_kind, "labels": len(schema.labels)},
+        "models": models,
+        "jobs": [job.describe() for job in running.jobs[-MAX_JOBS:]],
+        "health": running.health(),
+        "figures_of_engine": running.figures(),
+    }
+
+
+def _label_count_fields_of_page(model_state: JsonDict) -> JsonDict:
+    """Return three fields in which the page shows label counts.
+
+    - `class_rows`: pairs [label, number of rows] of the classes, most frequent first.
+    - `classes_waiting`: pairs [label, number of rows] of labels with too few rows to be classes.
+    - `classes`: number of classes.
+
+    `class_rows` and `classes_waiting` are empty if the model's method does not count rows.
+
+    model_state: status of the model, a dict with the fields of ModelState.
+    """
+    rows = dict(zip(model_state["classes"], model_state["class_rows"] or (), strict=False))
+    learned = sorted(rows.items(), key=lambda item: -item[1])
+    waiting = [(label, rows[label]) for label in model_state["classes_waiting"] if label in rows]
+
+    # The page requests this response every two seconds, so limit the length of the lists.
+    pairs_by_key = {"class_rows": learned, "classes_waiting": waiting}
+    counts = {key: [[str(label), n] for label, n in pairs[:MAX_LABELS]] for key, pairs in pairs_by_key.items()}
+    return counts | {"classes": len(model_state["classes"])}

@@ -40,7 +40,7 @@ from sklearn.base import clone
 
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFitted
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.linear_classifier import LinearClassifier
+from stream_dr.estimators.fitting.predictor import LinearClassifier
 from stream_dr.estimators.information_gain import InformationGain
 from stream_dr.rows.block import Block, Rows
 from stream_dr.targets.label_codes import Label
@@ -147,13 +147,11 @@ class RiverTransformer(base.MiniBatchTransformer):
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
         """Learn one row, a dict of numbers by feature name."""
-        self.learner.partial_fit(self._dict_to_row(x, add_new_names=True))
-        self._store_column_names_in_learner()
+        self._learn(self._dict_to_row(x, add_new_names=True))
 
     def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame, in order."""
-        self.learner.partial_fit(self._data_frame_to_rows(X, add_new_names=True))
-        self._store_column_names_in_learner()
+        self._learn(self._data_frame_to_rows(X, add_new_names=True))
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
         """Project one row to a dict of components.
@@ -200,11 +198,12 @@ class RiverTransformer(base.MiniBatchTransformer):
         names = list(self._columns)
         return [names[j] for j in learner.columns_]
 
-    def _store_column_names_in_learner(self) -> None:
-        """Store the names of the columns in the learner.
+    def _learn(self, rows: Rows, targets: Targets | list[RowTarget] | None = None) -> None:
+        """Learn rows, and store the names of the columns in the learner.
 
         `merge` compares these names with the names of another learner.
         """
+        self.learner.partial_fit(rows, targets)
         fitted = self.learner.fitted_
         if not self._columns_by_name and len(fitted.names or ()) != len(self._columns):
             fitted.names = tuple(map(str, self._columns))
@@ -302,18 +301,15 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
         The keys of the dict are names of features.
         """
         targets = one_row_targets_for_partial_fit(y, self.learner.target_kinds)
-        self.learner.partial_fit(self._dict_to_row(x, add_new_names=True), targets)
-        self._store_column_names_in_learner()
+        self._learn(self._dict_to_row(x, add_new_names=True), targets)
 
     def learn_many(self, X: Any, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
         """Learn a data frame's rows with their targets, in order.
 
         The targets are (rows,).
         """
-        self.learner.partial_fit(
-            self._data_frame_to_rows(X, add_new_names=True), [river_target_as_label_or_list(v) for v in y]
-        )
-        self._store_column_names_in_learner()
+        targets = list(map(river_target_as_label_or_list, y))
+        self._learn(self._data_frame_to_rows(X, add_new_names=True), targets)
 
 
 class RiverClassifier(RiverSupervisedTransformer, base.MiniBatchClassifier):

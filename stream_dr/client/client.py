@@ -33,24 +33,21 @@ import pyarrow as pa
 from stream_dr import errors
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import read_arrow
-from stream_dr.client.connection import Connection, checked_header, error_class_or_remote_error
-from stream_dr.client.remote_rows import (
+from stream_dr.client.connection import ERROR_CLASSES, Connection, checked_header
+from stream_dr.client.payloads import (
+    Acknowledgement,
+    JobStatus,
+    ModelStatus,
     ServedArray,
-    array_of_only_row,
+    ServedProjection,
+    StreamEventStatus,
+    StreamStatus,
     arrow_stream_bytes,
     as_list,
     checked_ids,
     is_valid_unicode,
     read_metadata,
     sendable_rows_and_names,
-)
-from stream_dr.client.responses import (
-    Acknowledgement,
-    JobStatus,
-    ModelStatus,
-    ServedProjection,
-    StreamEventStatus,
-    StreamStatus,
 )
 from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block, as_weights
@@ -297,7 +294,12 @@ class Client:
         if params or start != "start" or publish is not None or refine is not None:
             raise errors.InvalidParameter("a saved estimator has parameters, and goes on from now; give nothing else.")
         headers = {"Content-Type": "application/octet-stream"}
-        body = _saved_estimator_bytes(estimator)
+        if isinstance(estimator, os.PathLike):
+            body = Path(estimator).read_bytes()
+        else:
+            from stream_dr.models.saved import saved_file_bytes
+
+            body = saved_file_bytes(estimator)
         return cast(ModelStatus, self._service.send("PUT", _model_path(name), content=body, headers=headers).json())
 
     def delete_model(self, name: str) -> None:
@@ -330,8 +332,15 @@ class Client:
         query = {} if version is None else {"version": version}
         answer = self._service.send("GET", f"{_model_path(name)}/projection", params=query, headers={"Accept": _ARROW})
         table = pa.ipc.open_stream(answer.content).read_all()
-        arrays = {name: array_of_only_row(table.column(name).chunk(0)) for name in table.column_names}
-        return cast(ServedProjection, read_metadata(table) | arrays)
+        projection = read_metadata(table)
+        for name in table.column_names:
+            column = table.column(name).chunk(0)
+            # The service sends an array as a tensor, or as a list if the array is empty.
+            if isinstance(column, pa.FixedShapeTensorArray):
+                projection[name] = np.asarray(column.to_numpy_ndarray()[0])
+            else:
+                projection[name] = np.asarray(column[0].as_py(), dtype=np.float64)
+        return cast(ServedProjection, projection)
 
     def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
         """Return a copy of a model as a fitted estimator.
@@ -407,7 +416,7 @@ class Client:
                 last_progress = job["progress"]
 
             if job["error"] is not None:
-                raise error_class_or_remote_error(job["error"]["code"])(job["error"]["message"])
+                raise ERROR_CLASSES.get(job["error"]["code"], errors.RemoteError)(job["error"]["message"])
             if job["state"] in ("done", "cancelled"):
                 return job
 
@@ -522,18 +531,14 @@ class Client:
 
         n_rows: number of rows.
         """
-        stream_kind = self._stream_target_kind()
+        # The stream's kind of targets never changes, so request it from the service only once.
+        if self._known_target_kind is None:
+            self._known_target_kind = self.stream()["target_kind"]
+        stream_kind = self._known_target_kind
         targets = parse_targets(y, n_rows, KINDS, kind_for_new_stream, stream_kind)
         if stream_kind is None and kind_for_new_stream == "auto":
             check_targets_unambiguous(y, targets)
         return targets
-
-    def _stream_target_kind(self) -> str | None:
-        """Return the stream's kind of targets, or None without targets."""
-        # The stream's kind of targets never changes, so request it from the service only once.
-        if self._known_target_kind is None:
-            self._known_target_kind = self.stream()["target_kind"]
-        return self._known_target_kind
 
     def _only_model_name(self) -> str:
         """Return the name of the only model.
@@ -544,18 +549,6 @@ class Client:
         if len(names) != 1:
             raise errors.UnknownModel(f"the service has the models {', '.join(names) or '(none)'}; say model=…")
         return names[0]
-
-
-def _saved_estimator_bytes(estimator: "os.PathLike[str] | Estimator") -> bytes:
-    """Return a saved estimator as bytes.
-
-    estimator: path of the file of a saved estimator, or a fitted estimator, which is saved first.
-    """
-    if isinstance(estimator, os.PathLike):
-        return Path(estimator).read_bytes()
-    from stream_dr.models.saved import saved_file_bytes
-
-    return saved_file_bytes(estimator)
 
 
 def _model_path(name: str) -> str:

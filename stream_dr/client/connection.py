@@ -69,7 +69,9 @@ class Connection:
             # Try again after a status that may be temporary, unless this was the last attempt.
             if response.status_code not in _RETRIED_STATUSES or last:
                 break
-            time.sleep(max(_random_pause_seconds(attempt), _retry_after_seconds(response)))
+            # A proxy may send a date in the header Retry-After. A date counts as 0 seconds.
+            seconds = response.headers.get("retry-after", "")
+            time.sleep(max(_random_pause_seconds(attempt), float(seconds) if seconds.isdigit() else 0.0))
 
         if response.is_success:
             return response
@@ -123,23 +125,18 @@ def error_from_response(response: httpx.Response) -> errors.StreamDRError:
 
     details = {name: value for name, value in problem.items() if name not in ("type", "title")}
     # A code without a class is used only by the service. Its `reason` may be a code with a class.
-    class_code = code if code in _ERROR_CLASSES else str(details.get("reason"))
-    if class_code not in _ERROR_CLASSES:
+    class_code = code if code in ERROR_CLASSES else str(details.get("reason"))
+    if class_code not in ERROR_CLASSES:
         return errors.RemoteError(f"{detail} ({code})", code=code, **details)
-    return _ERROR_CLASSES[class_code](detail, **details)
+    return ERROR_CLASSES[class_code](detail, **details)
 
 
-def error_class_or_remote_error(code: str) -> type[errors.StreamDRError]:
-    """Return the error class with this code, or RemoteError if none."""
-    return _ERROR_CLASSES.get(code, errors.RemoteError)
-
-
-_ERROR_CLASSES: dict[str, type[errors.StreamDRError]] = {}
+ERROR_CLASSES: dict[str, type[errors.StreamDRError]] = {}
 for _kind in vars(errors).values():
     if isinstance(_kind, type) and issubclass(_kind, errors.StreamDRError):
-        _ERROR_CLASSES.setdefault(_kind.code, _kind)
+        ERROR_CLASSES.setdefault(_kind.code, _kind)
 # The service uses this code for an invalid parameter of a request.
-_ERROR_CLASSES["invalid_request"] = errors.InvalidParameter
+ERROR_CLASSES["invalid_request"] = errors.InvalidParameter
 
 
 def checked_header(value_name: str, value: str) -> str:
@@ -155,16 +152,6 @@ def checked_header(value_name: str, value: str) -> str:
             "with a space."
         )
     return value
-
-
-def _retry_after_seconds(response: httpx.Response) -> float:
-    """Return the seconds in a response's Retry-After header.
-
-    The result is 0 if there is no such header, or if the header has no number.
-    """
-    # A proxy may send a date in the header Retry-After. A date counts as 0 seconds.
-    seconds = response.headers.get("retry-after", "")
-    return float(seconds) if seconds.isdigit() else 0.0
 
 
 def _random_pause_seconds(attempt: int) -> float:

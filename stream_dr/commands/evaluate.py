@@ -1,11 +1,11 @@
-"""Command `stream-dr evaluate`, which tests models on batches before learning them."""
+"""Commands that compare methods before a directory has any."""
 
 import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,17 +13,27 @@ import typer
 
 from stream_dr.commands.learn import print_column_kinds
 from stream_dr.commands.output import ProgressBar, print_result, say
-from stream_dr.commands.reading import ReadOptions, add_table_options, first_table_block
+from stream_dr.commands.reading import (
+    AsClasses,
+    ReadOptions,
+    add_file_options,
+    add_table_options,
+    first_table_block,
+    refuse_ids_or_numbers_as_labels,
+)
 from stream_dr.commands.specs import (
     ModelSpecs,
     SkipDamaged,
     Sources,
     add_missing_maps_and_lda_ridge,
+    format_spec,
     parse_model_specs,
     path_or_uri,
 )
+from stream_dr.rows.source import Source
 
 if TYPE_CHECKING:
+    from stream_dr.evaluation.comparison import Comparison
     from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score
 
 
@@ -35,6 +45,10 @@ EvaluatedModels = Annotated[
         metavar="NAME=KEY[:param=value,…]",
         help="Name and estimator of a model. May be repeated.",
     ),
+]
+SampledRows = Annotated[int, typer.Option(min=2, help="Number of sampled rows that the classifiers are fitted on.")]
+CurveFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the accuracy on each batch to this .csv file.")
 ]
 FirstRows = Annotated[
     int, typer.Option(min=1, help="Number of rows learned before the first test, rounded up to whole batches.")
@@ -56,9 +70,7 @@ def evaluate(
     models: EvaluatedModels = None,
     probes: Annotated[str, typer.Option(help="Classifiers, separated by commas.")] = "mean,knn,linear",
     full: Annotated[bool, typer.Option("--full", help="Also classify the rows without a projection.")] = False,
-    reservoir: Annotated[
-        int, typer.Option(min=2, help="Number of sampled rows that the classifiers are fitted on.")
-    ] = 2_000,
+    reservoir: SampledRows = 2_000,
     neighbours: Annotated[int, typer.Option(min=1, help="Number of neighbours of knn.")] = 5,
     first: FirstRows = 500,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample and of --shuffle.")] = 0,
@@ -66,9 +78,7 @@ def evaluate(
         bool, typer.Option("--shuffle", help="Use the rows in random order. All rows are held in memory.")
     ] = False,
     test: TestSources = None,
-    curve: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the accuracy on each batch to this .csv file.")
-    ] = None,
+    curve: CurveFile = None,
     skip_damaged: SkipDamaged = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -97,55 +107,67 @@ def evaluate(
     classifiers = tuple(filter(None, map(str.strip, probes.split(","))))
     settings = EvaluateSettings(first, 1.2, reservoir, neighbours, classifiers, full, seed, baseline=True)
     settings.check()
-    read_as.refuse_unsupported_options([*sources, *(test or [])])
+    test = test or []
+    read_as.refuse_unsupported_options([*sources, *test])
 
-    with _csv_point_writer(curve) as write_point:
-        scores = _evaluate(read_as, (sources, test, skip_damaged), shuffle, specs, settings, write_point)
+    if curve is not None and not curve.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {curve.parent}; make it first.", param_hint="--curve")
 
-    if unlabelled := scores[-1].figures["unlabelled"]:
-        say(f"note: {unlabelled} rows have no label, and are left out.")
-    _warn_if_labels_sorted(scores[-1].figures, shuffle)
-    _warn_if_nothing_tested(scores, first)
+    read_as, specs = _map_tables(read_as, [*sources, *test], specs)
+    source = read_as.open_as_one_source(sources, skip_damaged)
+    test_source = read_as.open_as_one_source(test, skip_damaged) if test else None
+    points: list[Point] = []
+    scores = _evaluate(source, test_source, shuffle, specs, settings, points.append)
+    if curve is not None:
+        _write_points(curve, points)
+
+    _print_warnings(scores, first, shuffle)
     _print_scores(scores, as_json)
 
 
+def _map_tables(read_as: ReadOptions, sources: list[Path], specs: ModelSpecs) -> tuple[ReadOptions, ModelSpecs]:
+    """Return options and specs for tables, if the sources are tables.
+
+    Each model then gets a feature map, which encodes columns as numbers.
+    """
+    files = read_as.open_all_but_shards(sources)
+    first = first_table_block(files)
+    if first is None:
+        return read_as, specs
+    feature_map = read_as.text_or_table_map_spec(files)
+    specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
+    print_column_kinds(files, feature_map)
+    return read_as.with_options(raw=True), specs
+
+
 def _evaluate(
-    read_as: ReadOptions,
-    paths: tuple[list[Path], list[Path] | None, bool],
+    source: Source,
+    test: Source | None,
     shuffle: bool,
     specs: ModelSpecs,
     settings: "EvaluateSettings",
-    on_point: "Callable[[Point], object] | None",
+    on_point: "Callable[[Point], object]",
 ) -> list["Score"]:
     from stream_dr.estimators import make
     from stream_dr.evaluation.test_then_train import ShuffledSource, evaluate
     from stream_dr.running.warm_up import warm_up
 
-    # If the rows are tables, each model gets a feature map, which encodes columns as numbers.
-    sources, test_sources, skip_damaged = paths
-    files = read_as.open_all_but_shards([*sources, *(test_sources or [])])
-    if (first := first_table_block(files)) is not None:
-        feature_map = read_as.text_or_table_map_spec(files)
-        specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
-        read_as = read_as.with_options(raw=True)
-        print_column_kinds(files, feature_map)
-
     models = {name: make(key, params) for name, key, params in specs}
-    source = read_as.open_as_one_source(sources, skip_damaged)
-    test = read_as.open_as_one_source(test_sources, skip_damaged) if test_sources else None
-
     # Compile numba functions first, so that the progress bar does not count the compilation.
     warm_up(models.values(), say, json=False)
-    total = getattr(source, "rows", 0)
-    with ProgressBar("evaluate", total) as bar:
+    with ProgressBar("evaluate", getattr(source, "rows", 0)) as bar:
         stream = ShuffledSource(source, settings.seed) if shuffle else source
-        return evaluate(stream, models, settings, lambda done: bar.show(done, total), test, on_point)
+        return evaluate(stream, models, settings, bar.show, test, on_point)
 
 
 def _print_scores(scores: list["Score"], as_json: bool) -> None:
     if as_json:
-        figures = [_nan_as_none(s.figures) for s in scores]
-        print_result(json.dumps([{**s._asdict(), "figures": f, **f} for s, f in zip(scores, figures, strict=True)]))
+        described = []
+        for score in scores:
+            # JSON has no NaN. A score is NaN if no rows were tested.
+            figures = {name: None if math.isnan(value) else value for name, value in score.figures.items()}
+            described.append({**score._asdict(), "figures": figures, **figures})
+        print_result(json.dumps(described))
         return
 
     head = "accuracy"
@@ -176,66 +198,124 @@ def _score_line(score: "Score", accuracy_width: int) -> str:
     return line.rstrip()
 
 
-def _warn_if_nothing_tested(scores: list["Score"], n_rows_before_first_test: int) -> None:
-    if not any(s.figures["rows"] for s in scores):
+def _print_warnings(scores: list["Score"], first: int, shuffled: bool) -> None:
+    """Print what limits the meaning of the scores.
+
+    A warning says that rows seem sorted by label. Then the label changes from one row to the next
+    less than a tenth as often as in random order.
+
+    first: number of rows learned before the first test.
+    shuffled: True if the rows were used in random order. They are not sorted then.
+    """
+    # The last score is of the baseline "no change", which predicts the label of the row before.
+    baseline = scores[-1].figures
+    if unlabelled := baseline["unlabelled"]:
+        say(f"note: {unlabelled} rows have no label, and are left out.")
+
+    if not shuffled and "unchanged" in baseline:
+        unchanged = baseline["unchanged"]
+        by_chance = baseline["by_chance"]
+        if 1 - unchanged < 0.1 * (1 - by_chance):
+            shares = (
+                f"{unchanged:.1%} of rows have the label of the row before, and {by_chance:.1%} would in random order"
+            )
+            say(
+                f"warning (labels_sorted): {shares}. Figures are of rows unlike those learned; --shuffle tests them in "
+                "random order."
+            )
+    if not any(score.figures["rows"] for score in scores):
         say(
-            f"warning (nothing_tested): all rows came in batches that --first={n_rows_before_first_test} learns "
-            "before the first test; give a smaller --first, or smaller batches (convert --rows-per-batch)."
+            f"warning (nothing_tested): all rows came in batches that --first={first} learns before the first test; "
+            "give a smaller --first, or smaller batches (convert --rows-per-batch)."
         )
 
 
-def _warn_if_labels_sorted(baseline_scores: dict[str, float], shuffled: bool) -> None:
-    """Print a warning if rows seem sorted by label.
-
-    Rows seem to be sorted if the label changes from one row to the next less than a tenth as often
-    as in random order.
-
-    baseline_scores: scores of the baseline "no change", which predicts the label of the previous
-        row.
-    shuffled: True if the rows were used in random order. Then no warning is printed.
-    """
-    if shuffled or "unchanged" not in baseline_scores:
-        return
-
-    unchanged, by_chance = baseline_scores["unchanged"], baseline_scores["by_chance"]
-    if 1 - unchanged < 0.1 * (1 - by_chance):
-        shares = f"{unchanged:.1%} of rows have the label of the row before, and {by_chance:.1%} would in random order"
-        say(
-            f"warning (labels_sorted): {shares}. Figures are of rows unlike those learned; --shuffle tests them in "
-            "random order."
-        )
-
-
-@contextmanager
-def _csv_point_writer(csv_path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
-    """Yield a function that collects learning-curve points for a CSV file.
-
-    The file is written at the end of the with-block.
-
-    csv_path: path of the CSV file. If None, None is yielded and no file is written.
-    """
-    if csv_path is None:
-        yield None
-        return
-
+def _write_points(csv_path: Path, points: list["Point"]) -> None:
+    """Write the points of learning curves to a CSV file."""
     from stream_dr.disk import write_atomically
     from stream_dr.evaluation.test_then_train import Point
-
-    if not csv_path.parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {csv_path.parent}; make it first.", param_hint="--curve")
 
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(Point._fields)
-    yield lines.writerow
+    lines.writerows(points)
     write_atomically(csv_path, lambda file: file.write(text.getvalue().encode()))
 
 
-def _nan_as_none(scores: dict[str, float]) -> dict[str, float | None]:
-    """Return scores with None in place of NaN.
+@add_file_options
+def suggest(
+    ctx: typer.Context,
+    sources: Sources,
+    read_as: ReadOptions,
+    as_classes: AsClasses = False,
+    time: Annotated[
+        bool, typer.Option("--time", help="Hold out the last rows of the file instead of random rows.")
+    ] = False,
+) -> None:
+    """Compare methods on a file, and print the best command.
 
-    JSON has no NaN. A score is NaN if no rows were tested.
+    The printed command uses the best method. No command is printed if the best method is no better
+    than the most frequent label: its accuracy is not two standard errors higher.
 
-    scores: scores by name.
+    The methods are fitted on a random sample of the file and scored by cross-validation. The score
+    is the accuracy if the targets are labels, and R2 if the targets are numbers. The number after
+    +- is the standard deviation over the folds.
+
+    Three baselines are scored too:
+
+    - scikit-learn's linear classifier or linear regression,
+    - this linear method on ten principal components,
+    - the most frequent label, or the mean of the numbers.
+
+    A method that cannot predict is scored by the linear method on its projected rows. The sample
+    has at most 20,000 rows and 64 MiB. No further method is fitted after 60 seconds.
+
+        stream-dr suggest data.csv --label y
     """
-    return {name: None if math.isnan(value) else value for name, value in scores.items()}
+    from stream_dr.evaluation.comparison import suggest as compare
+
+    read_as.refuse_unsupported_options(sources)
+    read_as = read_as if as_classes else read_as.with_label_as_target_if_fractional(sources)
+    files = read_as.open_all_but_shards(sources)
+
+    # If a column looks like ids, do not use it as a feature.
+    column = read_as.likely_id_column(files)
+    if column is not None:
+        say(f"note: {column} looks like an id, by which rows can be unlearned; it is taken for one and for no feature.")
+        read_as = read_as.with_options(id=column)
+    if not as_classes:
+        refuse_ids_or_numbers_as_labels(files, ctx.obj)
+
+    source = read_as.open_as_one_source(sources)
+    with ProgressBar("suggest", None) as bar:
+        comparison = compare(
+            source,
+            target="class" if as_classes else "auto",
+            time=time,
+            feature_map=read_as.text_or_table_map_spec(read_as.open_all_but_shards(sources)),
+            progress=lambda what, done, total: bar.show(done, total, title=what),
+        )
+    print_result(str(comparison))
+
+    _propose_learn(comparison, column, ctx.obj)
+
+
+def _propose_learn(comparison: "Comparison", id_column: str | None, arguments: list[str]) -> None:
+    """Print a command `learn` that uses the best method.
+
+    The command has the files and options of this command.
+
+    arguments: arguments of this process.
+    """
+    best = comparison.best
+    if best is None:
+        top = comparison.lines[0]
+        say(f"no method is proposed: {top.method} is {comparison.weakness(top)}.")
+        return
+    spec = format_spec(best.key, best.key, best.params)
+    start = arguments.index("suggest")
+    words = [word for word in arguments[start + 1 :] if word != "--time"]
+    id_option = [] if id_column is None else ["--id", id_column]
+    learn = [*arguments[:start], "learn", *words, *id_option, "--dir", "D", "--model", spec]
+    say("the best of the methods, learned from all rows into the directory D:")
+    print_result(f"stream-dr {shlex.join(learn)}")

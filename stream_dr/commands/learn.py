@@ -1,6 +1,7 @@
-"""Commands that let models learn: `learn` for files, `replay` for shards.
+"""Commands that let models learn: `learn`, `replay` and `refine`.
 
-Both replay shards into a directory, with progress and a report.
+`learn` stores files as shards in a directory and replays them, with progress and a report.
+`replay` replays shards, and `refine` computes a model's exact projection.
 """
 
 import json
@@ -25,7 +26,6 @@ from stream_dr.commands.reading import (
     first_table_block,
     refuse_ids_or_numbers_as_labels,
 )
-from stream_dr.commands.refine import refine_and_print
 from stream_dr.commands.specs import (
     AnyDir,
     Dir,
@@ -42,7 +42,7 @@ from stream_dr.commands.specs import (
     parse_model_specs,
 )
 from stream_dr.errors import CannotRefine, InvalidParameter, NeedsRefine, SchemaMismatch, StreamDRError
-from stream_dr.shards.uri import RemotePath
+from stream_dr.shards.file import RemotePath
 
 if TYPE_CHECKING:
     from stream_dr.datasets.sources import FileSource
@@ -104,9 +104,8 @@ def learn(
     """
     from stream_dr.running.replay import ReplaySettings
 
-    _check_dir_and_out(dir, check, out)
+    _check_options(dir, check, out, name, sources, read_as)
     specs = parse_model_specs(model)
-    _refuse_name_unless_single_file(name, sources, read_as)
     read_as.refuse_unsupported_options(sources)
     if not as_classes:
         read_as = _label_as_target_if_fractional(read_as, sources)
@@ -125,13 +124,16 @@ def learn(
         store_and_learn_files(dir, sources, files, specs, read_as, settings, name, out, refine_if_better=not model)
 
 
-def _check_dir_and_out(dir: Path | None, check_only: bool, out: Path | None) -> None:
-    """Raise an error if directory or output file are unusable.
+def _check_options(
+    dir: Path | None, check_only: bool, out: Path | None, name: str | None, sources: list[Path], read_as: ReadOptions
+) -> None:
+    """Raise an error if directory, output file or name are unusable.
 
     dir: path of the directory whose models will learn. None is allowed only if `check_only` is
         True.
     check_only: True if nothing will be learned.
     out: file for the projected rows, or None.
+    name: name under which a single file is stored, or None.
     """
     from stream_dr.running.projected_file import check_output_path
 
@@ -139,9 +141,6 @@ def _check_dir_and_out(dir: Path | None, check_only: bool, out: Path | None) -> 
         raise typer.BadParameter("say which directory learns the rows.", param_hint="--dir")
     if out is not None:
         check_output_path(out)
-
-
-def _refuse_name_unless_single_file(name: str | None, sources: list[Path], read_as: ReadOptions) -> None:
     if name is not None and (len(sources) != 1 or read_as.reads_as_shards(sources[0])):
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
 
@@ -266,12 +265,13 @@ def _print_columns_of_file(path: Path, source: "FileSource", feature_map_spec: J
 
     if source.raw:
         report = describe(first.X, feature_map_spec)
-        lines = [
-            " ".join(map(_json_assignment_to_command_option, c.options)) if with_hints else "" for c in report.columns
-        ]
-        hinted = zip(report.columns, lines, strict=True)
-        columns = tuple(c._replace(options=(line,) if line else ()) for c, line in hinted)
-        shown = report._replace(columns=columns, problems=())
+        columns = []
+        for column in report.columns:
+            options: tuple[str, ...] = ()
+            if with_hints and column.options:
+                options = (" ".join(map(_json_assignment_to_command_option, column.options)),)
+            columns.append(column._replace(options=options))
+        shown = report._replace(columns=tuple(columns), problems=())
         say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
         if report.problems:
             raise SchemaMismatch(f"{path}: {'; '.join(report.problems)}.")
@@ -312,7 +312,7 @@ def _store_as_shards_unless_stored(dir: Path, files: dict[Path, "FileSource"], n
     folders = {}
     with DirectoryLock(dir), ProgressBar("read", None) as bar:
         for path, source in files.items():
-            folders[path] = write_shards_owned_by_directory(dir, source, name, lambda rows: bar.show(rows, rows))
+            folders[path] = write_shards_owned_by_directory(dir, source, name, bar.show)
     return folders
 
 
@@ -335,6 +335,9 @@ def _create_folder_or_undo(dir: Path) -> Iterator[None]:
         raise
 
 
+SnapshotRows = Annotated[
+    int | None, typer.Option(min=1, help="Write snapshots after this many rows, in addition to once a minute.")
+]
 Workers = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Learn parts of the shards in N threads, and merge the parts.")
 ]
@@ -350,9 +353,7 @@ def replay(
     dir: Dir,
     read_as: ReadOptions,
     model: Models = None,
-    snapshot_rows: Annotated[
-        int | None, typer.Option(min=1, help="Write snapshots after this many rows, in addition to once a minute.")
-    ] = None,
+    snapshot_rows: SnapshotRows = None,
     loops: Annotated[
         int, typer.Option(min=1, help="Total number of passes over the shards, including earlier runs.")
     ] = 1,
@@ -380,6 +381,8 @@ def replay(
         stream-dr replay shards/ --model lda=lda:n_components=9 --dir D
         stream-dr replay shards/ --model lda=lda --model pca=ccipca:n_components=20 --dir D
     """
+    from stream_dr.distributed.cluster import dask_plan_runner
+    from stream_dr.distributed.parts import thread_plan_runner
     from stream_dr.running.driver import RunSettings
     from stream_dr.running.replay import ReplaySettings
     from stream_dr.shards.dataset import open_dataset
@@ -398,7 +401,12 @@ def replay(
     if dataset is None:
         _learn_as_files(read_as, dir, sources, specs, settings)
         return
-    replay_and_report(dir, dataset, specs, settings, None, _plan_runner(workers, scheduler))
+    plan_runner = None
+    if scheduler is not None:
+        plan_runner = dask_plan_runner(scheduler)
+    elif workers is not None:
+        plan_runner = thread_plan_runner(workers)
+    replay_and_report(dir, dataset, specs, settings, None, plan_runner)
 
 
 def _learn_as_files(
@@ -409,15 +417,6 @@ def _learn_as_files(
     say(f"note: {note}, which has more options for a table's columns.")
     print_column_kinds(files, read_as.text_or_table_map_spec(files), with_hints=False)
     store_and_learn_files(dir, sources, files, specs, read_as, settings)
-
-
-def _plan_runner(n_threads: int | None, scheduler: str | None) -> "PlanRunner | None":
-    from stream_dr.distributed.cluster import dask_plan_runner
-    from stream_dr.distributed.parts import thread_plan_runner
-
-    if scheduler is not None:
-        return dask_plan_runner(scheduler)
-    return None if n_threads is None else thread_plan_runner(n_threads)
 
 
 _REFINE_OPTIONS: JsonDict = {"tol": 1e-3, "max_passes": 20}
@@ -451,13 +450,13 @@ def replay_and_report(
     out : Path or None
         File for the rows, as the first model of `specs` (or else of the directory) projects them.
     plan_runner : PlanRunner or None
-        Function that runs tasks in parallel, in threads or on a cluster. None: the batches are
-        learned one after the other.
+        Function that runs tasks in parallel. None: the batches are learned one by one.
     refine_if_better : bool
         True to refine models that have an approximate solution, if this raises their score.
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
+    from stream_dr.running.query import project
     from stream_dr.running.replay import Progress
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
@@ -470,8 +469,9 @@ def replay_and_report(
         with ProgressBar("replay", dataset.rows) as bar:
 
             def show_replay(p: Progress) -> None:
-                note = f"{p.shards} of {p.total_shards} shards{_rows_per_second_text(directory)}"
-                bar.show(p.rows, p.total_rows, note, p.phase)
+                times = {name: model.learning_time for name, model in directory.models.items()}
+                rates = "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
+                bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{rates}", p.phase)
 
             run_replay = run if plan_runner is None else partial(replay_in_parallel_tasks, plan_runner)
             report = run_replay(directory, dataset, settings, show_replay)
@@ -483,7 +483,9 @@ def replay_and_report(
             _refine_where_it_helps(directory, dataset)
         if out is not None:
             name = specs[0].name if specs else next(iter(directory.models))
-            _project_into(out, directory, directory.model(name), dataset)
+            with ProgressBar("transform", dataset.rows) as bar:
+                rows, _ = project(directory, directory.model(name), dataset, out, bar.show)
+            print_result(f"{rows} rows projected by {name} written to {out}")
 
 
 def _print_repeated_shards(dataset: "Dataset") -> None:
@@ -492,14 +494,6 @@ def _print_repeated_shards(dataset: "Dataset") -> None:
         original = first.setdefault(shard.sha256, shard)
         if original is not shard:
             say(f"note: {shard.path} has the same bytes as {original.path}, and counts once.")
-
-
-def _project_into(out: Path, directory: "Directory", model: "Model", dataset: "Dataset") -> None:
-    from stream_dr.running.query import project
-
-    with ProgressBar("transform", dataset.rows) as bar:
-        rows, _ = project(directory, model, dataset, out, lambda n: bar.show(n, dataset.rows))
-    print_result(f"{rows} rows projected by {model.name} written to {out}")
 
 
 def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None:
@@ -598,12 +592,6 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     return helps
 
 
-def _rows_per_second_text(directory: "Directory") -> str:
-    """Return each model's rows per second, for the progress bar."""
-    times = {name: model.learning_time for name, model in directory.models.items()}
-    return "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
-
-
 def _allowed_labels_from_environment() -> list[Any] | None:
     """Return the labels in the environment variable STREAM_DR_ALLOWED_LABELS.
 
@@ -643,3 +631,81 @@ def _add_models_or_undo(directory: "Directory", specs: ModelSpecs) -> Iterator[N
             if model.position < model.start and model.failure is None:
                 directory.remove_model(model.name)
         raise
+
+
+def refine(
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="Directory with the model.")],
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Name of the model.")],
+    tol: Annotated[
+        float,
+        typer.Option(min=0.0, help="Stop at this relative residual and at this angle between passes, in radians."),
+    ] = 1e-6,
+    max_passes: Annotated[int, typer.Option(min=1, help="Maximum number of passes.")] = 20,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Number of threads.")] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tcp://HOST:PORT", help="Run the passes on a Dask cluster. Needs the extra `distributed`."
+        ),
+    ] = None,
+) -> None:
+    """Compute a model's exact projection by passes over the log.
+
+    A model that is behind the log first learns the missing events. The exact projection stays
+    published until the next refine. After an interruption, the same command continues with the
+    next pass.
+
+        stream-dr refine D --model lda --tol 1e-4
+    """
+    from stream_dr.directory.directory import Directory
+
+    with Directory(directory) as opened:
+        refine_and_print(opened, opened.model(model), tol, max_passes, workers, scheduler)
+
+
+def refine_and_print(
+    directory: "Directory", model: "Model", tol: float, max_passes: int, workers: int = 1, scheduler: str | None = None
+) -> None:
+    """Refine a model with a progress bar, and print results.
+
+    directory: opened directory of the model.
+    tol: relative residual, and angle between passes in radians, at which the passes end.
+    max_passes: maximum number of passes.
+    workers: number of threads.
+    scheduler: address of a Dask cluster that runs the passes. If None, the passes run in this
+        process.
+
+    Raises the errors of `refine_model`.
+    """
+    from stream_dr.distributed.cluster import refine_on_cluster
+    from stream_dr.estimators.fitting.refining import not_converged_message
+    from stream_dr.running.refine import refine_model
+    from stream_dr.running.warm_up import warm_up
+
+    # Compile numba functions first, so that the progress bar does not count the compilation.
+    warm_up([model.estimator], say, json=False)
+    last: JsonDict = {}
+    with ProgressBar("refine", None) as bar:
+
+        def show_pass(progress: JsonDict) -> None:
+            last.update(progress)
+            # Progress with the key "exact" means that no pass is needed.
+            if "exact" in progress:
+                return
+            bar.show(progress["rows"], progress["total_rows"], f"pass {progress['pass']}")
+            if "residual" in progress:
+                reached = f"residual {progress['residual']:.3g}, angle {progress['angle']:.3g} rad"
+                say(f"pass {progress['pass']}: {reached}, {progress['seconds']:.1f} s")
+
+        if scheduler is None:
+            published = refine_model(directory, model, tol, max_passes, show_pass, workers)
+        else:
+            published = refine_on_cluster(scheduler, directory, model, tol, max_passes, show_pass)
+
+    if not last.get("converged", True):
+        say(f"warning (not_converged): {not_converged_message(last['pass'], last['residual'], last['angle'], tol)}")
+    if last.get("exact"):
+        print_result(f"{model.name}: exact already, from one pass; nothing was changed")
+        return
+    result = f"version {published.version}, {published.projection.n_components} components"
+    print_result(f"{model.name}: refined at position {published.position}, residual {published.residual:.3g}, {result}")

@@ -75,6 +75,7 @@ class ProgressBar:
             transient=True,
         )
         self._task: TaskID = self._progress.add_task("", total=total or 1, rate=0.0, note="")
+        self._total = total
         self._unit = unit
         self._restart(title)
 
@@ -88,17 +89,19 @@ class ProgressBar:
         self._next_line = 1.0
         self._progress.reset(self._task, description=escape_controls(title))
 
-    def show(self, n_done: int, total: int, note: str = "", title: str | None = None) -> None:
+    def show(self, n_done: int, total: int | None = None, note: str = "", title: str | None = None) -> None:
         """Show that `n_done` of `total` rows are done.
 
         n_done: number of rows done so far.
-        total: total number of rows. If the total is not known, pass the value of `n_done`.
+        total: total number of rows. None: the total that the progress was created with.
         note: text to show after the numbers.
         title: name of the work. A new name starts the progress from zero. None keeps the name.
         """
         if title is not None and title != self._title:
             self._restart(title)
 
+        if total is None:
+            total = self._total or n_done
         elapsed = time.monotonic() - self._started
         rate = n_done / elapsed if elapsed > 0 else 0.0
         if stderr.is_terminal:
@@ -106,7 +109,16 @@ class ProgressBar:
             self._progress.update(self._task, completed=n_done, total=max(total, n_done, 1), rate=rate, note=note)
         elif elapsed >= self._next_line:
             self._next_line = elapsed + min(elapsed, MAX_LINE_INTERVAL)
-            say(_progress_line(self._title, self._unit, n_done, total, rate, note))
+            # Example: "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
+            unit = self._unit
+            parts = [f"{n_done:,} {unit}", f"{rate:,.0f} {unit}/s"]
+            if total > n_done:
+                parts[0] = f"{n_done:,} of {total:,} {unit} ({100 * n_done // total} %)"
+                if rate:
+                    parts.append(f"{(total - n_done) / rate:,.0f} s left")
+            if note:
+                parts.append(note)
+            say(f"{self._title}: {', '.join(parts)}")
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -115,17 +127,3 @@ class ProgressBar:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
         sys.stderr.flush()
-
-
-def _progress_line(title: str, unit: str, n_done: int, total: int, per_second: float, note: str) -> str:
-    """Return a text line with the progress of work.
-
-    Example: "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
-
-    per_second: number of rows per second.
-    """
-    parts = [f"{n_done:,} {unit}", f"{per_second:,.0f} {unit}/s"]
-    if total > n_done:
-        parts[0] = f"{n_done:,} of {total:,} {unit} ({100 * n_done // total} %)"
-        parts += [f"{(total - n_done) / per_second:,.0f} s left"] if per_second else []
-    return f"{title}: {', '.join([*parts, note] if note else parts)}"

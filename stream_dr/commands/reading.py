@@ -1,8 +1,10 @@
 """Reading: command options that say how files are read."""
 
+import functools
 import inspect
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
@@ -19,11 +21,11 @@ if TYPE_CHECKING:
     from stream_dr.shards.dataset import Dataset
 
 
+@dataclass
 class _ChainedSources:
     """Source that yields the batches of several sources in turn."""
 
-    def __init__(self, parts: Sequence[Source]) -> None:
-        self._parts = parts
+    parts: Sequence[Source]
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, "Block"]]:
         """Yield the batches with after < number ≤ until, as (number, Block).
@@ -31,7 +33,7 @@ class _ChainedSources:
         Batches are numbered from 0. The numbers go on from one source to the next. If `until` is
         None, all later batches are yielded.
         """
-        blocks = (block for part in self._parts for _, block in part.events())
+        blocks = (block for part in self.parts for _, block in part.events())
         return ((n, b) for n, b in enumerate(blocks) if n > after and (until is None or n <= until))
 
 
@@ -91,7 +93,7 @@ class ReadOptions(NamedTuple):
         """
         from stream_dr.datasets.sources import Options, files_of_folder
         from stream_dr.shards.dataset import are_shards_or_missing
-        from stream_dr.shards.uri import RemotePath
+        from stream_dr.shards.file import RemotePath
 
         if isinstance(path, RemotePath):
             return True
@@ -173,15 +175,6 @@ class ReadOptions(NamedTuple):
             return self.open_shards_as_one(sources, skip_damaged)
         opened = [files.get(path) or self.open_shards_as_one([path], skip_damaged) for path in sources]
         return _ChainedSources(opened)
-
-    def open_shards_or_files(self, sources: Sequence[Path]) -> "Dataset | FileSource":
-        """Open shards or files as one source.
-
-        The paths must be either all shards or all files of other formats.
-        """
-        if all(map(self.reads_as_shards, sources)):
-            return self.open_shards_as_one(sources)
-        return self.open_files_as_one(sources)
 
     def refuse_paths_other_than_shards(self, sources: Sequence[Path]) -> None:
         """Raise typer.BadParameter unless all sources are shards.
@@ -377,6 +370,7 @@ def _add_options(command: Callable[..., None], *declarations: Callable[..., None
     """
     shared = {name: p for function in declarations for name, p in inspect.signature(function).parameters.items()}
 
+    @functools.wraps(command)
     def run_with_read_as(**arguments: Any) -> None:
         from stream_dr.datasets.sources import Options
         from stream_dr.feature_maps import feature_map
@@ -398,9 +392,6 @@ def _add_options(command: Callable[..., None], *declarations: Callable[..., None
     # them.
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "read_as"]
     run_with_read_as.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
-    run_with_read_as.__doc__ = command.__doc__
-    run_with_read_as.__name__ = command.__name__
-    run_with_read_as.__module__ = command.__module__
     run_with_read_as.__annotations__ = {p.name: p.annotation for p in (*own, *shared.values())}
     return run_with_read_as
 

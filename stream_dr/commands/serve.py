@@ -1,10 +1,14 @@
-"""Command `stream-dr serve`, which serves a directory over HTTP."""
+"""Commands that serve a directory over HTTP: `serve` and `demo`."""
 
+import os
+import signal
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stream_dr.commands.output import ProgressBar, print_result, say
 from stream_dr.commands.specs import Models, add_model, parse_model_spec
 
 if TYPE_CHECKING:
@@ -44,3 +48,114 @@ def serve(
             add_model(directory, *spec)
 
     raise typer.Exit(serve_command(dir=dir, host=host, port=port, prepare=add_specified_models))
+
+
+HOST = "127.0.0.1"
+
+
+def demo(
+    exit: Annotated[
+        bool, typer.Option("--exit", help="Exit after the tables. By default the service keeps running.")
+    ] = False,
+    dir: Annotated[Path, typer.Option("--dir", help="Directory of the demo. A second run continues there.")] = Path(
+        "demo-stream"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the service. 0 picks a free port.")] = 8000,
+) -> None:
+    """Run all steps, from made-up documents to tables of results.
+
+    The demo does the following:
+
+    - generate documents from a vocabulary of 47,236 words and write them as shards,
+    - let four models learn the shards,
+    - serve the models over HTTP until Ctrl-C,
+    - post more documents to the service and query it,
+    - learn handwritten digits.
+
+    A second run with the same directory continues the first run, and learns no row twice.
+    """
+    from service.serve import serve_command
+    from stream_dr import demo as steps
+
+    data = steps.generate_documents()
+    shards = steps.ensure_training_shards(dir / "shards", data)
+    documents = f"{len(data.y):,} made-up documents of {data.X.shape[1]:,} words in {len(shards)} shards"
+    say(f"{documents}; {len(data.y_held_out):,} others are asked for")
+
+    with ProgressBar("replay", len(data.y)) as bar:
+
+        def show_replay(p: Any) -> None:
+            # The phase as title starts the time anew, after compiling.
+            bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards", p.phase)
+
+        rates = steps.replay_shards_and_return_rates(dir, shards[: steps.REPLAYED], steps.MODELS, show_replay, say)
+
+    # The service needs the main thread, so the client of the service runs in another thread.
+    errors: list[Exception] = []
+
+    def post_and_stop(address: str) -> None:
+        try:
+            _post_shards_and_report(address, dir, shards[steps.REPLAYED :], data, rates, exit)
+        except Exception as e:
+            errors.append(e)
+        if exit or errors:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def start_client(address: str) -> None:
+        threading.Thread(target=post_and_stop, args=(address,), name="demo-client", daemon=True).start()
+
+    status = serve_command(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start_client)
+    if errors:
+        raise errors[0]
+    raise typer.Exit(status)
+
+
+def _post_shards_and_report(
+    address: str, dir: Path, shards: list[Path], data: Any, replay_rates: dict[str, float], exit_at_end: bool
+) -> None:
+    """Post shards to the service, print result tables, and write the report.
+
+    address: address of the service.
+    dir: directory of the demo.
+    shards: shards to post.
+    data: the generated documents.
+    replay_rates: rows per second of each model in the replay, by the model's name.
+    exit_at_end: True if the service stops afterwards. If False, commands to try are printed.
+    """
+    from stream_dr import demo as steps
+
+    answers = list(steps.post_shard_batches(address, shards))
+    new = [a for a in answers if not a["duplicate"]]  # a second run posts batches again
+    say(f"posted {len(answers)} batches to {address}, {len(new)} of them new; last position {answers[-1]['position']}")
+    first = data.X_held_out[:1]
+    projected = steps.project_row_with_lda(address, first)
+    names = ("version", "position", "solution")
+    say(f"GET /transform: {', '.join(f'{name} {projected[name]}' for name in names)}")
+
+    dense_gb = 8e-9 * len(data.y) * data.X.shape[1]
+    caption = f"of {len(data.y_held_out):,} others; all rows dense would take {dense_gb:.1f} GB"
+    documents = steps.score_served_models(address, data, replay_rates)
+    _print_score_table("The topic of a document: that of the nearest one learned", documents, caption)
+    digits = steps.learn_and_score_digits(dir / "digits")
+    caption = "of 359 others, of 64 numbers each"
+    _print_score_table("A handwritten digit: that of the nearest class mean", digits, caption)
+
+    print_result(f"\nEverything there is to see is in {steps.report(address, dir)}")
+    if not exit_at_end:
+        print_result(f"\nServing until Ctrl-C. Look at {address}/ or try:\n")
+        for line in steps.example_curl_commands(address, first):
+            print_result(line)
+
+
+def _print_score_table(title: str, lines: list[Any], caption: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, caption=caption)
+    for column in ("model", "components", "rows seen", "accuracy", "bytes a row", "µs a query", "rows/s"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for line in lines:
+        rate = "–" if line.rate is None else f"{line.rate:,.0f}"
+        figures = (f"{line.accuracy:.3f}", f"{line.bytes:,.0f}", f"{line.seconds * 1e6:,.1f}")
+        table.add_row(line.model, f"{line.components:,}", f"{line.rows}", *figures, rate)
+    Console(width=100).print(table)

@@ -46,7 +46,7 @@ def path_or_uri(text: str) -> Path:
     """
     if "://" not in text:
         return Path(text)
-    from stream_dr.shards.uri import parse_path_or_uri
+    from stream_dr.shards.file import parse_path_or_uri
 
     return cast(Path, parse_path_or_uri(text))
 
@@ -220,38 +220,23 @@ def add_missing_maps_and_lda_ridge(
         Feature map with the options of the command line, for models whose "feature_map" is
         {"map": "table"}, without options.
     """
-    mapped = []
-    for name, key, params in specs:
-        mapped_params = params
-        if not key.endswith(SAVED_SUFFIX):
-            feature_map = params.get("feature_map", default_map)
-            feature_map = table_map_from_options if feature_map == {"map": "table"} else feature_map
-            ridge = _ridge_params_to_add(name, key, params, feature_map, first_block)
-            mapped_params = {**params, "feature_map": feature_map, **ridge}
-        mapped.append(NamedSpec(name, key, mapped_params))
-    return mapped
-
-
-def _ridge_params_to_add(
-    model_name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first_block: "Block"
-) -> JsonDict:
-    """Return the ridge parameters to add to a model's parameters.
-
-    A ridge is a regularisation. A model gets a ridge if its estimator is LDA, the rows have words,
-    and its parameters set neither "gamma" nor "shrinkage". A message is then printed. For other
-    models, the returned dict is empty.
-
-    first_block: first batch of the table.
-    """
     from stream_dr.evaluation.comparison import RIDGES, kind_of_rows_for_ridge
 
-    if key != "lda" or {"gamma", "shrinkage"} & params.keys():
-        return {}
-    kind = kind_of_rows_for_ridge(first_block, feature_map)
-    if "words" not in kind:
-        return {}
-    say(f"{model_name} learns {kind}, with a ridge: --model {format_spec(model_name, key, params | RIDGES[kind])}.")
-    return RIDGES[kind]
+    mapped = []
+    for name, key, params in specs:
+        if not key.endswith(SAVED_SUFFIX):
+            feature_map = params.get("feature_map", default_map)
+            if feature_map == {"map": "table"}:
+                feature_map = table_map_from_options
+            ridge: JsonDict = {}
+            if key == "lda" and not {"gamma", "shrinkage"} & params.keys():
+                kind = kind_of_rows_for_ridge(first_block, feature_map)
+                if "words" in kind:
+                    ridge = RIDGES[kind]
+                    say(f"{name} learns {kind}, with a ridge: --model {format_spec(name, key, params | ridge)}.")
+            params = {**params, "feature_map": feature_map, **ridge}
+        mapped.append(NamedSpec(name, key, params))
+    return mapped
 
 
 def has_models(dir: Path) -> bool:

@@ -33,11 +33,12 @@ from stream_dr import errors
 from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, parse_removal
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import (
-    check_can_learn_table,
     check_max_table_width,
+    feature_map_or_none,
     is_category,
     map_reads_tables,
 )
+from stream_dr.feature_maps.table import check_map_can_learn
 from stream_dr.log.event import EventDraft
 from stream_dr.log.log import Log
 from stream_dr.models.model import Learner, Model
@@ -104,7 +105,7 @@ def check_block_and_extend_schema(
     block = block if schema.layout is None else reorder_columns(block, schema)
     _check_text_lengths("id", block.ids or (), limits)
     for model in learners if block.table else ():
-        check_can_learn_table(model.estimator, block.X)
+        check_map_can_learn(feature_map_or_none(model.estimator.feature_map), block.X)
     if block.table:
         _check_category_lengths(block.X, learners, limits)
 
@@ -196,13 +197,15 @@ def _check_table_or_numeric_rows(estimator: Estimator, schema: Schema) -> None:
     The rows of a table need an estimator with a feature map for tables. Sparse rows need an
     estimator without such a feature map.
     """
-    if map_reads_tables(estimator) and schema.layout == "sparse":
+    if map_reads_tables(estimator.feature_map) and schema.layout == "sparse":
         raise errors.SchemaMismatch(
             "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
         )
     if (columns := all_missing_table_row(schema)) is not None:
-        check_can_learn_table(estimator, columns)
-        check_max_table_width(estimator, dict(zip(columns.names, schema.kinds or (), strict=True)))
+        check_map_can_learn(feature_map_or_none(estimator.feature_map), columns)
+        if estimator.stored_scatter() == "exact":
+            kinds_by_column = dict(zip(columns.names, schema.kinds or (), strict=True))
+            check_max_table_width(estimator.feature_map, kinds_by_column)
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:
@@ -433,7 +436,7 @@ def _check_category_lengths(rows: Rows, learners: Sequence[Learner], limits: Lim
     for name, column in zip(rows.names, rows.columns, strict=True):
         longest = max(column.labels, key=len, default="")
         if len(longest) > limits.max_text and any(
-            is_category(learner.estimator, learner.table, name, column) for learner in learners
+            is_category(learner.estimator.feature_map, learner.table, name, column) for learner in learners
         ):
             _check_text_lengths(f"category of column {name}", [longest], limits)
 

@@ -18,10 +18,8 @@ from typing import cast
 from stream_dr.directory.admit import check_block_and_extend_schema
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
-from stream_dr.distributed.parts import PlanRunner
-from stream_dr.distributed.task_plan import Recurrence, Task, TaskPlan, divide_into_tasks_of_minimum_size
+from stream_dr.distributed.parts import PlanRunner, Recurrence, Task, TaskPlan, divide_into_tasks_of_minimum_size
 from stream_dr.errors import StreamDRError
-from stream_dr.estimators.fitting.mapping import can_merge_parts
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
 from stream_dr.running.replay import Replay, ReplayCallback, ReplayReport, ReplaySettings
@@ -73,8 +71,8 @@ class _ParallelReplay:
             return
 
         # Let tasks learn the batches. Nothing is written to the directory yet.
-        merging = [m for m in self._models if can_merge_parts(m.estimator)]
-        others = [m for m in self._models if not can_merge_parts(m.estimator)]
+        merging = [m for m in self._models if m.estimator.can_merge_parts()]
+        others = [m for m in self._models if not m.estimator.can_merge_parts()]
         plan = TaskPlan(
             self._divide_into_tasks(missing, merging),
             tuple(m.spec for m in merging),
@@ -96,7 +94,11 @@ class _ParallelReplay:
         # Update the models with the states that the tasks have learned.
         states = [state for result in results for state in result.states]
         for model, state in zip(merging + others, states, strict=True):
-            _merge_or_replace_state(model, state, self._directory.position)
+            # A state that cannot be merged was continued from the model's own state.
+            current = model.freeze().state
+            if model.estimator.can_merge_parts() and current.rows + current.rows_skipped:
+                state = cast(AdditiveState, current).merge(state)
+            model.replace_state(state, self._directory.position)
 
     def _schema_with_batch(self, shard: Shard, batch_reference: Reference) -> Schema:
         """Return the schema, extended by the columns of a batch.
@@ -138,21 +140,3 @@ class _ParallelReplay:
             self._counted_keys.add(reference.key)
             self._replay.rows += reference.rows
         self._replay.report_progress("learning")
-
-
-def _merge_or_replace_state(model: Model, learned_state: AdditiveState, last_event_position: int) -> None:
-    """Merge a state that tasks have learned into a model.
-
-    If the model's states cannot be merged, or if the model has learned no rows, `learned_state`
-    replaces the model's state.
-
-    learned_state: state that has learned the batches of the replay. If the model's states cannot
-        be merged, `learned_state` was continued from the model's own state, so it includes all
-        rows that the model had learned before.
-    last_event_position: position of the last event that the model's state includes after the
-        merge.
-    """
-    current = model.freeze().state
-    if can_merge_parts(model.estimator) and current.rows + current.rows_skipped:
-        learned_state = cast(AdditiveState, current).merge(learned_state)
-    model.replace_state(learned_state, last_event_position)

@@ -10,10 +10,10 @@ from typing import ClassVar, Literal, cast
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.reservoir_method import ClassTargetsIfAny, NeighbourhoodMethod
 from stream_dr.projection import Linear
-from stream_dr.solve.locality import largest_eigenvalue_projection, projection_without_components
+from stream_dr.solve.discriminant import largest_eigenvalue_projection, projection_without_components
 from stream_dr.statistics.reservoir import Reservoir
 
 

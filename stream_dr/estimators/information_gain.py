@@ -20,10 +20,10 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import CannotUnlearn, InvalidParameter
-from stream_dr.estimators.fitting.additive import AdditiveEstimator
+from stream_dr.estimators.fitting.estimator import AdditiveEstimator, StateType
 from stream_dr.estimators.fitting.mapped_method import MappedMethod
-from stream_dr.estimators.fitting.mapping import StateType, check_feature_map, inner_projection
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
+from stream_dr.estimators.fitting.mapping import check_feature_map, inner_projection
+from stream_dr.estimators.fitting.parameters import check_choice, check_positive_int
 from stream_dr.projection import Columns
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.moments.accumulator import MomentAccumulator

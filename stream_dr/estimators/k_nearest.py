@@ -11,10 +11,9 @@ from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.named_columns import LabelScore, flatten_column_with_warning
-from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.parameter_checks import check_positive_int
-from stream_dr.estimators.fitting.stream_learner import FittedState, StreamLearner, new_fitted_state
-from stream_dr.feature_maps.draws import check_seed_or_none
+from stream_dr.estimators.fitting.parameters import check_positive_int
+from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner, new_fitted_state
+from stream_dr.feature_maps.feature_map import check_seed_or_none
 from stream_dr.projection import check_n_features
 from stream_dr.rows.batches import move_named_column_to_targets
 from stream_dr.rows.block import Block

@@ -4,9 +4,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal, cast
 
 from stream_dr.estimators.fitting.mapping import inner_projection
-from stream_dr.estimators.fitting.parameter_checks import check_choice
+from stream_dr.estimators.fitting.parameters import check_choice
 from stream_dr.estimators.fitting.reservoir_method import Embedding, NeighbourhoodMethod
-from stream_dr.solve.eigenmap import Eigenmap, laplacian_eigenmaps
+from stream_dr.solve.embedding import Eigenmap, laplacian_eigenmaps
 from stream_dr.statistics.reservoir import Reservoir
 
 

@@ -6,15 +6,15 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.reservoir_method import (
     ClassTargetsIfAny,
     ReservoirMethod,
     refuse_too_many_weighted_neighbours,
 )
 from stream_dr.projection import Linear
-from stream_dr.solve.barycentre import barycentric_weight_matrix, lle_alignment_matrix
-from stream_dr.solve.locality import locality_projection, projection_without_components
+from stream_dr.solve.discriminant import locality_projection, projection_without_components
+from stream_dr.solve.embedding import barycentric_weight_matrix, lle_alignment_matrix
 from stream_dr.statistics.reservoir import Reservoir
 
 

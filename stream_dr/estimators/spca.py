@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.dependence import DependenceMethod
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
 from stream_dr.statistics.moments.state import MomentState
 

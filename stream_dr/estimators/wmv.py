@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.not_fitted import NeedsRefine
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
-from stream_dr.feature_maps.draws import is_finite_number
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.refining import Refinable
+from stream_dr.estimators.fitting.stream_learner import NeedsRefine
+from stream_dr.feature_maps.feature_map import is_finite_number
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs
 from stream_dr.solve.spectral import EPS, nonzero_indefinite_eigenpairs
 from stream_dr.statistics.moments.class_scatter import ClassScatter
@@ -20,7 +21,7 @@ from stream_dr.targets.label_codes import Label
 
 
 @dataclass(eq=False, repr=False)
-class WMV(ClosedForm):
+class WMV(Refinable):
     """Find directions that draw classes together or drive them apart.
 
     Weighted maximum variance. Every pair of classes has a weight. If the weight is negative, the
@@ -79,9 +80,8 @@ class WMV(ClosedForm):
     O(d³ + c d²).
     """
 
-    fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "unlabelled")
+    fixed: ClassVar[tuple[str, ...]] = (*Refinable.fixed, "unlabelled")
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     alpha: float = -1.0
     beta: float = 1.0
@@ -91,7 +91,7 @@ class WMV(ClosedForm):
     unlabelled: Literal["skip", "use"] = "skip"
 
     @property
-    def eigenvalue_growth_exponent_in_rows(self) -> int:  # type: ignore[override]
+    def eigenvalue_growth(self) -> int:  # type: ignore[override]
         """Exponent of the eigenvalues' growth with the number of rows.
 
         The eigenvalues grow as N^g for N rows. g is 2 with pairs="equal". g is 1 with

@@ -20,7 +20,7 @@ from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.stream_learner import FittedState, new_fitted_state
 from stream_dr.estimators.k_nearest import KNearest
-from stream_dr.feature_maps import map_spec_with_defaults
+from stream_dr.feature_maps import feature_map, spec_of_map
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits
@@ -202,7 +202,7 @@ def fill_spec_defaults(spec: Spec) -> Spec:
     # Add the default values of the feature map's parameters that are not set.
     map_params = spec.params.get("feature_map")
     if map_params is not None:
-        map_values = map_spec_with_defaults(values["feature_map"])
+        map_values = spec_of_map(feature_map(values["feature_map"]))
         defaults["feature_map"] = {k: v for k, v in map_values.items() if k not in map_params}
     return spec._replace(defaults=defaults)
 

@@ -69,14 +69,15 @@ def title_of_model(figure_name: str, model: object) -> str:
     return f"{figure_name} of {plotly_escaped_text(type(model).__name__)}"
 
 
-def line_trace(legend_text: str, x: Numbers, y: Numbers, **line_style: str) -> Trace:
-    """Return a plotly trace of a line with markers.
+def scatter_trace(legend_text: str, x: Numbers, y: Numbers, mode: str = "lines+markers", **options: object) -> Trace:
+    """Return a plotly trace of a line, of markers, or of both.
 
     legend_text: text in the legend, which may have plotly's markup. The caller escapes text that
         is not markup, such as a model's name, by `plotly_escaped_text`.
-    line_style: style of the line, such as `color` and `dash`.
+    mode: "lines", "markers" or "lines+markers".
+    options: plotly's options of the trace, such as `line` and `marker`.
     """
-    return {"type": "scatter", "mode": "lines+markers", "name": legend_text, "x": x, "y": y, "line": line_style}
+    return {"type": "scatter", "mode": mode, "name": legend_text, "x": x, "y": y, **options}
 
 
 def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> FigureDict:
@@ -112,15 +113,23 @@ def empty_figure(title: str, reason: str) -> FigureDict:
     return figure_dict([], title, annotations=[note], xaxis=hidden, yaxis=hidden)
 
 
-def whole_number_axis(axis_title: str, n_values: int) -> dict[str, object]:
-    """Return the options of an axis with whole numbers.
+def titled_axis(axis_title: str, **options: object) -> JsonDict:
+    """Return plotly's options of an axis with a title."""
+    return {"title": {"text": axis_title}, **options}
 
-    The axis has ticks only at whole numbers. The options are plotly's.
+
+def whole_number_axis(axis_title: str, n_values: int) -> JsonDict:
+    """Return plotly's options of an axis with whole numbers.
+
+    The axis has ticks only at whole numbers.
 
     axis_title: title of the axis.
     n_values: number of whole numbers on the axis.
     """
-    return {"title": {"text": axis_title}, "tickformat": "d", **({"dtick": 1} if n_values <= 20 else {})}
+    axis = titled_axis(axis_title, tickformat="d")
+    if n_values <= 20:
+        axis["dtick"] = 1
+    return axis
 
 
 def strip_feature_map_if_any(model: Any) -> Any:

@@ -25,9 +25,10 @@ from stream_dr.plotting.figure import (
     Trace,
     empty_figure,
     figure_dict,
-    line_trace,
     plotly_escaped_text,
+    scatter_trace,
     strip_feature_map_if_any,
+    titled_axis,
     whole_number_axis,
 )
 from stream_dr.solve.orientation import principal_angles
@@ -125,17 +126,12 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
     axes: JsonDict = {}
     for i, (_, label, axis) in enumerate(reversed(PANELS)):
         domain = [i * height + 0.03, (i + 1) * height - 0.03]
-        axes["yaxis" + axis[1:]] = {"title": {"text": label}, "domain": domain, "anchor": "x"}
+        axes["yaxis" + axis[1:]] = titled_axis(label, domain=domain, anchor="x")
     axes["yaxis3"] |= {"range": [0, 1.02], "tickformat": ".0%"}
     axes["yaxis2"] |= {"rangemode": "tozero", "exponentformat": "SI"}
     largest_lag = max((m["lag"] for tick in ticks for m in tick["models"].values()), default=0)
     axes["yaxis"] |= {"rangemode": "tozero", "tickformat": ",d", "dtick": 1 if largest_lag <= 5 else None}
-    time: JsonDict = {
-        "type": "date",
-        "anchor": "y",
-        "title": {"text": "time (UTC)"},
-        "rangeslider": {"thickness": 0.06},
-    }
+    time = titled_axis("time (UTC)", type="date", anchor="y", rangeslider={"thickness": 0.06})
     if len(ticks) == 1:
         time["range"] = [record_time_for_plotly({"time": ticks[0]["time"] + seconds}) for seconds in (-30, 30)]
     return figure_dict(traces, title, xaxis=time, hovermode="x", dragmode="pan", **axes)
@@ -212,26 +208,18 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
     name = plotly_escaped_text(model_name)
     mode = "lines+markers" if len(own_ticks) <= FEW else "lines"
     for field, _, axis in PANELS:
-        values = [_panel_value(tick["models"][model_name], field) for tick in own_ticks]
+        values = []
+        for tick in own_ticks:
+            scores = tick["models"][model_name]
+            value = scores.get(field)
+            if field == "score" and scores.get("tested"):
+                value = score_or_minus_infinity(scores)
+            values.append(value)
         if all(value is None for value in values):
             continue
 
         legend = {"legendgroup": name, "showlegend": field == "rate"}
-        yield line_trace(name, times, values, color=colour) | legend | {"mode": mode, "yaxis": axis}
-
-
-def _panel_value(model_scores: JsonDict, panel_key: str) -> float | None:
-    """Return a model's value for a panel of the progress figure.
-
-    The progress figure shows accuracy, rows/s and lag. The result is None if the record has no
-    such value.
-
-    model_scores: the model's part of a record of the kind "progress".
-    panel_key: key of the panel: "score", "rate" or "lag".
-    """
-    if panel_key != "score":
-        return model_scores.get(panel_key)
-    return score_or_minus_infinity(model_scores) if model_scores.get("tested") else None
+        yield scatter_trace(name, times, values, mode, line={"color": colour}, yaxis=axis) | legend
 
 
 def _baseline_trace_if_any(progress_records: list[JsonDict]) -> Iterator[Trace]:
@@ -246,8 +234,8 @@ def _baseline_trace_if_any(progress_records: list[JsonDict]) -> Iterator[Trace]:
     values = [next((value for value in of_models if value is not None), None) for of_models in baselines]
     if any(value is not None for value in values):
         times = list(map(record_time_for_plotly, progress_records))
-        line = line_trace("always the last label", times, values, **BASELINE)
-        yield line | {"mode": "lines" if len(times) > 1 else "markers", "yaxis": "y3"}
+        mode = "lines" if len(times) > 1 else "markers"
+        yield scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3")
 
 
 def _version_and_failure_marks(
@@ -278,13 +266,15 @@ def _version_and_failure_marks(
         if not marked:
             continue
         symbol, size = MARKS[mark]
-        legend = {"name": f"{name}: {mark}", "legendgroup": name, "showlegend": mark != "version"}
-        failed = mark == "failed"
-        texts = [f"failed: {plotly_escaped_text(r['code'])}" if failed else f"version {r['version']}" for r in marked]
-        marker = {"symbol": symbol, "size": size, "color": "#c00" if failed else colour}
+        marker = {"symbol": symbol, "size": size, "color": colour}
+        texts = [f"version {record.get('version')}" for record in marked]
+        if mark == "failed":
+            marker["color"] = "#c00"
+            texts = [f"failed: {plotly_escaped_text(record['code'])}" for record in marked]
         times = list(map(record_time_for_plotly, marked))
-        points = {"x": times, "y": [0] * len(marked), "yaxis": "y", "text": texts, "hoverinfo": "x+text+name"}
-        yield legend | points | {"type": "scatter", "mode": "markers", "marker": marker, "cliponaxis": False}
+        points = scatter_trace(f"{name}: {mark}", times, [0] * len(marked), "markers", marker=marker, yaxis="y")
+        legend = {"legendgroup": name, "showlegend": mark != "version"}
+        yield points | legend | {"text": texts, "hoverinfo": "x+text+name", "cliponaxis": False}
 
 
 def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], title: str) -> FigureDict:
@@ -305,7 +295,8 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
     for i, name in enumerate(model_names):
         if name in last:
             learned, scores = zip(*last[name]["curve"], strict=True)
-            traces.append(line_trace(plotly_escaped_text(name), learned, scores, color=COLOURS[i % len(COLOURS)]))
+            line = {"color": COLOURS[i % len(COLOURS)]}
+            traces.append(scatter_trace(plotly_escaped_text(name), learned, scores, line=line))
 
     # The axis is longer than the curves, so that it has ticks even if there is a single point.
     points = np.array([point for f in last.values() for point in f["curve"]])
@@ -314,23 +305,20 @@ def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], 
     # Draw the baseline, which always predicts the most frequent label.
     newest = max(last.values(), key=lambda f: f["time"])
     percent = {}
+    score_name = "R²"
     if newest["most_frequent"] is not None:
         constant = [newest["most_frequent"]] * 2
-        baseline = line_trace("always the most frequent label", ends, constant, **BASELINE)
-        traces.append(baseline | {"mode": "lines"})
+        traces.append(scatter_trace("always the most frequent label", ends, constant, "lines", line=BASELINE))
         percent = {"tickformat": ".0%"}
+        score_name = "accuracy"
 
     # Ticks at 1, 2, 5, 10 and so on, or at powers of ten where these would overlap.
     ticks = {"dtick": "D2" if ends[1] < 200 * ends[0] else 1, "tickformat": "~s"}
     return figure_dict(
         traces,
         title,
-        xaxis={"title": {"text": "rows learned"}, "type": "log", "range": np.log10(ends).tolist(), **ticks},
-        yaxis={
-            "title": {"text": "accuracy" if percent else "R²"},
-            "range": [min(0.0, points[:, 1].min()), 1.02],
-            **percent,
-        },
+        xaxis=titled_axis("rows learned", type="log", range=np.log10(ends).tolist()) | ticks,
+        yaxis=titled_axis(score_name, range=[min(0.0, points[:, 1].min()), 1.02]) | percent,
     )
 
 
@@ -362,8 +350,8 @@ def confusion_figure_dict(records: list[JsonDict], model_id: int, title: str) ->
         "hovertemplate": "%{y} given %{x}: %{customdata} rows, %{z:.1%}<extra></extra>",
     }  # fmt: skip
     axis = {"type": "category", "automargin": True, "dtick": 1, "tickfont": {"size": 10}}
-    predicted_axis = axis | {"title": {"text": "given"}}
-    true_axis = axis | {"title": {"text": "true"}, "autorange": "reversed"}
+    predicted_axis = titled_axis("given") | axis
+    true_axis = titled_axis("true", autorange="reversed") | axis
     return figure_dict([cells], title, xaxis=predicted_axis, yaxis=true_axis)
 
 
@@ -411,9 +399,13 @@ def residual_and_angle_figure_dict(passes_by_model: dict[str, list[JsonDict]], t
         return empty_figure(title, "no refine has been recorded")
     traces = []
     for i, (name, passes) in enumerate(passes_by_model.items()):
-        traces += _residual_and_angle_traces(name, passes, _DASHES[i % len(_DASHES)])
-    numbers = whole_number_axis("pass", max(map(len, passes_by_model.values())))
-    return figure_dict(traces, title, xaxis=numbers, yaxis={"type": "log", "exponentformat": "power"})
+        prefix = f"{plotly_escaped_text(name)}: " if name else ""
+        numbers = [p["number"] for p in passes]
+        for field, label, colour in (("residual", "residual", COLOURS[0]), ("angle", "angle (radians)", COLOURS[2])):
+            line = {"color": colour, "dash": _DASHES[i % len(_DASHES)]}
+            traces.append(scatter_trace(prefix + label, numbers, [p[field] or None for p in passes], line=line))
+    axis = whole_number_axis("pass", max(map(len, passes_by_model.values())))
+    return figure_dict(traces, title, xaxis=axis, yaxis={"type": "log", "exponentformat": "power"})
 
 
 def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[str, list[JsonDict]]:
@@ -434,23 +426,6 @@ def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[
         continued = bool(passes) and number > passes[-1]["number"]
         runs[record["model"]] = [*(passes if continued else []), {**record, "number": number}]
     return runs
-
-
-def _residual_and_angle_traces(model_name: str, passes: list[JsonDict], line_dash: str) -> list[Trace]:
-    """Return the lines of residual and angle of one refine.
-
-    The angle of a pass is measured to the components of the pass before.
-
-    model_name: name of the model.
-    passes: records of the passes of the refine.
-    line_dash: style of the lines, such as "solid".
-    """
-    numbers = [p["number"] for p in passes]
-    prefix = f"{plotly_escaped_text(model_name)}: " if model_name else ""
-    return [
-        line_trace(prefix + label, numbers, [p[field] or None for p in passes], color=COLOURS[i * 2], dash=line_dash)
-        for i, (field, label) in enumerate((("residual", "residual"), ("angle", "angle (radians)")))
-    ]
 
 
 def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.Figure:
@@ -503,8 +478,12 @@ def _drift_figure(angles_by_version: list[tuple[int, list[float]]], title: str) 
         return empty_figure(title, "no two versions of a linear projection yet")
 
     degrees = [np.degrees(angles) for _, angles in angles_by_version]
-    lines = {"largest angle": [d.max() for d in degrees], "median angle": [np.median(d) for d in degrees]}
     numbers = [version for version, _ in angles_by_version]
-    traces = [line_trace(name, numbers, y, color=COLOURS[i * 2]) for i, (name, y) in enumerate(lines.items())]
-    axis = {"title": {"text": "degrees to the version before"}, "range": [0, 92]}
+    largest = [d.max() for d in degrees]
+    median = [np.median(d) for d in degrees]
+    traces = [
+        scatter_trace("largest angle", numbers, largest, line={"color": COLOURS[0]}),
+        scatter_trace("median angle", numbers, median, line={"color": COLOURS[2]}),
+    ]
+    axis = titled_axis("degrees to the version before", range=[0, 92])
     return figure_dict(traces, title, xaxis=whole_number_axis("version", len(angles_by_version)), yaxis=axis)

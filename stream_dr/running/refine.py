@@ -31,7 +31,7 @@ from stream_dr.estimators.fitting.refining import (
     is_exact_without_refine,
     refine_steps,
 )
-from stream_dr.evaluation.held_out import RefineScores, learn_refine_and_score_held_out
+from stream_dr.evaluation.scores import learn_refine_and_score_held_out
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.snapshot import remove_snapshots, snapshot_folder, write_snapshot_if_needed
@@ -221,8 +221,15 @@ def refine_model(
     return published
 
 
-def held_out_scores_before_and_after(directory: Directory, model: Model, tol: float, max_passes: int) -> RefineScores:
+def held_out_scores_before_and_after(
+    directory: Directory, model: Model, tol: float, max_passes: int
+) -> tuple[float, float]:
     """Return a model's prediction scores before and after a refine.
+
+    Returns two values:
+
+    - Score before refine.
+    - Score after refine.
 
     The model does not change. A copy of the model learns nine of ten rows, and predicts the
     targets of the other rows. The copy is then refined and predicts these targets again.

@@ -23,7 +23,7 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import FEATURE_COUNT_LIMIT, MAX_EXACT_WIDTH, check_field_equals, check_within, field_error
 from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, width_mismatch
-from stream_dr.feature_maps import canonical_spec_json, feature_map, map_spec_with_defaults
+from stream_dr.feature_maps import canonical_spec_json, feature_map, spec_of_map
 from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
     Table,
@@ -181,9 +181,6 @@ class MappedAccumulator:
         self._map = feature_map(map_spec)
         self._spec = self._initial_spec = canonical_spec_json(self._map)
         learned = getattr(state, "feature_map", None)
-        # A state in a file of an earlier version may lack parameters that the map got later.
-        if learned not in (None, self._spec):
-            learned = canonical_spec_json(learned)
         if learned is not None and self._map.could_become_after_batch(feature_map(learned)):
             self._map = feature_map(learned)
             self._spec = learned
@@ -201,7 +198,7 @@ class MappedAccumulator:
         The only parameter is `feature_map`, the map with all of its parameters. The result is
         empty if the user has set all parameters of the map.
         """
-        return {} if self._spec == self._initial_spec else {"feature_map": map_spec_with_defaults(self._spec)}
+        return {} if self._spec == self._initial_spec else {"feature_map": spec_of_map(self._map)}
 
     @property
     def rows(self) -> int:

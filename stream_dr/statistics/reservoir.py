@@ -37,7 +37,7 @@ from stream_dr.checks import (
     check_within,
 )
 from stream_dr.errors import CannotMerge, width_mismatch
-from stream_dr.feature_maps.draws import draw_uniforms
+from stream_dr.feature_maps.feature_map import draw_uniforms
 from stream_dr.rows.block import Block, Rows, check_numeric_finite_rows
 from stream_dr.rows.sparse_rows import csr_or_dense_fields, rows_from_fields, stack_rows
 from stream_dr.statistics.protocol import AccumulatorBase

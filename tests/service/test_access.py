@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.auth import PUBLIC_PATH_PREFIXES, PUBLIC_PATHS, refuse_unguarded_host
+from service.guards import PUBLIC_PATH_PREFIXES, PUBLIC_PATHS, refuse_unguarded_host
 from service.settings import Settings
 from tests.support.serving import ROOT, Served, in_thread
 

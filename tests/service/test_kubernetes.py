@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.auth import PUBLIC_PATHS
+from service.guards import PUBLIC_PATHS
 from service.settings import PREFIX, Settings
 from tests.service.test_deploy import environment, steps
 from tests.support.serving import ROOT

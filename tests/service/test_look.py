@@ -13,7 +13,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 import stream_dr
-from service.routes.look import PAGES
+from service.routes.stream import PAGES
 from tests.support.serving import Served, arrow, in_thread, post
 
 X, y = load_wine(return_X_y=True)

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from service import schemas
-from stream_dr.client import responses
+from stream_dr.client import payloads
 from tests.support.serving import ROOT, Served, arrow, in_thread, post
 
 
@@ -116,11 +116,11 @@ def test_every_example_of_a_model_makes_one(served: Served) -> None:
 
 def test_the_clients_types_have_the_fields_of_the_schemas() -> None:
     pairs = (
-        (responses.ModelStatus, schemas.ModelState),
-        (responses.StreamStatus, schemas.StreamState),
-        (responses.JobStatus, schemas.JobState),
-        (responses.StreamEventStatus, schemas.Overview),
-        (responses.ModelEventStatus, schemas.ModelOverview),
+        (payloads.ModelStatus, schemas.ModelState),
+        (payloads.StreamStatus, schemas.StreamState),
+        (payloads.JobStatus, schemas.JobState),
+        (payloads.StreamEventStatus, schemas.Overview),
+        (payloads.ModelEventStatus, schemas.ModelOverview),
     )
     for kind, schema in pairs:
         assert set(kind.__annotations__) == set(schema.model_fields), kind

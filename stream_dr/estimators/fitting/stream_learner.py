@@ -6,6 +6,10 @@ not change after rows were learned (`Estimator.fixed`). The FittedState stores t
 these parameters had when its accumulator was made. `set_params` itself raises no error, because a
 new `fit` may follow. An error is raised when rows are learned or the state is solved, merged or
 saved.
+
+The errors of an estimator that has learned too little are also scikit-learn's `NotFittedError`.
+Their base classes in `stream_dr.errors` do not import scikit-learn, so a client can catch these
+errors without scikit-learn.
 """
 
 from abc import abstractmethod
@@ -15,17 +19,33 @@ from threading import RLock
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 
+from stream_dr import errors
 from stream_dr.aliases import FileName, JsonDict
 from stream_dr.errors import InvalidParameter, error_for_unknown_parameter
-from stream_dr.estimators.fitting.parameter_checks import NamedParameters
+from stream_dr.estimators.fitting.parameters import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
 from stream_dr.projection import Linear, Projection
 from stream_dr.rows.batches import drop_column
 from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import MultiplyByScatter, orient_components
 from stream_dr.statistics.protocol import Accumulator, State
+
+
+class NotFitted(errors.NotFitted, NotFittedError):
+    """Error of an estimator that has learned no row.
+
+    It is also scikit-learn's NotFittedError.
+    """
+
+
+class NeedsRefine(errors.NeedsRefine, NotFitted):
+    """Error of an estimator that has no projection before `refine`.
+
+    It is also scikit-learn's NotFittedError.
+    """
 
 
 class FittedState:

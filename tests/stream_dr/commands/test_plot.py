@@ -11,8 +11,7 @@ from stream_dr.cli import main
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.newest import newest_rows
 from stream_dr.models.snapshot import write_snapshot_if_needed
-from stream_dr.plotting.directory_figures import KINDS, OF_ALL, FigureOptions, draw_directory_figure
-from stream_dr.plotting.report import HOW
+from stream_dr.plotting.directory_figures import HOW, KINDS, OF_ALL, FigureOptions, draw_directory_figure
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.query import transform

@@ -18,9 +18,7 @@ from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.distributed import cluster as on_cluster
-from stream_dr.distributed import distributed_refine
-from stream_dr.distributed.cluster import dask_plan_runner
-from stream_dr.distributed.distributed_refine import refine_on_cluster
+from stream_dr.distributed.cluster import dask_plan_runner, refine_on_cluster
 from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
 from stream_dr.distributed.parts import thread_plan_runner
 from stream_dr.models.snapshot import state_sha256
@@ -175,7 +173,7 @@ def test_the_rows_of_the_log_are_added_up_before_workers_are_waited_for(
 ) -> None:
     steps: list[str] = []
     for name in ("_sums_of_source", "gather_results"):
-        monkeypatch.setattr(distributed_refine, name, _noting(steps, name, getattr(distributed_refine, name)))
+        monkeypatch.setattr(on_cluster, name, _noting(steps, name, getattr(on_cluster, name)))
     with Directory(tmp_path / "d", limits=SMALL) as directory:
         model, _ = directory.add_model("pca", "pca", {"n_components": 3, "scatter": "diagonal"})
         put(directory, dense(500, features=20))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_dr.distributed import task_plan as planning
+from stream_dr.distributed import parts as planning
 
 pytest.importorskip("distributed", reason="needs the extra [distributed]")
 pytestmark = [pytest.mark.test_all, pytest.mark.filterwarnings("ignore::ResourceWarning")]

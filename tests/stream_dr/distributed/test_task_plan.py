@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed import task_plan as planning
-from stream_dr.distributed.task_plan import TaskPlan, divide_into_tasks_of_minimum_size
+from stream_dr.distributed import parts as planning
+from stream_dr.distributed.parts import TaskPlan, divide_into_tasks_of_minimum_size
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits, Schema
 

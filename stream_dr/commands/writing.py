@@ -1,26 +1,32 @@
-"""Commands that write shards: `convert`, `fetch` and `generate`."""
+"""Commands that write rows: as shards, or projected into a file."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import ProgressBar, print_result
+from stream_dr.commands.output import ProgressBar, print_result, say
 from stream_dr.commands.reading import ReadOptions, add_file_options
-from stream_dr.shards.manifest import Manifest
+from stream_dr.commands.specs import path_or_uri
+from stream_dr.rows.source import Source
+from stream_dr.shards.folder import Manifest
 
 Sources = Annotated[
     list[Path],
     typer.Argument(metavar="SRC…", help="Files to convert. .gz, .bz2, .xz and archive.zip!member are decompressed."),
 ]
+ShardsFolder = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")
+]
+ShardRows = Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")]
 
 
 @add_file_options
 def convert(
     sources: Sources,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")],
+    out: ShardsFolder,
     read_as: ReadOptions,
-    rows_per_shard: Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")] = 100_000,
+    rows_per_shard: ShardRows = 100_000,
     rows_per_batch: Annotated[
         int, typer.Option(min=1, help="Number of rows of a batch. A replay logs each batch as one event.")
     ] = 1_000,
@@ -46,7 +52,7 @@ def convert(
             read_as.options,
             rows_per_shard=rows_per_shard,
             rows_per_batch=rows_per_batch,
-            progress=lambda rows: bar.show(rows, rows),
+            progress=bar.show,
         )
     print_result(describe_shards(str(out), manifest))
 
@@ -79,10 +85,10 @@ def fetch(
 
         stream-dr fetch rcv1 --out rcv1/
     """
-    from stream_dr.datasets.fetch import fetch as run
+    from stream_dr.datasets.convert import fetch as run
 
     with ProgressBar("fetch", None) as bar:
-        manifests = run(name, out, progress=lambda rows: bar.show(rows, rows))
+        manifests = run(name, out, progress=bar.show)
     for folder, manifest in manifests.items():
         print_result(describe_shards(folder, manifest))
 
@@ -91,13 +97,13 @@ def generate(
     kind: Annotated[
         str, typer.Argument(metavar="KIND", help="Kind of rows. rcv1-like has the shape of Reuters RCV1-v2.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")],
+    out: ShardsFolder,
     rows: Annotated[int, typer.Option(min=1, help="Number of rows. RCV1 has 804,414.")] = 804_414,
     targets: Annotated[
         str, typer.Option(help="topics gives each row several of 103 labels. top4 gives each row one of four labels.")
     ] = "topics",
     seed: Annotated[int, typer.Option(min=0, help="Seed. The same seed gives the same rows.")] = 0,
-    rows_per_shard: Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")] = 100_000,
+    rows_per_shard: ShardRows = 100_000,
 ) -> None:
     """Generate shards of made-up documents.
 
@@ -114,5 +120,73 @@ def generate(
         raise InvalidParameter(f"there is no generator {kind!r}; there is rcv1-like.")
 
     with ProgressBar("generate", rows) as bar:
-        manifest = write_rcv1_like_shards(out, rows, targets, seed, rows_per_shard, lambda done: bar.show(done, rows))
+        manifest = write_rcv1_like_shards(out, rows, targets, seed, rows_per_shard, bar.show)
     print_result(describe_shards(str(out), manifest))
+
+
+ModelName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Name of the model. Not needed if there is only one.")
+]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out", "-o", metavar="OUT", parser=path_or_uri, help="File to write: .parquet, .arrow, .csv or .npz."
+    ),
+]
+
+
+@add_file_options
+def transform(
+    directory: Annotated[Path, typer.Argument(metavar="D", help="Directory with the model.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SRC", parser=path_or_uri, help="Rows to project: a shard, a folder of shards, or a file."
+        ),
+    ],
+    out: Out,
+    read_as: ReadOptions,
+    model: ModelName = None,
+) -> None:
+    """Project rows and write them to a file.
+
+    The written file has a column for each component, z0, z1 and so on. If the rows have ids or
+    labels, the columns id and label come first. An .npz file has the components as the array z,
+    and the arrays id and label. It must fit into memory. A service may use the directory at the
+    same time.
+
+    SRC may be a table. Columns that the models have not learned are then ignored. If SRC lacks a
+    column that the models have learned, every value of this column counts as missing. Rows with
+    unseen words or categories are counted, unless the column hashes its categories.
+
+        stream-dr transform D new.csv --out projected.parquet
+    """
+    from stream_dr.directory.directory import Directory
+    from stream_dr.models.schema import table_columns_missing_in_batch
+    from stream_dr.running.projected_file import check_output_path
+    from stream_dr.running.query import project
+
+    check_output_path(out)
+    with Directory(directory, writable=False) as opened, ProgressBar("transform", None) as bar:
+        projected_by = opened.model(model)
+        # A file may have other columns than the stream, so select the columns of the stream.
+        # Shards always have the columns of the stream.
+        data: Source
+        total = 0
+        if read_as.reads_as_shards(source):
+            data = shards = read_as.open_shards_as_one([source])
+            total = shards.rows
+        else:
+            data, left_out = read_as.open_files_as_one([source]).only(opened.schema.names)
+            if left_out:
+                say(f"note: columns that the stream does not have are left out: {', '.join(left_out)}")
+            missing: tuple[str, ...] = ()
+            if data.first is not None:
+                missing = table_columns_missing_in_batch(data.first, opened.schema)
+            if missing:
+                say(f"note: columns that the file does not have are taken as missing: {', '.join(missing)}")
+
+        rows, unseen = project(opened, projected_by, data, out, lambda done: bar.show(done, total))
+    if unseen:
+        say(f"note: {unseen} of {rows} rows have a category, word or column that was never seen, which is left out.")
+    print_result(f"{rows} rows written to {out}")

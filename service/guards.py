@@ -1,6 +1,15 @@
-"""Media types of request bodies, and limits on size, memory and time.
+"""Guards of all routes: tokens, and limits of request bodies.
 
-A middleware around all routes refuses a body with one of these statuses:
+If the settings have a write token:
+
+- A request that reads needs the read token or the write token.
+- A request that writes needs the write token.
+- /livez, /readyz and pages without data need no token.
+
+Without tokens the service listens on loopback only. The service does not encrypt connections. A
+proxy can do that (docs/deploy).
+
+A body is refused with one of these statuses:
 
 - 408: the body did not arrive in time.
 - 413: the declared or the received size is too large.
@@ -13,8 +22,12 @@ bytes only.
 
 import asyncio
 import functools
+import hmac
+import ipaddress
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from fastapi import Request
@@ -23,6 +36,131 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.problems import ServiceError
 from service.settings import Settings
+
+PUBLIC_PATHS = ("/", "/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json")
+"""Paths that need no token."""
+
+PUBLIC_PATH_PREFIXES = ("/static-offline-docs/", "/dashboard/")
+"""Path prefixes that need no token: files of /docs and /redoc, and files of the dashboard."""
+
+READ_ONLY_POSTS = (("POST", "/transform"), ("POST", "/predict"))
+"""Requests (method, path) that only read data, although their method is POST."""
+
+Right = Literal["read", "write"]
+"""Right that a request needs: to read data or to write data."""
+
+
+def refuse_unguarded_host(settings: Settings) -> None:
+    """Raise ValueError if other machines can connect without a token."""
+    if not settings.loopback and settings.write_token is None:
+        raise ValueError(
+            f"host {settings.host} can be reached from other machines and no token is set. Set "
+            "STREAM_DR_WRITE_TOKEN (and STREAM_DR_READ_TOKEN), or listen on 127.0.0.1."
+        )
+
+
+@dataclass
+class AccessMiddleware:
+    """Middleware that refuses requests without the right to read or write.
+
+    The middleware runs before any code that reads a body. So a request without the needed right is
+    refused before its body is read.
+    """
+
+    app: ASGIApp
+    settings: Settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on. Raises ServiceError `unauthorized` or `forbidden`."""
+        if scope["type"] == "http":
+            right = needed_read_or_write_right(scope["method"], scope["path"])
+            if right is not None:
+                refuse_without_right(self.settings, Headers(scope=scope), right)
+        await self.app(scope, receive, send)
+
+
+def needed_read_or_write_right(method: str, path: str) -> Right | None:
+    """Return the right that a request needs, "read" or "write".
+
+    None if the path needs no token. Unknown paths and methods need "write".
+    """
+    if path in PUBLIC_PATHS or path.startswith(PUBLIC_PATH_PREFIXES):
+        return None
+    return "read" if method in ("GET", "HEAD") or (method, path) in READ_ONLY_POSTS else "write"
+
+
+def refuse_without_right(settings: Settings, headers: Headers, right: Right) -> None:
+    """Raise ServiceError unless a request's headers give it a right.
+
+    - If the settings have a write token, the headers must have a token for the right. The error is
+      `unauthorized`.
+    - Without a write token, requests from this machine and from allowed pages have every right.
+      For other requests the error is `forbidden`.
+    """
+    if settings.write_token is None:
+        _refuse_foreign_host_or_origin(headers, settings.cors_origins)
+        return
+
+    # Compare the request's token with every accepted token, in constant time.
+    # The response time then reveals nothing about the accepted tokens.
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    presented = b""
+    if scheme.lower() == "bearer":
+        presented = token.strip().encode()
+    read_token = None
+    if right == "read":
+        read_token = settings.read_token
+    tokens = (settings.write_token, read_token)
+    matches = [hmac.compare_digest(presented, t.get_secret_value().encode()) for t in tokens if t is not None]
+    if not any(matches):
+        raise ServiceError(
+            "unauthorized",
+            f"A valid {right} token is needed: send the header Authorization: Bearer <token>.",
+            {"WWW-Authenticate": 'Bearer realm="stream_dr"'},
+        )
+
+
+def may_write(settings: Settings, headers: Headers) -> bool:
+    """Return True if a request may write, by its headers."""
+    try:
+        refuse_without_right(settings, headers, "write")
+    except ServiceError:
+        return False
+    return True
+
+
+def _refuse_foreign_host_or_origin(headers: Headers, allowed_origins: tuple[str, ...]) -> None:
+    """Refuse a request that a foreign page may have sent.
+
+    Raises ServiceError `forbidden` unless both conditions are true:
+
+    - The Host header names this machine.
+    - If there is an Origin header, the header names the service or one of `allowed_origins`.
+    """
+    # Any web page in a browser of this machine can send requests to a loopback address.
+    # Without tokens, only the headers Host and Origin show which requests are the user's own.
+    origin = headers.get("origin")
+    host = headers.get("host", "")
+    if origin is not None and origin.partition("://")[2] != host and origin not in allowed_origins:
+        raise ServiceError(
+            "forbidden",
+            f"Without a token only pages of this service itself may call it, and none of {origin}; name it in cors_origins.",
+        )
+    if not _is_local_host(host):
+        raise ServiceError("forbidden", f"Without a token the service answers to local names only, not to {host!r}.")
+
+
+def _is_local_host(host_header: str) -> bool:
+    """Return True if a Host header names this machine.
+
+    It may be empty, "localhost" or a loopback address, with or without a port.
+    """
+    try:
+        name = urlsplit(f"//{host_header}").hostname or "localhost"
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 OCTET_STREAM = "application/octet-stream"
@@ -69,32 +207,6 @@ class SizeLimit(NamedTuple):
     advice: str
 
 
-class _BodyType(NamedTuple):
-    """Media type and content encoding of a request body.
-
-    media: media type, for example "application/json".
-    packing: content encoding, for example "gzip".
-    """
-
-    media: str
-    packing: str
-
-
-class _MediaRange(NamedTuple):
-    """Element of an Accept header, such as "text/*;q=0.5".
-
-    Attributes
-    ----------
-    media : str
-        Media type, "type/*" or "*/*", in lower case.
-    quality : float
-        Preference of the client. 0 means that the client does not accept these types.
-    """
-
-    media: str
-    quality: float
-
-
 class BodyMemory:
     """Counter and limit of the memory of all request bodies.
 
@@ -139,13 +251,13 @@ class BodyMemory:
         self.bytes += n_bytes
 
 
+@dataclass
 class BodyLimitsMiddleware:
     """Middleware that refuses large bodies and decompresses other bodies."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, memory: BodyMemory) -> None:
-        self.app = app
-        self.settings = settings
-        self.memory = memory
+    app: ASGIApp
+    settings: Settings
+    memory: BodyMemory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with a decompressed body.
@@ -160,7 +272,10 @@ class BodyLimitsMiddleware:
 
         media, packing = _accepted_content_type(scope, headers)
         limit = body_size_limit(media, scope["path"], self.settings)
-        body = _Body(self.memory, limit, _content_length(headers), self.settings.body_timeout, receive)
+        declared = headers.get("content-length", "0")
+        if not (declared.isascii() and declared.isdigit()):
+            raise ServiceError("bad_request", "Content-Length is not a number.")
+        body = _Body(self.memory, limit, int(declared), self.settings.body_timeout, receive)
         unpack = functools.partial(_receive_decompressed, body, packing)
         try:
             await self.app(scope, unpack if packing in CONTENT_ENCODINGS else body.receive, send)
@@ -303,26 +418,27 @@ def negotiate_media_type(request: Request, offered_types: Sequence[str]) -> str:
     """
     header = request.headers.get("accept") or "*/*"
     ranges = map(_parse_accept_element, header.split(","))
-    for media_range, quality in sorted(ranges, key=lambda media_range: -media_range.quality):
+    for media_range, quality in sorted(ranges, key=lambda element: -element[1]):
         for offer in offered_types:
             if quality > 0 and (media_range in ("*/*", offer) or media_range == f"{offer.partition('/')[0]}/*"):
                 return offer
     raise ServiceError("not_acceptable", f"Accept: {header} names none of {', '.join(offered_types)}.")
 
 
-def _parse_accept_element(accept_element: str) -> _MediaRange:
-    """Parse one element of an Accept header.
+def _parse_accept_element(accept_element: str) -> tuple[str, float]:
+    """Return the media range and the quality of an Accept header's element.
 
-    A quality that is not a number counts as 0. Without a quality, the quality is 1.
+    The quality is the client's preference. 0 means that the client does not accept these types,
+    and so does a quality that is not a number. Without a quality, the quality is 1.
 
     accept_element: the element, for example "text/*;q=0.5".
     """
     media_range, *parameters = (p.strip() for p in accept_element.split(";"))
     quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
     try:
-        return _MediaRange(media_range.lower(), float(quality))
+        return media_range.lower(), float(quality)
     except ValueError:
-        return _MediaRange(media_range.lower(), 0.0)
+        return media_range.lower(), 0.0
 
 
 def body_size_limit(content_type: str, path: str, settings: Settings) -> SizeLimit:
@@ -342,7 +458,7 @@ def body_size_limit(content_type: str, path: str, settings: Settings) -> SizeLim
     return SizeLimit(settings.max_json_bytes, "max_json_bytes", f"Send the rows as {arrow}, or fewer of them.")
 
 
-def _accepted_content_type(scope: Scope, headers: Headers) -> _BodyType:
+def _accepted_content_type(scope: Scope, headers: Headers) -> tuple[str, str]:
     """Return a request body's media type and content encoding.
 
     The encoding of an uncompressed body is "identity". Raises ServiceError
@@ -360,14 +476,7 @@ def _accepted_content_type(scope: Scope, headers: Headers) -> _BodyType:
             f"with Content-Encoding {encodings}.",
             {"Accept-Encoding": ", ".join(CONTENT_ENCODINGS)},
         )
-    return _BodyType(media, packing)
-
-
-def _content_length(headers: Headers) -> int:
-    declared = headers.get("content-length", "0")
-    if not (declared.isascii() and declared.isdigit()):
-        raise ServiceError("bad_request", "Content-Length is not a number.")
-    return int(declared)
+    return media, packing
 
 
 def _too_large_error(limit: SizeLimit, size_text: str) -> ServiceError:

@@ -1,25 +1,117 @@
-"""Routes that project rows (/transform) and predict their targets (/predict).
+"""Routes that learn, unlearn, project and predict rows.
 
-A request uses the projection that is published when it arrives. So it never waits for learning,
-and all rows of a response come from one version.
+- /partial_fit and /unlearn: a response with a position is sent only after the batch is on disk.
+  So a batch with a position is not lost if the process is killed.
+- /transform and /predict: a request uses the projection that is published when it arrives. So it
+  never waits for learning, and all rows of a response come from one version.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Annotated, Any, Protocol
 
 import orjson
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import BaseModel
 
 import stream_dr
 from service import schemas
+from service.guards import ARROW_STREAM, JSON, negotiate_media_type, rows_format
 from service.problems import ServiceError
-from service.request_bodies import ARROW_STREAM, JSON, negotiate_media_type, rows_format
-from service.schemas import JsonDict
+from service.schemas import JsonDict, Key
 from service.shared import AppState, Service
 
-router = APIRouter(tags=["project"])
+learn_router = APIRouter(tags=["learn"])
+RECEIPT_RESPONSES: schemas.ResponsesByStatus = {
+    200: {"description": "durable, and published if the request waited"},
+    202: {"model": schemas.Receipt, "description": "durable, but not published by every model; `reason` says why"},
+}
+
+
+@learn_router.post(
+    "/partial_fit",
+    response_model_exclude_unset=True,
+    openapi_extra=schemas.ROWS_BODY,
+    responses=RECEIPT_RESPONSES | schemas.BODY_PROBLEMS | schemas.problems(409, 507),
+)
+async def partial_fit(
+    request: Request,
+    response: Response,
+    shared: Service,
+    query: Annotated[schemas.LearnQuery, Query()],
+    key: Key = None,
+) -> schemas.Receipt:
+    """Append a batch durably and return its position.
+
+    A batch that is sent again with the same Idempotency-Key is not learned twice.
+    """
+    body_format = rows_format(request)
+    body = b"".join([piece async for piece in request.stream()])
+    if query.check:
+        return _receipt_response(await shared.ingest.check(body, body_format, key), position=None)
+
+    receipt = await shared.ingest.append(body, body_format, key)
+    return await _respond_with_receipt(shared, receipt, query.wait is not None, response)
+
+
+@learn_router.post(
+    "/unlearn",
+    response_model_exclude_unset=True,
+    openapi_extra={"requestBody": {"required": True}},
+    responses=RECEIPT_RESPONSES | schemas.BODY_PROBLEMS | schemas.problems(409, 507),
+)
+async def unlearn(
+    response: Response,
+    shared: Service,
+    rows: Annotated[schemas.Unlearn, Body(default_factory=dict, validate_default=True)],
+    query: Annotated[schemas.UnlearnQuery, Query()],
+    key: Key = None,
+) -> schemas.Receipt:
+    """Unlearn rows.
+
+    A model whose state is a sum over rows subtracts the rows. Other models learn the log again
+    without the rows.
+    """
+    loop = asyncio.get_running_loop()
+    appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)
+    return await _respond_with_receipt(shared, await asyncio.wrap_future(appended), query.wait is not None, response)
+
+
+def _receipt_response(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
+    # FastAPI sends only the fields that are set here.
+    answer = schemas.Receipt(position=position, rows=receipt.rows, duplicate=receipt.duplicate)
+    if receipt.columns_missing:
+        answer.columns_missing = list(receipt.columns_missing)
+    return answer
+
+
+async def _respond_with_receipt(
+    shared: AppState, receipt: stream_dr.Receipt, wait: bool, response: Response
+) -> schemas.Receipt:
+    """Return the response to an appended batch.
+
+    wait: True to wait until every model has published the batch, at most `wait_timeout` seconds.
+        If a model has not published the batch then, or cannot publish the batch, or if the service
+        stops, the status is 202 and the response has the reason.
+    response: response whose status is set.
+    """
+    answer = _receipt_response(receipt, receipt.position)
+    if wait:
+        inclusion = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
+        ended = await shared.finish_before_timeout_or_stop(inclusion, shared.settings.wait_timeout)
+        if ended:
+            reason = inclusion.result()
+        elif shared.stopping.is_set():
+            reason = "the service is stopping"
+        else:
+            reason = "models had not published it in time (wait_timeout)"
+        answer.lag = shared.running.lag if reason else 0
+        if reason:
+            answer.reason = reason
+            response.status_code = 202
+    return answer
+
+
+query_router = APIRouter(tags=["project"])
 
 BYTES_PER_NUMBER = {JSON: 120, ARROW_STREAM: 40}
 """Memory for each number in a response, in bytes, by media type of the response.
@@ -41,10 +133,6 @@ class RowsResult(Protocol):
         """Return the content of a response as an Arrow stream."""
 
 
-RowsQuery = Callable[[AppState, stream_dr.Model, stream_dr.Block], RowsResult]
-"""Function that returns a model's result for a block of rows."""
-
-
 def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
     """Return FastAPI's arguments for a route that receives many rows.
 
@@ -59,7 +147,7 @@ def _rows_route_arguments(response_schema: type[BaseModel]) -> JsonDict:
     }
 
 
-@router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL_PROBLEMS)
+@query_router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL_PROBLEMS)
 async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Query()]) -> schemas.Projected:
     """Project one row of the query.
 
@@ -70,43 +158,31 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
     return schemas.Projected(**{name: value for name, value in fields.items() if name not in ("id", "unseen") or value})
 
 
-@router.post("/transform", **_rows_route_arguments(schemas.Projected))
+@query_router.post("/transform", **_rows_route_arguments(schemas.Projected))
 async def transform(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Project many rows, in the formats of /partial_fit.
 
     Targets in the batch are ignored. A batch without rows gives a response without rows.
     """
-    return await _respond_to_rows(request, shared, query.model, _project_block, _numbers_per_projected_row)
+    return await _respond_to_rows(request, shared, query.model, predicting=False)
 
 
-@router.post("/predict", **_rows_route_arguments(schemas.Predicted))
+@query_router.post("/predict", **_rows_route_arguments(schemas.Predicted))
 async def predict(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Predict the targets of many rows.
 
     The methods lda, class_means, cca, opls and plsda can predict.
     """
-    return await _respond_to_rows(request, shared, query.model, _predict_block, _numbers_per_prediction)
+    return await _respond_to_rows(request, shared, query.model, predicting=True)
 
 
-async def _respond_to_rows(
-    request: Request,
-    shared: AppState,
-    model_name: str | None,
-    compute: RowsQuery,
-    numbers_per_row: Callable[[stream_dr.Model], int],
-) -> Response:
+async def _respond_to_rows(request: Request, shared: AppState, model_name: str | None, predicting: bool) -> Response:
     """Return the response to a request with rows.
 
     The response is computed in a thread.
 
-    Parameters
-    ----------
-    model_name : str or None
-        Name of the model. None means the only model of the directory.
-    compute : callable
-        Function that returns the model's result for a block of rows.
-    numbers_per_row : callable
-        Function that returns how many numbers the response has for each row.
+    model_name: name of the model. None means the only model of the directory.
+    predicting: True to predict the rows' targets, False to project the rows.
     """
     body_format = rows_format(request)
     accept = negotiate_media_type(request, (JSON, ARROW_STREAM))
@@ -115,8 +191,13 @@ async def _respond_to_rows(
 
     def compute_response() -> Response:
         block = stream_dr.parse_rows(body, body_format, shared.limits, shared.directory.schema.names or ())
-        _refuse_large_response(block.rows, numbers_per_row(model), accept, max(len(body), block.nbytes // 8))
-        result = compute(shared, model, block)
+        numbers = _numbers_per_row(model, predicting)
+        _refuse_large_response(block.rows, numbers, accept, max(len(body), block.nbytes // 8))
+        result: RowsResult
+        if predicting:
+            result = stream_dr.predict(model, block, shared.directory.schema)
+        else:
+            result = _project_block(shared, model, block)
         content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())
         return Response(content, media_type=accept)
 
@@ -157,32 +238,28 @@ def _refuse_large_response(n_rows: int, numbers_per_row: int, content_type: str,
         )
 
 
-def _numbers_per_projected_row(model: stream_dr.Model) -> int:
-    """Return how many numbers a projected row has.
+def _numbers_per_row(model: stream_dr.Model, predicting: bool) -> int:
+    """Return how many numbers a response has for each row at most.
 
-    Returns 0 if no projection is published.
+    A projected row has one number for each component. A prediction has one for each class or
+    target. It may also have all labels as text. Eight characters of text count as one number.
+    Without a published projection, the result is 0.
     """
-    return model.published.projection.n_components if model.published else 0
-
-
-def _numbers_per_prediction(model: stream_dr.Model) -> int:
-    """Return how many numbers a row's prediction has at most.
-
-    There is one number for each class or target. A prediction may also have all labels as text.
-    Eight characters of text count as one number.
-    """
-    readout = model.published.readout if model.published else None
-    return 0 if readout is None else len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
+    published = model.published
+    if published is None:
+        return 0
+    if not predicting:
+        return published.projection.n_components
+    readout = published.readout
+    if readout is None:
+        return 0
+    return len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
 
 
 def _project_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> RowsResult:
     result = stream_dr.transform(model, block, shared.directory.schema)
     shared.metrics.rows_transformed.inc(block.rows)
     return result
-
-
-def _predict_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> RowsResult:
-    return stream_dr.predict(model, block, shared.directory.schema)
 
 
 def _parse_query_row(query: schemas.OneRowQuery) -> stream_dr.Block:

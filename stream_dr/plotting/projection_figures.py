@@ -1,0 +1,605 @@
+"""Figures of a projection: its loadings, eigenvalues, cross-validation and projected rows."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+from scipy.special import stdtrit
+
+from stream_dr.aliases import JsonDict
+from stream_dr.errors import InvalidParameter
+from stream_dr.plotting.figure import (
+    COLOURS,
+    LEGEND_ABOVE,
+    SYMBOLS,
+    FigureDict,
+    Trace,
+    component_spread_or_none,
+    empty_figure,
+    figure_dict,
+    loadings_or_eigenvalues,
+    plotly_escaped_text,
+    scatter_trace,
+    strip_feature_map_if_any,
+    title_of_model,
+    titled_axis,
+    whole_number_axis,
+)
+from stream_dr.projection import Columns, Linear, Mapped
+from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import KINDS, Targets
+from stream_dr.uncertainty import MAX_ERROR_BAR_ANGLE, ComponentSpread, number_text
+
+
+def loadings(
+    model: Any, component: int = 0, *, most: int = 20, names: Sequence[object] | None = None, title: str | None = None
+) -> go.Figure:
+    """Draw the largest loadings of a component as horizontal bars.
+
+    If the model selects features, the scores of the selected features are drawn. If the rows are
+    in folds, the loadings have error bars of 95 %. If the uncertainty of the component is an angle
+    above 30°, the title states the angle, and there are no error bars.
+
+    Parameters
+    ----------
+    model : fitted estimator or projection
+    component : int
+        Number of the component, from 0.
+    most : int
+        Maximum number of features to draw.
+    names : sequence or None
+        Names of the features. None means the names that the estimator has learned.
+
+    Raises InvalidParameter if there is no such component.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> pca = stream_dr.PCA(1).fit([[1.0, 2.0], [3.0, 1.0], [2.0, 5.0]])
+    >>> list(stream_dr.plotting.loadings(pca, names=["age", "fare"]).data[0].y)
+    ['age', 'fare']
+    """
+    title = title or title_of_model("Loadings", model)
+    return go.Figure(loadings_figure_dict(model, component, most, names, title))
+
+
+def loadings_figure_dict(
+    model: Any,
+    component: int,
+    max_features: int,
+    feature_names: Sequence[object] | None,
+    title: str,
+    feature_deviations: np.ndarray | None = None,
+) -> FigureDict:
+    """Return a component's largest loadings as a figure dict.
+
+    Raises InvalidParameter if there is no such component.
+
+    model: fitted estimator or projection.
+    component: number of the component, from 0.
+    max_features: maximum number of features to draw.
+    feature_names: names of the features. None means the names that the estimator has learned.
+    feature_deviations: standard deviations (features,) by which the loadings are multiplied, or
+        None. A feature that hardly varies has little effect, even if its loading is large.
+    """
+    # Choose the values to draw: scores of selected features, or loadings of the component.
+    projection = strip_feature_map_if_any(model)
+    half_widths = None
+    if isinstance(projection, Columns):
+        features = projection.columns
+        values = projection.scores
+        label = "score"
+    else:
+        matrix = loadings_or_eigenvalues(model, "loadings")
+        if matrix is None or not matrix.shape[1]:
+            reason = "no component yet" if matrix is not None else "no loadings: it projects by similar rows"
+            return empty_figure(title, reason)
+        if not 0 <= component < matrix.shape[1]:
+            raise InvalidParameter(f"component={component}; there are 0 … {matrix.shape[1] - 1}.")
+
+        features = np.arange(len(matrix))
+        values = matrix[:, component]
+        label = "loading"
+        note, half_widths = _title_note_and_half_widths(model, component)
+        title += f" · component {component + 1}{note}"
+        if feature_deviations is not None:
+            values = values * feature_deviations
+            half_widths = None if half_widths is None else half_widths * feature_deviations
+            label = "loading × standard deviation"
+
+    # Draw the largest values as bars, in reversed order. Plotly draws the first bar at the bottom.
+    largest = np.argsort(-np.abs(values), kind="stable")[:max_features][::-1]
+    colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
+    bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
+    bars["y"] = _distinct_feature_labels(
+        features[largest].tolist(), _given_or_stored_names_or_empty(model, feature_names)
+    )
+    if half_widths is not None:
+        bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
+    axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
+    return figure_dict([bars], title, xaxis=titled_axis(label), yaxis=axis, showlegend=False)
+
+
+def _title_note_and_half_widths(model: Any, component: int) -> tuple[str, np.ndarray | None]:
+    """Return a title note and the error bars of loadings.
+
+    The note is text for the title, or "". The error bars are half the widths (features,) of 95 %
+    intervals, or None in two cases:
+
+    - The uncertainty is not known.
+    - The direction of the component is too uncertain. `ComponentSpread.angles` has the typical
+      angle between the component and the component that infinitely many rows would give. If this
+      angle is above MAX_ERROR_BAR_ANGLE, error bars would be too short, so the note states it.
+    """
+    spread = component_spread_or_none(model)
+    if spread is None:
+        return "", None
+    angle = spread.angles[component]
+    if angle > MAX_ERROR_BAR_ANGLE:
+        return f" · known to {angle:.0f}° only", None
+    return "", _confidence_half_widths(spread.components_std[component], spread)
+
+
+def _confidence_half_widths(standard_errors: np.ndarray, spread: ComponentSpread) -> np.ndarray:
+    """Return half the widths of 95 % intervals.
+
+    standard_errors: standard error of each value.
+    spread: uncertainty of the components, which has the number of folds.
+    """
+    return np.asarray(stdtrit(spread.folds - 1, 0.975) * standard_errors)
+
+
+def _given_or_stored_names_or_empty(model: Any, feature_names: Sequence[object] | None) -> Sequence[object]:
+    """Return the names of the features of a model.
+
+    The result is `feature_names` if it is not None, and () if the features have no names.
+
+    model: fitted estimator or projection.
+    """
+    if feature_names is not None:
+        return feature_names
+    projection = model.projection() if hasattr(model, "projection") else model
+    if isinstance(projection, Mapped):
+        return projection.feature_names or ()
+    return list(getattr(model, "feature_names_in_", ()))
+
+
+def _distinct_feature_labels(feature_indices: list[int], all_names: Sequence[object]) -> list[str]:
+    """Return a distinct text for each feature.
+
+    The text is the feature's name. If several features have one name, the number of the feature is
+    added to the name. The text of a feature without a name is "feature" and its number.
+
+    feature_indices: numbers of the features.
+    all_names: names of all features.
+    """
+    labels = [plotly_escaped_text(all_names[i]) if i < len(all_names) else f"feature {i}" for i in feature_indices]
+    pairs = zip(feature_indices, labels, strict=True)
+    return [f"{name} ({i})" if labels.count(name) > 1 else name for i, name in pairs]
+
+
+def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
+    """Draw eigenvalues as bars, and cumulative shares as a line.
+
+    The share of a component is its entry of `explained_variance_ratio_` if the estimator has this
+    attribute. If not, the share is the component's part of the sum of the drawn eigenvalues, where
+    negative eigenvalues count as 0.
+
+    If the rows are in folds, marks show the eigenvalues without their bias. The error bars of the
+    marks are 95 % intervals.
+
+    model: a fitted estimator or a projection.
+
+    >>> import stream_dr
+    >>> pca = stream_dr.PCA(1).fit([[1.0, 2.0], [3.0, 1.0], [2.0, 5.0]])
+    >>> stream_dr.plotting.spectrum(pca).layout.title.text
+    'Spectrum of PCA'
+    """
+    return go.Figure(spectrum_figure_dict(model, title or title_of_model("Spectrum", model)))
+
+
+def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray | None = None) -> FigureDict:
+    """Return a figure of a model's eigenvalues as a dict.
+
+    model: fitted estimator or projection.
+    cumulative_shares: (components,). Entry i is the share of all variance that components 0 to i
+        capture together. None means that the share is computed as in `spectrum`.
+    """
+    # Compute the cumulative shares of the eigenvalues.
+    values = loadings_or_eigenvalues(model, "eigenvalues")
+    if values is None or not len(values):
+        return empty_figure(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
+
+    ratio = getattr(model, "explained_variance_ratio_", None)
+    positive = np.maximum(values, 0.0)
+    total = positive.sum()
+    shares = np.asarray(ratio) if ratio is not None else positive / total if total else positive
+    number = np.arange(1, len(values) + 1)
+    shares = np.cumsum(shares) if cumulative_shares is None else cumulative_shares
+    of = "all variance" if ratio is not None or cumulative_shares is not None else "these components"
+
+    # One bar alone would fill the figure.
+    width = min(0.8, 0.2 * len(values))
+    bars = {
+        "type": "bar",
+        "x": number,
+        "y": values,
+        "name": "eigenvalue",
+        "marker": {"color": COLOURS[0]},
+        "width": width,
+    }
+    line = {"color": COLOURS[2]}
+    traces = [bars, scatter_trace(f"captured share of {of}", number[: len(shares)], shares, line=line, yaxis="y2")]
+    spread = component_spread_or_none(model)
+    if spread is not None:
+        # The marks show the eigenvalues minus their estimated bias.
+        half_widths = _confidence_half_widths(spread.eigenvalues_std, spread)
+        error_bars = {"type": "data", "array": half_widths, "thickness": 1.5}
+        marks = scatter_trace("95 % interval", number, spread.eigenvalues, "markers", error_y=error_bars)
+        traces.append(marks | {"marker": {"color": COLOURS[1]}})
+
+    ticks = {"tickformat": ".0%", "dtick": 0.25, "tickmode": "linear"}
+    return figure_dict(
+        traces,
+        title,
+        xaxis=whole_number_axis("component", len(values)) | {"range": [0.5, len(values) + 0.5]},
+        yaxis=titled_axis("eigenvalue"),
+        yaxis2={"overlaying": "y", "side": "right", "automargin": True, "range": [0, 1.05], "showgrid": False} | ticks,
+        legend=LEGEND_ABOVE,
+    )
+
+
+def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
+    """Draw the cross-validated error for each value of a parameter.
+
+    The parameter is the ridge `gamma` or the number of components. Error bars are one standard
+    error. A mark shows the chosen value. If the model has no parameter with the value "cv", the
+    figure is empty.
+
+    model: a fitted estimator or a projection.
+
+    >>> import numpy as np
+    >>> import stream_dr
+    >>> X = np.random.default_rng(0).normal(size=(60, 5))
+    >>> opls = stream_dr.OPLS(gamma="cv").fit(X, X[:, 0] + np.random.default_rng(1).normal(size=60))
+    >>> [trace.name for trace in stream_dr.plotting.regularisation(opls).data][0]
+    'error, with its standard error'
+    """
+    return go.Figure(regularisation_figure_dict(model, title or title_of_model("Regularisation", model)))
+
+
+def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
+    """Return a figure of cross-validated errors as a dict.
+
+    model: fitted estimator or projection.
+    """
+    projection = strip_feature_map_if_any(model)
+    choice = projection.choice if isinstance(projection, Linear) else None
+    if choice is None:
+        return empty_figure(title, "no parameter was chosen by cross-validation")
+    x, axis = choice.values, whole_number_axis("number of components", len(choice.values))
+    if choice.parameter == "gamma":
+        x, axis = _ridge_positions_and_axis(choice.values)
+
+    texts = [f"{choice.parameter} = {number_text(value)}" for value in choice.values]
+    at = [choice.chosen]
+    error_bars = {"type": "data", "array": choice.std_error, "thickness": 1}
+    line = scatter_trace(
+        "error, with its standard error", x, choice.mean, line={"color": COLOURS[0]}, error_y=error_bars
+    )
+    line |= {"text": texts, "hoverinfo": "text+y"}
+    mark = scatter_trace(f"chosen: {texts[choice.chosen]}", x[at], choice.mean[at], "markers", hoverinfo="name+y")
+    mark["marker"] = {"color": COLOURS[2], "size": 12, "symbol": "diamond"}
+    return figure_dict([line, mark], title, xaxis=axis, yaxis=titled_axis("error"), legend=LEGEND_ABOVE)
+
+
+def _ridge_positions_and_axis(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict]:
+    """Return the positions and the axis options of ridges.
+
+    The axis is logarithmic. The first ridge is 0, which has no logarithm. It is drawn at the left
+    end of the axis, where the tick has the text 0.
+
+    ridges_from_zero: the ridges, ascending from 0.
+    """
+    # All ridges are 0 if no column varies.
+    smallest = ridges_from_zero[1] or 1.0
+    x = np.maximum(ridges_from_zero, smallest / 10)
+    powers = np.arange(np.ceil(np.log10(smallest)), np.log10(x[-1]) + 1e-9)
+    names = ["0", *(f"10<sup>{power:.0f}</sup>" for power in powers)]
+    return x, titled_axis("gamma", type="log", tickvals=[x[0], *10.0**powers], ticktext=names)
+
+
+MAX_POINTS = 100_000
+"""Default for the maximum number of rows to draw."""
+
+MAX_CLASSES = 30
+"""Maximum number of classes with a colour of their own.
+
+If there are more, the smallest classes share one colour.
+"""
+
+MAX_SVG_POINTS = 2_000
+"""Number of points up to which points are drawn in SVG.
+
+More points are drawn by WebGL, which is faster. SVG stays sharp when it is enlarged.
+"""
+
+MANY = 20_000
+"""Number of points above which points are drawn smaller.
+
+Many large points would hide each other.
+"""
+
+CROWDED = 50_000
+"""Number of points above which points are drawn as small as possible."""
+
+_OTHERS = "#9aa0a6"
+"""Colour of rows without a label, and of rows whose class has no colour."""
+
+
+def projection(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    dimensions: int = 2,
+    most: int = MAX_POINTS,
+    seed: int = 0,
+    title: str | None = None,
+) -> go.Figure:
+    """Draw rows on the first components of a model.
+
+    The figure has two or three components. A single component is drawn as a histogram.
+
+    Parameters
+    ----------
+    model : fitted estimator or projection
+    X : rows (rows, features)
+    y : targets or None
+        Targets that colour the rows. Each label has its own colour. A row with several labels has
+        the colour of its first label. Continuous targets are shown on a colour scale, by their
+        first column.
+    dimensions : 2 or 3
+        Number of components to draw.
+    most : int
+        Maximum number of rows to draw. If there are more, a random sample is drawn, and the title
+        says so.
+    seed : int
+        Seed of the random sample.
+
+    Raises InvalidParameter for other `dimensions`, and the errors of projecting the rows.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> X, y = [[1.0, 2.0, 0.0], [3.0, 1.0, 1.0], [2.0, 5.0, 0.0], [4.0, 0.0, 2.0]], ["a", "b", "a", "b"]
+    >>> pca = stream_dr.PCA(2).fit(X)
+    >>> len(stream_dr.plotting.projection(pca, X, y).data) > 0
+    True
+    """
+    z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
+    z = np.asarray(z, dtype=np.float64)
+    targets = None if y is None else parse_targets(y, len(z), KINDS)
+    title = title or f"Projection by {plotly_escaped_text(type(model).__name__)}"
+    return go.Figure(projected_rows_figure(z, targets, dimensions, most, seed, title))
+
+
+def projected_rows_figure(
+    projected_rows: np.ndarray, targets: Targets | None, dimensions: int, max_rows: int, seed: int, title: str
+) -> FigureDict:
+    """Return a figure of projected rows as a dict.
+
+    Raises InvalidParameter if `dimensions` is not 2 or 3.
+
+    projected_rows: projected rows (rows, components).
+    targets: targets that colour the rows, or None.
+    dimensions: number of components to draw, 2 or 3.
+    max_rows: maximum number of rows to draw. If there are more, a random sample is drawn.
+    seed: seed of the random sample.
+    """
+    if dimensions not in (2, 3):
+        raise InvalidParameter(f"dimensions={dimensions}; a projection is drawn in 2 or 3.")
+    if not projected_rows.size:
+        return empty_figure(title, "no rows yet" if not len(projected_rows) else "no component yet")
+
+    # Compute the class means before sampling, so that they include the rows that are not drawn.
+    means = _means_by_first_label_code(projected_rows, targets)
+    rows = len(projected_rows)
+    if rows > max_rows:
+        drawn = np.sort(np.random.default_rng(seed).choice(rows, max_rows, replace=False))
+        projected_rows = projected_rows[drawn]
+        targets = None if targets is None else targets.take(drawn)
+        title += f" · {max_rows:,} of {rows:,} rows, drawn at random"
+    else:
+        title += f" · {rows:,} rows"
+
+    # Draw a histogram for one component, and points for several components.
+    if projected_rows.shape[1] == 1:
+        return _histogram_figure(projected_rows[:, 0], targets, title)
+    axes = "xyz"[: min(dimensions, projected_rows.shape[1])]
+    if targets is not None and targets.kind == "continuous":
+        traces = _continuous_traces(projected_rows, targets, axes)
+    else:
+        traces = _class_traces(projected_rows, targets, axes, means)
+    titles = {f"{axis}axis": titled_axis(f"component {i + 1}") for i, axis in enumerate(axes)}
+    return figure_dict(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
+
+
+ClassMeans = dict[int, np.ndarray]
+"""Mean of the projected rows of each class, by the code of its label."""
+
+
+class _ColourGroup(NamedTuple):
+    """Rows that are drawn with one colour and symbol.
+
+    name: text in the legend, already escaped for plotly.
+    rows: indices of the rows.
+    colour: colour of the points.
+    symbol: plotly's symbol of the points.
+    mean: mean (components,) of the rows, or None if the mean is not drawn.
+    """
+
+    name: str
+    rows: np.ndarray
+    colour: str
+    symbol: str = "circle"
+    mean: np.ndarray | None = None
+
+
+def _first_label_codes(targets: Targets) -> np.ndarray:
+    """Return the code of each row's first label.
+
+    The result is (rows,). The code of a row without labels is −1.
+    """
+    if targets.indptr is None:
+        codes = targets.codes
+    else:
+        counts = np.diff(targets.indptr)
+        codes = np.full(len(counts), -1)
+        codes[counts > 0] = targets.codes[targets.indptr[:-1][counts > 0]]
+    return np.asarray(codes if targets.present is None else np.where(targets.present, codes, -1))
+
+
+def _means_by_first_label_code(projected_rows: np.ndarray, targets: Targets | None) -> ClassMeans:
+    """Return the mean of each label's rows, by code.
+
+    A mean is (components,). For a row with several labels, only the first label counts. The result
+    is empty without targets and for continuous targets.
+
+    projected_rows: projected rows (rows, components).
+    """
+    if targets is None or targets.kind == "continuous":
+        return {}
+    codes = _first_label_codes(targets)
+    return {int(code): projected_rows[codes == code].mean(axis=0) for code in np.unique(codes) if code >= 0}
+
+
+def _group_rows_by_colour(targets: Targets | None, n_rows: int, class_means: ClassMeans) -> list[_ColourGroup]:
+    """Return the rows in groups of one colour and symbol.
+
+    Each of the MAX_CLASSES largest classes is a group. These groups come first, in order of their
+    labels. The next group has the rows of all other classes. The last group has the rows without a
+    label. Without classes, all rows are one group.
+
+    n_rows: number of rows.
+    class_means: mean of each class, by the label's code.
+    """
+    if targets is None or targets.kind == "continuous":
+        return [_ColourGroup("rows", np.arange(n_rows), COLOURS[0])]
+
+    # One group for each of the largest classes.
+    codes = _first_label_codes(targets)
+    sizes = np.bincount(codes[codes >= 0], minlength=len(targets.labels))
+    largest = np.argsort(-sizes, kind="stable")[:MAX_CLASSES]
+    coloured = sorted((int(c) for c in largest if sizes[c]), key=lambda c: targets.labels[c])
+    groups = []
+    for i, code in enumerate(coloured):
+        name = plotly_escaped_text(targets.labels[code])
+        colour = COLOURS[i % len(COLOURS)]
+        symbol = SYMBOLS[i // len(COLOURS) % len(SYMBOLS)]
+        groups.append(_ColourGroup(name, np.flatnonzero(codes == code), colour, symbol, class_means.get(code)))
+
+    # One group for the other classes, and one for rows without a label.
+    others = np.flatnonzero((codes >= 0) & ~np.isin(codes, coloured))
+    if len(others):
+        groups.append(_ColourGroup(f"{len(np.unique(codes[others]))} other labels", others, _OTHERS))
+    unlabelled = np.flatnonzero(codes < 0)
+    return [*groups, _ColourGroup("no label", unlabelled, _OTHERS, "circle-open")] if len(unlabelled) else groups
+
+
+def _class_traces(
+    projected_rows: np.ndarray, targets: Targets | None, axes: str, class_means: ClassMeans
+) -> list[Trace]:
+    """Return the plotly traces of rows that have labels.
+
+    Each group of rows with one colour has a trace. The class means have one more trace.
+
+    projected_rows: projected rows (rows, components).
+    axes: axes to draw: "xy" or "xyz".
+    class_means: mean of each class, by the label's code.
+    """
+    groups = _group_rows_by_colour(targets, len(projected_rows), class_means)
+    size = _marker_size(axes, len(projected_rows))
+    traces = []
+    for g in groups:
+        symbol = g.symbol
+        # plotly has no triangle in 3-D plots.
+        if symbol == "triangle-up" and len(axes) == 3:
+            symbol = "circle"
+        marker: JsonDict = {"color": g.colour, "size": size, "opacity": 0.7, "symbol": symbol}
+        traces.append(_points_trace(g.name, projected_rows[g.rows], axes, len(projected_rows), marker))
+
+    # Add the trace of the class means.
+    centred = [g for g in groups if g.mean is not None]
+    if centred:
+        marker = {"color": [g.colour for g in centred], "size": _marker_size(axes, 0) + 6, "symbol": "x"}
+        # No colour is set for the outline, so the page can set it to the colour of its text.
+        marker["line"] = {"width": 1.5}
+        means = np.array([g.mean for g in centred])
+        # Draw the means like the rows: plotly puts WebGL above SVG, which would hide SVG means.
+        trace = _points_trace("class means", means, axes, len(projected_rows), marker)
+        traces.append(trace | {"text": [g.name for g in centred], "hoverinfo": "text"})
+    return traces
+
+
+def _continuous_traces(projected_rows: np.ndarray, targets: Targets, axes: str) -> list[Trace]:
+    """Return the plotly trace of rows that have continuous targets.
+
+    The first column of the targets gives the colours.
+
+    projected_rows: projected rows (rows, components).
+    axes: axes to draw: "xy" or "xyz".
+    """
+    assert targets.values is not None
+    values = targets.values[:, 0]
+    if targets.present is not None:
+        values = np.where(targets.present, values, np.nan)
+
+    scale = {"colorscale": "Viridis", "showscale": True, "colorbar": {"title": {"text": "target"}}}
+    marker = {"color": values, "size": _marker_size(axes, len(projected_rows)), "opacity": 0.8} | scale
+    return [_points_trace("rows", projected_rows, axes, len(projected_rows), marker)]
+
+
+def _histogram_figure(projected_rows: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
+    """Return a histogram of one component as a dict.
+
+    The bars are coloured by label.
+
+    projected_rows: (rows,), values of the component.
+    """
+    bars = {"type": "histogram", "opacity": 0.6}
+    groups = _group_rows_by_colour(targets, len(projected_rows), {})
+    traces = [bars | {"x": projected_rows[g.rows], "name": g.name, "marker": {"color": g.colour}} for g in groups]
+    return figure_dict(traces, title, barmode="overlay", xaxis=titled_axis("component 1"), yaxis=titled_axis("rows"))
+
+
+def _points_trace(name: str, points: np.ndarray, axes: str, n_rows: int, marker: JsonDict) -> Trace:
+    """Return a plotly trace of points.
+
+    If the figure has many points, they are drawn by WebGL, and few points in SVG.
+
+    points: points (points, components). They are drawn as float32.
+    axes: axes to draw: "xy" or "xyz".
+    n_rows: number of points in the figure.
+    """
+    kind = "scatter"
+    if len(axes) == 3:
+        kind = "scatter3d"
+    elif n_rows > MAX_SVG_POINTS:
+        kind = "scattergl"
+    coordinates = {axis: np.ascontiguousarray(points[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
+    return {"type": kind, "mode": "markers", "name": name, "marker": marker} | coordinates
+
+
+def _marker_size(axes: str, n_rows: int) -> int:
+    """Return the size of a point in pixels.
+
+    axes: axes to draw: "xy" or "xyz".
+    n_rows: number of points in the figure. Many points are drawn smaller.
+    """
+    if len(axes) == 3:
+        return 3
+    if n_rows > CROWDED:
+        return 2
+    return 3 if n_rows > MANY else 5
