@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike
 
 from stream_dr.errors import CannotMerge, TargetsRequired, nothing_to_fit_error
 from stream_dr.estimators.fitting import named_columns
-from stream_dr.estimators.fitting.additive import AdditiveEstimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.named_columns import LabelScore, flatten_column_with_warning
 from stream_dr.estimators.fitting.parameters import check_positive_int
@@ -189,7 +188,7 @@ class KNearest(LabelScore, StreamLearner):
         """
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(f"{other!r} cannot be merged into {self!r}: merge samples of one set of parameters.")
-        return AdditiveEstimator.merge(self, other)  # type: ignore[type-var,arg-type]
+        return self.merge_state(other)
 
     @property
     def state_(self) -> Reservoir:

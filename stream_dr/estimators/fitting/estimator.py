@@ -64,7 +64,7 @@ from stream_dr.rows.kinds import DASK, Kind, rows_kind
 from stream_dr.rows.raw_rows import default_column_names
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.folds import FoldedState
-from stream_dr.statistics.protocol import Accumulator, AdditiveState, State, register_nested_state
+from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
 from stream_dr.statistics.row_hashes import group_hashes
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.parsing import parse_targets
@@ -884,26 +884,7 @@ class AdditiveEstimator(Estimator):
             raise CannotMerge(
                 f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
             )
-
-        # Release the lock of `other` before taking the lock of `self`.
-        # Otherwise two threads that merge a into b and b into a would wait for each other for ever.
-        with other.lock:
-            theirs = other.fitted()
-            theirs.check_learning_parameters_unchanged(other)
-            their_names = theirs.names
-            their_state = theirs.accumulator.freeze()
-
-        with self.lock:
-            mine = self.fitted()
-            mine.check_learning_parameters_unchanged(self)
-            # A state without rows has no columns that could be mistaken for others.
-            names = mine.names or their_names
-            if mine.accumulator.rows and their_state.rows:
-                names = named_columns.joint_names(mine.names, their_names)
-            state = cast(AdditiveState, mine.accumulator.freeze()).merge(their_state)
-            self.fitted_ = new_fitted_state(self, state, names)
-            self.fitted_.shown = mine.shown
-        return self
+        return self.merge_state(other)
 
     def unlearn(
         self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
