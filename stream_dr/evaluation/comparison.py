@@ -127,15 +127,8 @@ class _Method(NamedTuple):
     params: JsonDict
 
 
-class _Fold(NamedTuple):
-    """Split of the sampled rows into learned and held-out rows.
-
-    train: indices of the rows to learn.
-    test: indices of the held-out rows.
-    """
-
-    train: np.ndarray
-    test: np.ndarray
+_Fold = tuple[np.ndarray, np.ndarray]
+"""Indices of the sampled rows to learn, and of the rows held out."""
 
 
 class MethodResult(NamedTuple):
@@ -344,7 +337,7 @@ def _score_all_folds(
                 measured.append(_fit_and_score_method(method, extra_params, learned, held_out))
 
     n_scored = max(1, min(map(len, outcomes)))
-    return outcomes, n_scored, sum(len(fold.test) for fold in folds[:n_scored])
+    return outcomes, n_scored, sum(len(test) for _, test in folds[:n_scored])
 
 
 def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str, JsonDict]:
@@ -622,13 +615,13 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
         )
 
     if in_time_order:
-        return [_Fold(*split) for split in TimeSeriesSplit(n_folds).split(np.zeros(sample.rows))]
+        return list(TimeSeriesSplit(n_folds).split(np.zeros(sample.rows)))
     splitter = StratifiedKFold if labelled else KFold
     with warnings.catch_warnings():
         # Ignore scikit-learn's warning that a label has fewer rows than folds, which is valid.
         warnings.simplefilter("ignore")
         folds = splitter(n_folds, shuffle=True, random_state=0)
-        return [_Fold(*split) for split in folds.split(np.zeros(sample.rows), _targets_for_sklearn(sample))]
+        return list(folds.split(np.zeros(sample.rows), _targets_for_sklearn(sample)))
 
 
 def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress: StageProgress) -> tuple[Block, int]:

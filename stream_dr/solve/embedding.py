@@ -71,6 +71,20 @@ most this number are dropped.
 """
 
 
+def _check_places(embedding: "Eigenmap | BarycentricProjection") -> int:
+    """Raise DamagedFile unless the coordinates fit the landmarks.
+
+    Returns the number of landmarks.
+    """
+    checks.check_one_of(embedding, "solution", SOLUTIONS)
+    embedding.landmarks.check()
+    r = embedding.landmarks.n_landmarks
+    p = checks.shape_of_checked_matrix(embedding, "places")[1]
+    checks.check_dtype_and_shapes(embedding, np.float64, places=(r, p), eigenvalues=(p,))
+    checks.check_finite_arrays(embedding, "places", "eigenvalues")
+    return r
+
+
 @register_nested_state
 class Eigenmap(NamedTuple):
     """Laplacian eigenmaps of landmarks (r sampled rows of the stream).
@@ -115,12 +129,8 @@ class Eigenmap(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless all arrays have one row per landmark."""
-        checks.check_one_of(self, "solution", SOLUTIONS)
-        self.landmarks.check()
-        r = self.landmarks.n_landmarks
-        p = checks.shape_of_checked_matrix(self, "places")[1]
-        checks.check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,), radii=(r,))
-        checks.check_finite_arrays(self, "places", "eigenvalues")
+        r = _check_places(self)
+        checks.check_dtype_and_shapes(self, np.float64, radii=(r,))
         checks.check_at_least(self, 0.0, "radii", "temperature", "one_sided")
         checks.check_within(self, 0, r + 1, "neighbours")
         checks.check_within(self, 1, checks.FEATURE_COUNT_LIMIT, "parts")
@@ -273,12 +283,7 @@ class BarycentricProjection(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless all arrays have one row per landmark."""
-        checks.check_one_of(self, "solution", SOLUTIONS)
-        self.landmarks.check()
-        r = self.landmarks.n_landmarks
-        p = checks.shape_of_checked_matrix(self, "places")[1]
-        checks.check_dtype_and_shapes(self, np.float64, places=(r, p), eigenvalues=(p,))
-        checks.check_finite_arrays(self, "places", "eigenvalues")
+        r = _check_places(self)
         checks.check_at_least(self, 0.0, "reg")
         checks.check_within(self, 1, max(r, 1) + 1, "neighbours")
 

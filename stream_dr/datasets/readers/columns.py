@@ -268,10 +268,16 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
         X, names = _matrix_and_names(batch, feature_names)
 
     targets = targets_from_batch(batch, roles)
-    weights = (
-        None if roles.weight is None else convert_complete_column_to_float64(batch.column(roles.weight), roles.weight)
-    )
-    ids = None if roles.id is None else ids_as_integers_or_strings(batch.column(roles.id), roles.id)
+    weights = None
+    if roles.weight is not None:
+        weights = _complete_floats(batch, (roles.weight,))[:, 0]
+    ids: Ids | None = None
+    if roles.id is not None:
+        column = batch.column(roles.id)
+        _raise_if_missing_values(column, roles.id)
+        ids = column.to_pylist()
+        if not (pa.types.is_integer(column.type) or is_string_type(column.type)):
+            ids = [str(value) for value in ids]
     return Block(X, targets, weights, ids, names)
 
 
@@ -365,18 +371,6 @@ def _has_numbers(arrow_type: pa.DataType) -> bool:
     return bool(numbers or pa.types.is_boolean(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType))
 
 
-def ids_as_integers_or_strings(column: pa.Array, column_name: str) -> Ids:
-    """Return a column of ids as integers or strings.
-
-    Values of other types are converted to strings. Raises SchemaMismatch if a row has no id.
-    """
-    _raise_if_missing_values(column, column_name)
-    ids: Ids = column.to_pylist()
-    if pa.types.is_integer(column.type) or is_string_type(column.type):
-        return ids
-    return [str(v) for v in ids]
-
-
 def replace_empty_strings_by_null(texts: pa.Array) -> pa.Array:
     """Return an array with empty strings replaced by null."""
     return pc.replace_with_mask(texts, pc.equal(texts, ""), pa.scalar(None, pa.string()))
@@ -408,15 +402,14 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
 
     # Each column with 0 and 1 is one label.
     if roles.labels:
-        Y = np.column_stack([convert_complete_column_to_float64(batch.column(name), name) for name in roles.labels])
+        Y = _complete_floats(batch, roles.labels)
         if not np.all((Y == 0) | (Y == 1)):
             column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
             raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as label or target.")
         return indicator_targets(Y, roles.labels)
 
     if roles.target:
-        columns = [convert_complete_column_to_float64(batch.column(name), name) for name in roles.target]
-        return continuous_targets(np.column_stack(columns))
+        return continuous_targets(_complete_floats(batch, roles.target))
     return None
 
 
@@ -451,20 +444,23 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
         raise SchemaMismatch(message, column=column_name) from e
 
 
-def convert_complete_column_to_float64(column: pa.Array, column_name: str) -> np.ndarray:
-    """Return a column as a float64 array (rows,).
+def _complete_floats(batch: pa.RecordBatch, names: Sequence[str]) -> np.ndarray:
+    """Return columns as a float64 array (rows, columns).
 
-    column_name: name of the column, for the error message.
+    names: names of the columns.
 
-    Raises SchemaMismatch if the column has missing values or is not numeric.
+    Raises SchemaMismatch if a column has missing values or is not numeric.
     """
-    _raise_if_missing_values(column, column_name)
-    try:
-        numbers: np.ndarray = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return numbers
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
-        message = f"column {column_name!r} is {column.type}, not numbers ({e}); name it as label or drop it."
-        raise SchemaMismatch(message, column=column_name) from e
+    columns = []
+    for name in names:
+        column = batch.column(name)
+        _raise_if_missing_values(column, name)
+        try:
+            columns.append(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
+            message = f"column {name!r} is {column.type}, not numbers ({e}); name it as label or drop it."
+            raise SchemaMismatch(message, column=name) from e
+    return np.column_stack(columns)
 
 
 def _raise_if_missing_values(column: pa.Array | pa.ChunkedArray, column_name: str) -> None:

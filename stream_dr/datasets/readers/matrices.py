@@ -305,7 +305,13 @@ def read_matlab(
     except StreamDRError as e:
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
-    order = np.arange(X.shape[0]) if subset is None else _zero_based_row_numbers(path, variables[subset], X.shape[0])
+    n_rows = X.shape[0]
+    order = np.arange(n_rows)
+    if subset is not None:
+        # The file numbers the rows from 1.
+        order = np.asarray(variables[subset]).ravel().astype(np.int64) - 1
+        if len(order) and (order.min() < 0 or order.max() >= n_rows):
+            raise SchemaMismatch(f"{path}: the subset names rows outside 1 … {n_rows}.")
     for start in range(0, len(order), rows_per_block):
         block_rows = order[start : start + rows_per_block]
         yield Block(X[block_rows], None if targets is None else targets.take(block_rows))
@@ -386,17 +392,3 @@ def _parse_targets_variable(values: Rows) -> Targets:
         raise InvalidTargets(f"labels of type {Y.dtype} are not numbers; give numbers, or a cell array of strings.")
     # MATLAB stores whole numbers as doubles, so the type does not show whether they are labels.
     return parse_target_array(Y.ravel() if 1 in Y.shape else Y)
-
-
-def _zero_based_row_numbers(path: FileName, one_based_numbers: Rows, n_rows: int) -> np.ndarray:
-    """Return the indices of a subset's rows, from 0.
-
-    one_based_numbers: numbers of the subset's rows in the file, from 1.
-    n_rows: number of rows of the data set.
-
-    Raises SchemaMismatch for a number outside the data set.
-    """
-    order = np.asarray(one_based_numbers).ravel().astype(np.int64) - 1
-    if len(order) and (order.min() < 0 or order.max() >= n_rows):
-        raise SchemaMismatch(f"{path}: the subset names rows outside 1 … {n_rows}.")
-    return order

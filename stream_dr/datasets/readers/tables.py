@@ -91,16 +91,15 @@ def read_arrow_ipc(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_p
     """
     with open_decompressed(path) as packed:
         with errors_as_malformed_input(path, "is not an Arrow file", *_ERRORS):
-            reader = _open_batch_stream(_open_checked_ipc_file(path, packed))
+            reader = _open_checked_ipc_file(path, packed)
         features = feature_columns_unless_shard(reader.schema, roles)
         yield from split_batches_into_blocks(path, reader, features, roles, rows_per_block)
 
 
-def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> pa.MemoryMappedFile:
-    """Open an Arrow IPC file and check its messages.
+def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> pa.RecordBatchReader:
+    """Open an Arrow IPC file as a stream of batches, and check its messages.
 
-    The file has the file format or the stream format of Arrow IPC. Returns the uncompressed file.
-    Raises the errors of `read_checked_messages`.
+    The file has the file format or the stream format of Arrow IPC. Raises the errors of `read_checked_messages`.
 
     path: path of the file, which may be compressed.
     unpacked_stream: stream of the file's uncompressed bytes. If the file is compressed, the stream
@@ -114,22 +113,10 @@ def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> pa.Mem
             copy.flush()
             file = pa.memory_map(copy.name)
 
-    read_checked_messages(strip_file_header_footer(memoryview(file.read_buffer()).cast("B")))
-    file.seek(0)
-    return file
-
-
-def _open_batch_stream(file: IO[bytes]) -> pa.RecordBatchReader:
-    """Open an Arrow IPC file as a stream of batches.
-
-    The file has the file format or the stream format of Arrow IPC.
-    """
-    # An IPC file is the bytes ARROW1, two bytes of padding, and then an IPC stream.
-    if file.read(6) == b"ARROW1":
-        file.read(2)
-    else:
-        file.seek(0)
-    return pa.ipc.open_stream(file)
+    # An IPC file is a header, an IPC stream, and a footer.
+    stream = strip_file_header_footer(memoryview(file.read_buffer()).cast("B"))
+    read_checked_messages(stream)
+    return pa.ipc.open_stream(stream)
 
 
 _SqliteRow = tuple[int | float | str | bytes | None, ...]
