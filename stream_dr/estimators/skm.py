@@ -7,10 +7,10 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
-from stream_dr.estimators.fitting.margin import scatter_sum_directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.refining import Refinable
+from stream_dr.estimators.mmc import scatter_sum_directions
 from stream_dr.statistics.moments.state import MomentState
 
 

@@ -7,12 +7,7 @@ Names, labels and errors are shown as plain text. Characters in them that plotly
 markup are escaped.
 """
 
-from stream_dr.plotting.projection_figures import loadings as loadings
-from stream_dr.plotting.projection_figures import projection as projection
-from stream_dr.plotting.projection_figures import regularisation as regularisation
-from stream_dr.plotting.projection_figures import spectrum as spectrum
-from stream_dr.plotting.record_figures import convergence as convergence
-from stream_dr.plotting.record_figures import drift as drift
-from stream_dr.plotting.record_figures import progress as progress
+from stream_dr.plotting.projection_figures import loadings, projection, regularisation, spectrum
+from stream_dr.plotting.record_figures import convergence, drift, progress
 
 __all__ = ["convergence", "drift", "loadings", "progress", "projection", "regularisation", "spectrum"]

@@ -4,7 +4,6 @@ scikit-learn has no type annotations. The stub file `sklearn_bases.pyi` declares
 methods that users call.
 """
 
-from sklearn.base import BaseEstimator as BaseEstimator
-from sklearn.base import ClassifierMixin as ClassifierMixin
-from sklearn.base import ClassNamePrefixFeaturesOutMixin as ClassNamePrefixFeaturesOutMixin
-from sklearn.base import TransformerMixin as TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+__all__ = ["BaseEstimator", "ClassNamePrefixFeaturesOutMixin", "ClassifierMixin", "TransformerMixin"]
