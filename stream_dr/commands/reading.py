@@ -376,7 +376,13 @@ def _add_options(command: Callable[..., None], *declarations: Callable[..., None
         from stream_dr.feature_maps import feature_map
 
         options = {name: arguments.pop(name) for name in shared}
-        map_options = _pop_feature_map_options(options)
+        map_options = {name: value for name in ("one_hot", "hash", "keep") if (value := options.pop(name, None))}
+        impute = options.pop("impute", "mean")
+        if impute != "mean":
+            try:
+                map_options["impute"] = float(impute)
+            except ValueError as e:
+                raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
         texts = options.pop("text", None) or ()
         options["drop"] = ",".join(options["drop"] or ()) or None
         options["kinds"] = (*map(_parse_column_kind, options.pop("as_") or ()), *((name, "text") for name in texts))
@@ -394,19 +400,6 @@ def _add_options(command: Callable[..., None], *declarations: Callable[..., None
     run_with_read_as.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
     run_with_read_as.__annotations__ = {p.name: p.annotation for p in (*own, *shared.values())}
     return run_with_read_as
-
-
-def _pop_feature_map_options(options: JsonDict) -> JsonDict:
-    """Remove and return the feature map's options in `options`.
-
-    Raises typer.BadParameter if `impute` is neither "mean" nor a number.
-    """
-    impute = options.pop("impute", "mean")
-    columns = {name: value for name in ("one_hot", "hash", "keep") if (value := options.pop(name, None))}
-    try:
-        return columns if impute == "mean" else columns | {"impute": float(impute)}
-    except ValueError as e:
-        raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
 
 
 def _parse_column_kind(option: str) -> tuple[str, str]:
