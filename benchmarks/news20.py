@@ -27,7 +27,7 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import refine_steps
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Dataset, open_dataset
-from stream_dr.shards.writer import write_shards
+from stream_dr.shards.folder import write_shards
 from stream_dr.targets.targets import class_targets
 
 

@@ -40,8 +40,12 @@ from threadpoolctl import threadpool_limits
 
 import stream_dr
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.datasets.generate import generate_rcv1_like, write_rcv1_like_shards
-from stream_dr.datasets.language import TOP_SHARES, build_word_and_topic_tables
+from stream_dr.datasets.generate import (
+    TOP_SHARES,
+    build_word_and_topic_tables,
+    generate_rcv1_like,
+    write_rcv1_like_shards,
+)
 from stream_dr.datasets.sources import open_source
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft

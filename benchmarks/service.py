@@ -43,9 +43,8 @@ uvicorn.run(app, port=int(sys.argv[1]), log_level="error", access_log=False)
 
 def shards(folder: Path, rows: int, batch_rows: int) -> None:
     """RCV1-like batches of so many rows with one of four labels a row, as shards."""
-    from stream_dr.datasets.generate import generate_rcv1_like
-    from stream_dr.datasets.language import WIDTH
-    from stream_dr.shards.writer import ShardWriter
+    from stream_dr.datasets.generate import WIDTH, generate_rcv1_like
+    from stream_dr.shards.folder import ShardWriter
 
     with ShardWriter(folder, 10 * batch_rows, batch_rows, n_features=WIDTH) as writer:
         for block in generate_rcv1_like(rows, "top4"):

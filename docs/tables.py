@@ -55,7 +55,7 @@ def estimators() -> Iterator[str]:
             f"`{kind.__name__}`",
             key,
             ", ".join(kind().target_kinds) or "–",
-            *map(_yes, (merges, unlearns, hasattr(kind, "predict"), getattr(kind, "refined_by", None) is not None)),
+            *map(_yes, (merges, unlearns, hasattr(kind, "predict"), getattr(kind, "refines", False))),
             _size(_example(kind).state_bytes(WIDTH, LABELS)),
         ]
         yield f"| {' | '.join(cells)} |"

@@ -17,7 +17,7 @@ from .estimators import ESTIMATORS as ESTIMATORS
 from .estimators.cca import CCA as CCA
 from .estimators.ccipca import CCIPCA as CCIPCA
 from .estimators.class_means import ClassMeans as ClassMeans
-from .estimators.fitting.signatures import parameter_types as parameter_types
+from .estimators.fitting.parameters import parameter_types as parameter_types
 from .estimators.graph_wmv import GraphWMV as GraphWMV
 from .estimators.hsic import hsic as hsic
 from .estimators.hsl import HSL as HSL

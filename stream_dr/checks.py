@@ -179,7 +179,9 @@ def check_csr_or_dense_rows(record: CsrFields, n_rows: int, n_columns: int) -> N
     n_rows: number of rows.
     n_columns: number of columns.
     """
-    values, indices, indptr = record.values, record.indices, record.indptr
+    values = record.values
+    indices = record.indices
+    indptr = record.indptr
     if (indices is None) != (indptr is None):
         raise field_error(record, "indptr", "there without indices, or they without it", "there with them")
     if indices is None or indptr is None:

@@ -30,8 +30,7 @@ from sklearn.datasets import load_digits
 
 from stream_dr.aliases import JsonDict
 from stream_dr.client.client import Client
-from stream_dr.datasets.generate import generate_rcv1_like
-from stream_dr.datasets.language import WIDTH
+from stream_dr.datasets.generate import WIDTH, generate_rcv1_like
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import OutputExists
 from stream_dr.plotting.directory_figures import write_report
@@ -39,8 +38,8 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.running.query import transform
 from stream_dr.running.replay import ReplayCallback, ReplaySettings, replay
 from stream_dr.running.warm_up import warm_up
-from stream_dr.shards import writer
 from stream_dr.shards.dataset import open_dataset
+from stream_dr.shards.folder import write_shards
 from stream_dr.solve.neighbours import means_by_class, nearest_mean
 from stream_dr.targets.targets import class_targets
 
@@ -162,7 +161,7 @@ def ensure_training_shards(folder: Path, data: TrainTestRows) -> list[Path]:
     """
     if not (folder / "manifest.json").exists():
         training = Block(data.X, class_targets(data.y.tolist()))
-        writer.write_shards([training], folder, SHARD_ROWS, BATCH_ROWS, n_features=data.X.shape[1])
+        write_shards([training], folder, SHARD_ROWS, BATCH_ROWS, n_features=data.X.shape[1])
 
     dataset = open_dataset(folder)
     rows = sum(shard.rows for shard in dataset.shards)

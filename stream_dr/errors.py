@@ -162,7 +162,8 @@ def error_for_unknown_parameter(
     """
     for name in names_to_check:
         if name not in known_names:
-            meant, why = did_you_mean(name, known_names), MISSING_PARAMETER_REASONS.get(name, "")
+            meant = did_you_mean(name, known_names)
+            why = MISSING_PARAMETER_REASONS.get(name, "")
             return InvalidParameter(
                 f"{owner_in_message} has no parameter {name!r}{meant}; it has {', '.join(known_names) or 'none'}.{why}"
             )

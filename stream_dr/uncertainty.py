@@ -54,7 +54,8 @@ class CrossValidation(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the arrays fit each other."""
         checks.check_one_of(self, "parameter", ("gamma", "n_components"))
-        m, ridges = self.mean.size, self.parameter == "gamma"
+        m = self.mean.size
+        ridges = self.parameter == "gamma"
         checks.check_dtype_and_shapes(self, np.float64 if ridges else np.int64, values=(m,))
         checks.check_dtype_and_shapes(self, np.float64, mean=(m,), std_error=(m,), tau=(m if ridges else 0,))
         checks.check_finite_arrays(self, "values", "mean", "std_error", "tau")
@@ -73,7 +74,8 @@ class CrossValidation(NamedTuple):
         The key of the value is the name of the parameter. The other keys are "error" and
         "std_error".
         """
-        error, std_error = self.mean[self.chosen].item(), self.std_error[self.chosen].item()
+        error = self.mean[self.chosen].item()
+        std_error = self.std_error[self.chosen].item()
         return {self.parameter: self.chosen_value, "error": error, "std_error": std_error}
 
 
@@ -145,7 +147,8 @@ def uncertainty_sentences(choice: CrossValidation | None, spread: ComponentSprea
     sentences = []
     if choice is not None:
         folds = f" on {spread.folds} folds" if spread is not None else ""
-        error, std_error = choice.mean[choice.chosen], choice.std_error[choice.chosen]
+        error = choice.mean[choice.chosen]
+        std_error = choice.std_error[choice.chosen]
         sentences.append(
             f"{choice.parameter} = {number_text(choice.chosen_value)} was chosen among {len(choice.mean)} values by "
             f"cross-validation{folds}: error {number_text(error)} ± {number_text(std_error)}."
@@ -180,7 +183,8 @@ def component_angle_sentences(spread: ComponentSpread, max_components: int | Non
     while i < len(angles):
         pair = angles[i : i + 2]
         if len(pair) == 2 and pair.max() > MAX_ERROR_BAR_ANGLE and not np.isnan(spread.plane_angles[i]):
-            worse, plane = _format_degrees(pair.max()), _format_degrees(spread.plane_angles[i])
+            worse = _format_degrees(pair.max())
+            plane = _format_degrees(spread.plane_angles[i])
             others.append(f"Components {i + 1} and {i + 2} are known to {worse} only; their plane to {plane}.")
             i += 2
             continue

@@ -239,7 +239,7 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing_in_the_way(
     monkeypatch.chdir(tmp_path)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     with monkeypatch.context() as pressed:
-        pressed.setattr("stream_dr.shards.writer.write_manifest", lambda *_: signal.raise_signal(signal.SIGINT))
+        pressed.setattr("stream_dr.shards.folder.write_manifest", lambda *_: signal.raise_signal(signal.SIGINT))
         for command, does in [
             (["convert", *given, "--out", "out"], "starts from scratch"),
             (["learn", *given, "--dir", "d", "--model", "m=class_means"], "continues where it stopped"),

@@ -30,7 +30,7 @@ WIDER = {
     "running/running.py: Running has 17 attributes",
     "running/live_scores.py: TestThenTrain has 13 attributes",
     "settings.py: Settings has 36 attributes",
-    "shards/writer.py: ShardWriter has 20 attributes",
+    "shards/folder.py: ShardWriter has 20 attributes",
     "statistics/moments/accumulator.py: MomentAccumulator has 19 attributes",
     "statistics/moments/state.py: MomentState has 18 attributes",
     "statistics/reservoir.py: Reservoir has 14 attributes",

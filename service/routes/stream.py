@@ -266,7 +266,7 @@ def describe_estimators() -> JsonDict:
         params = []
         for name, hint, default in stream_dr.parameter_types(kind):
             params.append({"name": name, "default": default} | _form_field_kind(hint))
-        refines = getattr(kind, "refined_by", None) is not None
+        refines = getattr(kind, "refines", False)
         described[key] = {"about": about, "refines": refines, "params": params}
     return described
 

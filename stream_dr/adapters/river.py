@@ -40,7 +40,7 @@ from sklearn.base import clone
 
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFitted
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.linear_classifier import LinearClassifier
+from stream_dr.estimators.fitting.predictor import LinearClassifier
 from stream_dr.estimators.information_gain import InformationGain
 from stream_dr.rows.block import Block, Rows
 from stream_dr.targets.label_codes import Label

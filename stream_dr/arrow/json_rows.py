@@ -119,7 +119,10 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
         The parsed object, or its JSON text.
     """
     if isinstance(parsed_or_text, bytes | bytearray | memoryview | str):
-        parsed_or_text = _parse_json(parsed_or_text)
+        try:
+            parsed_or_text = orjson.loads(parsed_or_text)
+        except orjson.JSONDecodeError as e:
+            raise MalformedInput(f"the body is not JSON ({e}); numbers must be finite, keys and strings quoted.") from e
     if not isinstance(parsed_or_text, dict) or not isinstance(parsed_or_text.get("rows"), list):
         raise MalformedInput('the JSON is not an object with a list under "rows"; send {"rows": [[0.1, 0.2]]}.')
     unknown = next((key for key in parsed_or_text if key not in _KEYS), None)
@@ -165,13 +168,6 @@ def json_from_block(block: Block) -> JsonObject:
     if block.ids is not None:
         obj["ids"] = list(block.ids)
     return obj
-
-
-def _parse_json(json_text: bytes | bytearray | memoryview | str) -> ParsedJson:
-    try:
-        return orjson.loads(json_text)
-    except orjson.JSONDecodeError as e:
-        raise MalformedInput(f"the body is not JSON ({e}); numbers must be finite, keys and strings quoted.") from e
 
 
 def _checked_n_features(requested_n_features: ParsedJson) -> int | None:

@@ -43,7 +43,9 @@ def targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | None
         n = len(entries) if isinstance(entries, list) else json_type_in_words(entries)
         raise InvalidTargets(f'{n_rows} rows but {n} under "{key}"; send one entry a row.')
 
-    return _targets_from_labels(entries) if key == "labels" else _targets_from_numbers(entries)
+    if key == "labels":
+        return _targets_from_labels(entries)
+    return _targets_from_numbers(entries)
 
 
 def _targets_from_labels(row_labels: list[ParsedJson]) -> Targets:
@@ -109,7 +111,9 @@ def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
         float64_array_refusing_overflow(list(chain.from_iterable(table))).reshape(len(row_targets), width)
     )
     present = np.array([v is not None for v in row_targets], dtype=bool)
-    return targets if present.all() else targets._replace(present=present)
+    if present.all():
+        return targets
+    return targets._replace(present=present)
 
 
 def float64_array_refusing_overflow(numbers: list[ParsedJson]) -> np.ndarray:

@@ -74,17 +74,6 @@ _SCALARS = ("null", "int", "float", "decimal", "bool", "date", "timestamp", "str
 _SUPPORTED = (*_SCALARS, *_LISTS)
 
 
-class _VectorPlace(NamedTuple):
-    """Place of a vector in a flatbuffer.
-
-    offset: offset of the first element in the buffer, in bytes.
-    length: number of elements.
-    """
-
-    offset: int
-    length: int
-
-
 class FlatbufferTable:
     """Reader of one table of a flatbuffer.
 
@@ -117,7 +106,9 @@ class FlatbufferTable:
         struct_format: format of the number for `struct.unpack`, such as "<q".
         """
         at = self._field(field_index)
-        return int(struct.unpack_from(struct_format, self._buffer, at)[0]) if at else 0
+        if at:
+            return int(struct.unpack_from(struct_format, self._buffer, at)[0])
+        return 0
 
     def table(self, field_index: int) -> "FlatbufferTable | None":
         """Return the table in a field.
@@ -125,7 +116,9 @@ class FlatbufferTable:
         If the field is absent, None is returned.
         """
         at = self._field(field_index)
-        return FlatbufferTable(self._buffer, self._follow_reference(at)) if at else None
+        if at:
+            return FlatbufferTable(self._buffer, self._follow_reference(at))
+        return None
 
     def vector_of_tables(self, field_index: int) -> Iterator["FlatbufferTable"]:
         """Yield the tables of the vector in a field.
@@ -178,18 +171,23 @@ class FlatbufferTable:
         """
         return reference_offset + int(struct.unpack_from("<I", self._buffer, reference_offset)[0])
 
-    def _vector_place(self, field_index: int) -> _VectorPlace:
+    def _vector_place(self, field_index: int) -> tuple[int, int]:
         """Return the place of the vector in a field.
+
+        Returns two values:
+
+        - Offset of the first element in the buffer, in bytes.
+        - Number of elements.
 
         Offset and length are 0 if the field is absent.
         """
         at = self._field(field_index)
         if not at:
-            return _VectorPlace(0, 0)
+            return 0, 0
 
         # Follow the reference to the vector, which starts with its length.
         at = self._follow_reference(at)
-        return _VectorPlace(at + 4, int(struct.unpack_from("<I", self._buffer, at)[0]))
+        return at + 4, int(struct.unpack_from("<I", self._buffer, at)[0])
 
 
 class Message(NamedTuple):
@@ -229,7 +227,9 @@ def strip_file_header_footer(stream_or_file: memoryview) -> memoryview:
 
     Raises MalformedInput if the footer of a file is damaged.
     """
-    return stream_or_file[8 : _footer_offset(stream_or_file)] if bytes(stream_or_file[:6]) == _MAGIC else stream_or_file
+    if bytes(stream_or_file[:6]) == _MAGIC:
+        return stream_or_file[8 : _footer_offset(stream_or_file)]
+    return stream_or_file
 
 
 def read_checked_messages(stream: memoryview, max_unpacked_bytes: int | None = None) -> list[Message]:
@@ -398,7 +398,8 @@ class _MessageChecker:
         if message.kind == _SCHEMA:
             self.check_schema(header)
         elif message.kind == _DICTIONARY:
-            dictionary_id, rows = header.number_or_zero(0, "<q"), header.table(1)
+            dictionary_id = header.number_or_zero(0, "<q")
+            rows = header.table(1)
             if header.number_or_zero(2, "<B"):
                 name = self._column_of_dictionary.get(dictionary_id, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
@@ -453,7 +454,10 @@ class _MessageChecker:
         Raises SchemaMismatch if the field's type is not supported.
         """
         self._count_columns_or_entries_and_check(1, len(field.text(0)))
-        name = _decode_column_name(field.text(0))
+        try:
+            name = str(field.text(0), "utf8")
+        except UnicodeDecodeError as e:
+            raise MalformedInput("the name of an Arrow column is not UTF-8; write the stream anew.") from e
         nested = enclosing_column is not None
         column = name if enclosing_column is None else enclosing_column
         code = field.number_or_zero(2, "<B")
@@ -540,17 +544,6 @@ class _MessageChecker:
         """
         if self._max_bytes is not None and limit is not None and count > limit:
             raise LimitExceeded(f"the batch holds more than {limit} {counted_noun}.", limit=limit)
-
-
-def _decode_column_name(name_bytes: memoryview) -> str:
-    """Return the name of a column from its bytes.
-
-    Raises MalformedInput if the bytes are not UTF-8.
-    """
-    try:
-        return str(name_bytes, "utf8")
-    except UnicodeDecodeError as e:
-        raise MalformedInput("the name of an Arrow column is not UTF-8; write the stream anew.") from e
 
 
 def unsupported_type_error(column_name: str, type_description: object) -> SchemaMismatch:

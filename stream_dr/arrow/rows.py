@@ -74,12 +74,9 @@ class FeatureRows(NamedTuple):
 
 def column_of_feature(name: str) -> str:
     """Return the name of the column that holds a feature."""
-    return FEATURE + name if _PREFIXED_OR_RESERVED.fullmatch(name) else name
-
-
-def feature_of_column(name: str) -> str:
-    """Return the name of the feature that a column holds."""
-    return name.removeprefix(FEATURE) if _PREFIXED_OR_RESERVED.fullmatch(name) else name
+    if _PREFIXED_OR_RESERVED.fullmatch(name):
+        return FEATURE + name
+    return name
 
 
 def feature_hint(name: str) -> str:
@@ -93,7 +90,8 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     The columns of targets, weights and ids are left out.
     """
     names = [name for name in batch.schema.names if name not in EXTRA_COLUMNS]
-    return batch.select(names).rename_columns([feature_of_column(name) for name in names])
+    features = [name.removeprefix(FEATURE) if _PREFIXED_OR_RESERVED.fullmatch(name) else name for name in names]
+    return batch.select(names).rename_columns(features)
 
 
 def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_learn: bool) -> pa.RecordBatch:
@@ -231,7 +229,10 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
     """
     indices, indptr = _flatten_list_column(batch.column("indices"), "indices")
     values, value_indptr = _flatten_list_column(batch.column("values"), "values")
-    _check_equal_lengths(indptr, value_indptr)
+    differing = np.flatnonzero(indptr != value_indptr)
+    if len(differing):
+        row = int(differing[0]) - 1
+        raise InvalidRows(f"row {row} has different numbers of indices and values; send one value an index.", row=row)
     if not pa.types.is_integer(indices.type):
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
 
@@ -309,20 +310,14 @@ def refuse_nulls(column: pa.Array, name: str) -> None:
         raise InvalidRows(message, row=row, column=name)
 
 
-class _FlatLists(NamedTuple):
-    """Values of a list column with the boundaries of lists.
-
-    values: values of all lists, one list after the other.
-    indptr: offsets (rows + 1,) in `values`, from 0. Row i has the values from indptr[i] up to
-        indptr[i + 1].
-    """
-
-    values: pa.Array
-    indptr: np.ndarray
-
-
-def _flatten_list_column(list_column: pa.Array, name: str) -> _FlatLists:
+def _flatten_list_column(list_column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
     """Return a list column's values and boundaries of lists.
+
+    Returns two values:
+
+    - Values of all lists, one list after the other.
+    - Offsets (rows + 1,) in `values`, from 0. Row i has the values from indptr[i] up to
+      indptr[i + 1].
 
     name: name of the column, for error messages.
 
@@ -336,7 +331,8 @@ def _flatten_list_column(list_column: pa.Array, name: str) -> _FlatLists:
     # Cut the values to those of the column.
     # If the column is a slice of a longer array, its first offset may be larger than 0.
     offsets = list_offsets(list_column)
-    first, last = int(offsets[0]), int(offsets[-1])
+    first = int(offsets[0])
+    last = int(offsets[-1])
     flat = list_column.values
     if first or last < len(flat):
         flat = flat.slice(first, last - first)
@@ -345,7 +341,7 @@ def _flatten_list_column(list_column: pa.Array, name: str) -> _FlatLists:
     if flat.null_count:
         row = int(np.searchsorted(indptr, first_null_index(flat), side="right")) - 1
         raise InvalidRows(f"row {row} has a null in column {name}; leave the entry out.", row=row)
-    return _FlatLists(flat, indptr)
+    return flat, indptr
 
 
 def _check_numeric_column(name: str, column: pa.Array) -> None:
@@ -376,20 +372,6 @@ def _float32_or_float64_array(numbers: pa.Array, name: str) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             return np.asarray(as_floats(numbers).to_numpy(zero_copy_only=False), dtype=np.float64)
     raise SchemaMismatch(f"column {name} holds {numbers.type}; it must hold float or double.", column=name)
-
-
-def _check_equal_lengths(index_indptr: np.ndarray, value_indptr: np.ndarray) -> None:
-    """Raise InvalidRows unless rows have as many values as indices.
-
-    The error names the first row with different numbers of indices and values.
-
-    index_indptr: offsets (rows + 1,) of the rows in the indices of all rows.
-    value_indptr: offsets (rows + 1,) of the rows in the values of all rows.
-    """
-    differing = np.flatnonzero(index_indptr != value_indptr)
-    if len(differing):
-        row = int(differing[0]) - 1
-        raise InvalidRows(f"row {row} has different numbers of indices and values; send one value an index.", row=row)
 
 
 def _check_index_range(indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> None:
@@ -457,7 +439,8 @@ def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarr
         # Find the first repeated index, for the error message.
         rows = np.repeat(np.arange(shape[0]), np.diff(matrix.indptr))
         at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
-        row, column = int(rows[at]), int(matrix.indices[at])
+        row = int(rows[at])
+        column = int(matrix.indices[at])
         raise InvalidIndex(f"row {row} has index {column} more than once; add its values up.", row=row, column=column)
 
     matrix.has_canonical_format = True

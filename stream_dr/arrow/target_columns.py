@@ -128,7 +128,9 @@ def list_offsets(list_column: pa.Array) -> np.ndarray:
     to offset i + 1.
     """
     # Return one offset, 0, for a column without rows. Arrow allows it to have no offset.
-    return view_of_numbers(list_column.offsets) if len(list_column) else np.zeros(1, np.int32)
+    if len(list_column):
+        return view_of_numbers(list_column.offsets)
+    return np.zeros(1, np.int32)
 
 
 def _targets_of_single_labels(label_column: pa.Array) -> Targets:
@@ -224,7 +226,8 @@ def _encode_labels(label_column: pa.Array, column_name: str) -> _EncodedLabels:
         return _reencode_dictionary(label_column, column_name)
     if pa.types.is_null(label_column.type):
         label_column = label_column.cast(pa.string())
-    if not _is_label_type(label_column.type):
+    kind = label_column.type
+    if not (is_string_type(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         raise SchemaMismatch(
             f"column {column_name} holds {label_column.type}; labels are string, integer or bool. Call a column of "
             "numbers to regress on target.",
@@ -261,10 +264,6 @@ def _reencode_dictionary(column: pa.DictionaryArray, column_name: str) -> _Encod
     return _EncodedLabels(tuple(labels[i] for i in used.tolist()), codes)
 
 
-def _is_label_type(arrow_type: pa.DataType) -> bool:
-    return bool(is_string_type(arrow_type) or pa.types.is_integer(arrow_type) or pa.types.is_boolean(arrow_type))
-
-
 def _offsets_in_flattened_values(list_column: pa.Array) -> np.ndarray:
     """Return the offsets of a list column, starting at 0.
 
@@ -289,7 +288,8 @@ def _arrow_from_labels(labels: tuple[Label, ...]) -> pa.Array:
     if not labels:
         return pa.array([], pa.string())
     numbers = [label for label in labels if type(label) is int]
-    least, largest = min(numbers, default=0), max(numbers, default=0)
+    least = min(numbers, default=0)
+    largest = max(numbers, default=0)
     if largest < 2**63:
         return pa.array(labels)
 

@@ -42,7 +42,7 @@ from stream_dr.commands.specs import (
     parse_model_specs,
 )
 from stream_dr.errors import CannotRefine, InvalidParameter, NeedsRefine, SchemaMismatch, StreamDRError
-from stream_dr.shards.uri import RemotePath
+from stream_dr.shards.file import RemotePath
 
 if TYPE_CHECKING:
     from stream_dr.datasets.sources import FileSource

@@ -93,7 +93,7 @@ class ReadOptions(NamedTuple):
         """
         from stream_dr.datasets.sources import Options, files_of_folder
         from stream_dr.shards.dataset import are_shards_or_missing
-        from stream_dr.shards.uri import RemotePath
+        from stream_dr.shards.file import RemotePath
 
         if isinstance(path, RemotePath):
             return True

@@ -46,7 +46,7 @@ def path_or_uri(text: str) -> Path:
     """
     if "://" not in text:
         return Path(text)
-    from stream_dr.shards.uri import parse_path_or_uri
+    from stream_dr.shards.file import parse_path_or_uri
 
     return cast(Path, parse_path_or_uri(text))
 

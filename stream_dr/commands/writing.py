@@ -9,7 +9,7 @@ from stream_dr.commands.output import ProgressBar, print_result, say
 from stream_dr.commands.reading import ReadOptions, add_file_options
 from stream_dr.commands.specs import path_or_uri
 from stream_dr.rows.source import Source
-from stream_dr.shards.manifest import Manifest
+from stream_dr.shards.folder import Manifest
 
 Sources = Annotated[
     list[Path],
@@ -85,7 +85,7 @@ def fetch(
 
         stream-dr fetch rcv1 --out rcv1/
     """
-    from stream_dr.datasets.fetch import fetch as run
+    from stream_dr.datasets.convert import fetch as run
 
     with ProgressBar("fetch", None) as bar:
         manifests = run(name, out, progress=bar.show)

@@ -1,15 +1,40 @@
-"""Convert: write rows of files as shards with a manifest.
+"""Write rows of files and of public data sets as shards.
 
-Shards are Arrow files of batches. The files are read once. Only one block of rows and one batch
-are in memory at a time. MATLAB files are the exception: they are read as a whole.
+Shards are Arrow files of batches, and have a manifest. `convert` reads files once. Only one block
+of rows and one batch are in memory at a time. MATLAB files are the exception: they are read as a
+whole.
+
+`fetch` downloads public data sets:
+
+- `rcv1`: Reuters RCV1-v2 with 103 topics.
+- `news20`: raw word counts of 20 Newsgroups. Training and test rows are in two folders.
+- `openml:NAME` or `openml:NAME:VERSION`: a data set of OpenML.
+
+scikit-learn downloads the data sets and checks their checksums. A data set that scikit-learn has
+downloaded before is read from scikit-learn's cache. The whole data set is in memory (RCV1 takes
+1 GB). Use `convert` for files that do not fit into memory.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
+from stream_dr.datasets.readers.lines import BLOCK_ROWS
+from stream_dr.datasets.readers.rcv1 import read_indicator_matrix
 from stream_dr.datasets.sources import Options, open_source
-from stream_dr.shards.manifest import Manifest
-from stream_dr.shards.writer import WriteProgress, leftovers_or_raise_if_shards, write_shards
+from stream_dr.errors import InvalidParameter, SourceMissing, did_you_mean
+from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.number_rows import as_rows
+from stream_dr.shards.folder import Manifest, WriteProgress, leftovers_or_raise_if_shards, write_shards
+from stream_dr.targets.targets import class_targets, continuous_targets
+
+if TYPE_CHECKING:
+    from sklearn.utils import Bunch
 
 
 def convert(
@@ -53,3 +78,155 @@ def convert(
     return write_shards(
         source.blocks(), output_folder, rows_per_shard, rows_per_batch, n_features=options.n_features, progress=progress
     )
+
+
+NAMES = "rcv1, news20 and openml:NAME"
+"""Names of the data sets that can be fetched, as error messages list them."""
+
+
+class _DatasetPart(NamedTuple):
+    """Rows of a data set for one folder of shards.
+
+    Attributes
+    ----------
+    folder : str
+        Name of the folder within the output folder, "" for the output folder itself.
+    n_features : int or None
+        Number of columns of sparse rows. None for dense rows.
+    blocks : iterator of Block
+        The rows with their targets.
+    """
+
+    folder: str
+    n_features: int | None
+    blocks: Iterator[Block]
+
+
+def fetch(dataset_name: str, output_folder: FileName, *, progress: WriteProgress | None = None) -> dict[str, Manifest]:
+    """Download a public data set and write it as shards.
+
+    Returns a dict from the path of each written folder to the folder's manifest.
+
+    Parameters
+    ----------
+    dataset_name : str
+        "rcv1", "news20", "openml:NAME" or "openml:NAME:VERSION".
+    output_folder : path
+        Folder for the shards. The rows of news20 go to `out/train` and `out/test`.
+    progress : callable or None
+        Function called after each batch with the number of rows written so far.
+
+    Raises InvalidParameter if the name is unknown, and OutputExists. Raises SourceMissing if the
+    download fails. Its message shows the command that converts local files instead.
+    """
+    manifests = {}
+    for part in _download_dataset_parts(dataset_name):
+        folder = Path(output_folder) / part.folder
+        manifests[str(folder)] = write_shards(part.blocks, folder, n_features=part.n_features, progress=progress)
+    return manifests
+
+
+def _download_dataset_parts(dataset_name: str) -> list[_DatasetPart]:
+    """Download a data set.
+
+    Returns one _DatasetPart for each folder of shards to write.
+    """
+    if dataset_name == "rcv1":
+        bunch = _call_sklearn_fetcher(dataset_name, "rcv1", "--format rcv1 --topics rcv1-v2.topics.qrels", "fetch_rcv1")
+        blocks = read_indicator_matrix(bunch.data, bunch.target, bunch.target_names, bunch.sample_id)
+        return [_DatasetPart("", bunch.data.shape[1], blocks)]
+
+    if dataset_name == "news20":
+        return [_fetch_news20(dataset_name, "train"), _fetch_news20(dataset_name, "test")]
+
+    if dataset_name.startswith("openml:"):
+        return [_fetch_openml(dataset_name)]
+
+    meant = did_you_mean(dataset_name, ("rcv1", "news20"))
+    raise InvalidParameter(f"there is no data set {dataset_name!r} to fetch{meant}; names are {NAMES}.")
+
+
+def _fetch_news20(dataset_name_for_errors: str, subset: Literal["train", "test"]) -> _DatasetPart:
+    """Fetch the training or test rows of 20 Newsgroups.
+
+    The label of a row is the name of its newsgroup.
+
+    dataset_name_for_errors: name of the data set, for the error message.
+    subset: "train" for the training rows, "test" for the test rows.
+    """
+    fetcher = "fetch_20newsgroups_vectorized"
+    bunch = _call_sklearn_fetcher(
+        dataset_name_for_errors, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False
+    )
+    labels = [bunch.target_names[code] for code in bunch.target]
+    return _DatasetPart(subset, bunch.data.shape[1], _split_into_blocks(bunch.data, labels))
+
+
+def _fetch_openml(prefixed_name: str) -> _DatasetPart:
+    """Fetch a data set of OpenML.
+
+    prefixed_name: "openml:NAME:VERSION", or "openml:NAME" for the version that OpenML marks as
+        active.
+    """
+    _, title, *version = prefixed_name.split(":")
+    if not title or len(version) > 1 or not all(number.isdecimal() for number in version):
+        raise InvalidParameter(
+            f"{prefixed_name!r} is no name of a data set; it must be openml:NAME or openml:NAME:VERSION."
+        )
+    number = int(version[0]) if version else "active"
+    options = "--format arff or csv"
+    bunch = _call_sklearn_fetcher(prefixed_name, title, options, "fetch_openml", name=title, version=number)
+
+    X, feature_names = as_rows(bunch.data)
+    targets = None if bunch.target is None else np.asarray(bunch.target)
+    return _DatasetPart("", X.shape[1] if sp.issparse(X) else None, _split_into_blocks(X, targets, feature_names))
+
+
+def _split_into_blocks(
+    X: Rows, targets: np.ndarray | list[str] | None, feature_names: tuple[str, ...] | None = None
+) -> Iterator[Block]:
+    """Yield rows with their targets in blocks of BLOCK_ROWS rows.
+
+    targets: one target for each row. An array of floats has numeric targets. Any other array or
+        list has labels. None if the rows have no targets.
+    feature_names: names of the features, or None.
+    """
+    X = sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else X
+    is_continuous = isinstance(targets, np.ndarray) and targets.dtype.kind == "f"
+    parse = continuous_targets if is_continuous else class_targets
+
+    for start in range(0, X.shape[0], BLOCK_ROWS):
+        block_targets = None if targets is None else parse(list(targets[start : start + BLOCK_ROWS]))
+        yield Block(X[start : start + BLOCK_ROWS], block_targets, names=feature_names)
+
+
+def _call_sklearn_fetcher(
+    dataset_name: str, file_description: str, format_options: str, fetcher_name: str, /, **arguments: str | int | bool
+) -> "Bunch":
+    """Call a download function of scikit-learn and return its result.
+
+    fetcher_name: name of the function in sklearn.datasets.
+    **arguments: arguments of the function.
+    dataset_name: name of the data set, for the error message.
+    file_description: name of the data set's files, for the error message.
+    format_options: format options of `stream-dr convert` for these files, for the error message.
+
+    Raises SourceMissing if the download fails. Its message shows the command that converts local
+    files instead.
+    """
+    import sklearn.datasets
+
+    try:
+        with warnings.catch_warnings():
+            # scikit-learn warns each time it repeats a failed download. Hide these warnings.
+            warnings.simplefilter("ignore")
+            return getattr(sklearn.datasets, fetcher_name)(**arguments, n_retries=1, delay=0.2)
+
+    # Failed downloads and timeouts raise subclasses of OSError.
+    except (OSError, ValueError) as e:
+        message = (
+            f"{dataset_name} could not be fetched ({type(e).__name__}: {e}): this needs internet access to where "
+            f"scikit-learn downloads it from. With the {file_description} files on disk: stream-dr convert FILES "
+            f"{format_options} --out DIR."
+        )
+        raise SourceMissing(message, name=dataset_name) from e

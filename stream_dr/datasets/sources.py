@@ -17,21 +17,18 @@ from typing import Any, NamedTuple
 from stream_dr.aliases import FileName, JsonDict
 from stream_dr.datasets.readers.columns import ColumnRoles
 from stream_dr.datasets.readers.csv import read_csv
-from stream_dr.datasets.readers.databases import read_duckdb, read_sqlite
 from stream_dr.datasets.readers.jsonl import read_jsonl
-from stream_dr.datasets.readers.libsvm import read_libsvm
+from stream_dr.datasets.readers.libsvm import read_libsvm, read_vw
 from stream_dr.datasets.readers.lines import PACKED, check_file_exists
-from stream_dr.datasets.readers.matlab import read_matlab
+from stream_dr.datasets.readers.matrices import read_matlab, read_npy, read_npz
 from stream_dr.datasets.readers.mulan import read_arff
-from stream_dr.datasets.readers.npy import read_npy, read_npz
-from stream_dr.datasets.readers.parquet import read_arrow_ipc, read_parquet
 from stream_dr.datasets.readers.rcv1 import read_lyrl2004
-from stream_dr.datasets.readers.vw import read_vw
+from stream_dr.datasets.readers.tables import read_arrow_ipc, read_duckdb, read_parquet, read_sqlite
 from stream_dr.errors import InvalidParameter, InvalidTargets, MalformedInput, did_you_mean, error_for_unknown_parameter
 from stream_dr.first_bytes import describe_other_format
 from stream_dr.rows.block import Block
-from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED
-from stream_dr.shards.uri import refuse_url
+from stream_dr.shards.file import refuse_url
+from stream_dr.shards.folder import MANIFEST_NAME, UNFINISHED
 from stream_dr.targets.targets import KINDS
 
 

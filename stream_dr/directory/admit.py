@@ -33,11 +33,12 @@ from stream_dr import errors
 from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, parse_removal
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import (
-    check_can_learn_table,
     check_max_table_width,
+    feature_map_or_none,
     is_category,
     map_reads_tables,
 )
+from stream_dr.feature_maps.table import check_map_can_learn
 from stream_dr.log.event import EventDraft
 from stream_dr.log.log import Log
 from stream_dr.models.model import Learner, Model
@@ -46,7 +47,6 @@ from stream_dr.models.schema import (
     Schema,
     all_missing_table_row,
     bound_state_bytes,
-    check_dense_width,
     drop_unneeded_targets_and_add_hashes,
     extend_by_accumulator_schema,
     extend_columns_or_kinds,
@@ -105,7 +105,7 @@ def check_block_and_extend_schema(
     block = block if schema.layout is None else reorder_columns(block, schema)
     _check_text_lengths("id", block.ids or (), limits)
     for model in learners if block.table else ():
-        check_can_learn_table(model.estimator, block.X)
+        check_map_can_learn(feature_map_or_none(model.estimator.feature_map), block.X)
     if block.table:
         _check_category_lengths(block.X, learners, limits)
 
@@ -197,13 +197,15 @@ def _check_table_or_numeric_rows(estimator: Estimator, schema: Schema) -> None:
     The rows of a table need an estimator with a feature map for tables. Sparse rows need an
     estimator without such a feature map.
     """
-    if map_reads_tables(estimator) and schema.layout == "sparse":
+    if map_reads_tables(estimator.feature_map) and schema.layout == "sparse":
         raise errors.SchemaMismatch(
             "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
         )
     if (columns := all_missing_table_row(schema)) is not None:
-        check_can_learn_table(estimator, columns)
-        check_max_table_width(estimator, dict(zip(columns.names, schema.kinds or (), strict=True)))
+        check_map_can_learn(feature_map_or_none(estimator.feature_map), columns)
+        if estimator.stored_scatter() == "exact":
+            kinds_by_column = dict(zip(columns.names, schema.kinds or (), strict=True))
+            check_max_table_width(estimator.feature_map, kinds_by_column)
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:
@@ -315,7 +317,11 @@ def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
 
     # The schema has no layout before the first batch, which decides the layout and the width.
     if schema.layout is None:
-        check_dense_width(block, schema.stated)
+        if schema.stated and not block.sparse and block.features != schema.stated:
+            raise errors.WidthMismatch(
+                f"batch has {block.features} features; {schema.stated} are stated for this stream (by its first shards or "
+                f"n_features). Send {schema.stated} columns, or start another stream."
+            )
         stated = max(schema.stated, block.features if block.width_stated else 0) if block.sparse else 0
         return schema._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
 
@@ -430,7 +436,7 @@ def _check_category_lengths(rows: Rows, learners: Sequence[Learner], limits: Lim
     for name, column in zip(rows.names, rows.columns, strict=True):
         longest = max(column.labels, key=len, default="")
         if len(longest) > limits.max_text and any(
-            is_category(learner.estimator, learner.table, name, column) for learner in learners
+            is_category(learner.estimator.feature_map, learner.table, name, column) for learner in learners
         ):
             _check_text_lengths(f"category of column {name}", [longest], limits)
 
@@ -538,12 +544,16 @@ class DraftGroup:
         write_error: error of a write that failed, for all events of the group. None if the events
             were written.
         """
-        return [
-            outcome
-            if isinstance(outcome, Receipt | errors.StreamDRError)
-            else write_error or self._receipt_of_written_draft(outcome, positions)
-            for outcome in self._outcomes
-        ]
+        results: list[Receipt | errors.StreamDRError] = []
+        for outcome in self._outcomes:
+            if not isinstance(outcome, _Placement):
+                results.append(outcome)
+            elif write_error is not None:
+                results.append(write_error)
+            else:
+                rows = self.events[outcome.number].rows
+                results.append(Receipt(positions[outcome.number], rows, *outcome[1:]))
+        return results
 
     def check(self, draft: Draft) -> DryRunReceipt:
         """Return a draft's receipt without adding the draft.
@@ -571,14 +581,6 @@ class DraftGroup:
     def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
         """Return the stream's table columns that the draft's rows lack."""
         return () if draft.block is None else table_columns_missing_in_batch(draft.block, self.schema)
-
-    def _receipt_of_written_draft(self, placement: _Placement, positions_of_group_events: Sequence[int]) -> Receipt:
-        """Return the receipt of a draft whose event was written.
-
-        placement: index of the event among the group's events.
-        positions_of_group_events: positions that the group's events have in the log.
-        """
-        return Receipt(positions_of_group_events[placement.number], self.events[placement.number].rows, *placement[1:])
 
     def _admit_and_list_event(self, draft: Draft) -> _Placement:
         """Check a draft and list its event to be written.

@@ -32,7 +32,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.directory.admit import DraftGroup, check_can_continue_stream, check_can_learn_stream
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, RecentDrafts
 from stream_dr.directory.history import History
-from stream_dr.directory.model_table import ModelTable, check_model_name, create_model_tables
+from stream_dr.directory.model_table import TABLES, ModelTable, check_model_name
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
 from stream_dr.disk import (
@@ -195,9 +195,7 @@ class Directory(AbstractContextManager["Directory"]):
     def _open(self) -> None:
         """Open the log and other files, and restore the models."""
         reached = snapshot.newest_snapshot_position(self.path) if self.writable else -1
-        self.log = Log(
-            self.path / "log", writable=self.writable, least_position=reached, create_more_tables=create_model_tables
-        )
+        self.log = Log(self.path / "log", writable=self.writable, least_position=reached, more_tables=TABLES)
         self.table = ModelTable(self.path, self.writable, self.log.check_folder_not_replaced)
         self.records = Records(self.path / RECORDS)
 

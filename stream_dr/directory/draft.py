@@ -289,9 +289,11 @@ def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Bl
     if len(indices) and not 0 <= min(indices) <= max(indices) < MAX_WIDTH:
         raise InvalidIndex(f"index {min(indices)} … {max(indices)}; indices must be from 0 to {MAX_WIDTH - 1}.", row=0)
     # Sort the columns, so that repeated columns are neighbours.
-    columns, data = np.array(indices, dtype=np.int32), np.array(values, dtype=np.float64)
+    columns = np.array(indices, dtype=np.int32)
+    data = np.array(values, dtype=np.float64)
     order = np.argsort(columns, kind="stable")
-    columns, data = columns[order], data[order]
+    columns = columns[order]
+    data = data[order]
     repeated = np.flatnonzero(columns[1:] == columns[:-1])
     if len(repeated):
         raise InvalidIndex(f"index {columns[repeated[0]]} is repeated in row 0; give each index once.", row=0)

@@ -23,8 +23,7 @@ from stream_dr.datasets.sources import FileSource
 from stream_dr.directory.references import SOURCES
 from stream_dr.disk import PRIVATE_FILE, TEMPORARY, fsync_directory, make_private_folder, write_atomically
 from stream_dr.errors import OutputExists
-from stream_dr.shards.manifest import MANIFEST_NAME, Manifest, read_manifest
-from stream_dr.shards.writer import write_shards
+from stream_dr.shards.folder import MANIFEST_NAME, Manifest, read_manifest, write_shards
 from stream_dr.threads import compute_ahead
 
 NOTE = "source.json"

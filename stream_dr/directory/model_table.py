@@ -31,11 +31,13 @@ from stream_dr.log.sqlite_file import check_integrity, commit_or_rollback, damag
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.saved import spec_from_json
 
-_TABLES = """
+TABLES = """
 CREATE TABLE models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, spec TEXT NOT NULL,
   start INTEGER NOT NULL, policy TEXT, failure TEXT, version_ceiling INTEGER NOT NULL DEFAULT 0, digest INTEGER);
 CREATE TABLE replays (dataset TEXT PRIMARY KEY, passes INTEGER NOT NULL, digest INTEGER);
 """
+"""SQL that creates the tables of models and of unfinished replays."""
+
 _FIELDS = {"models": "id, name, spec, start, policy, failure, version_ceiling", "replays": "dataset, passes"}
 
 
@@ -46,14 +48,6 @@ def check_model_name(name: str) -> None:
     """Raise InvalidParameter if a model's name is not valid."""
     if not _NAME.fullmatch(name):
         raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
-
-
-def create_model_tables(connection: sqlite3.Connection) -> None:
-    """Create the tables of models and of unfinished replays.
-
-    The SQLite file must be new.
-    """
-    connection.executescript(_TABLES)
 
 
 class ModelTable:
@@ -100,28 +94,25 @@ class ModelTable:
         """
         id = None
         if write_initial_state is not None:
-            # Reserve the model's id.
+            # Reserve the model's id, which no other model may get.
+            self._check_folder_not_replaced()
+            with self._connection() as db, commit_or_rollback(db):
+                id = int(db.execute("INSERT INTO models (name, spec, start) VALUES (?, '', 0)", (name,)).lastrowid or 0)
+                db.execute("DELETE FROM models WHERE id = ?", (id,))
+            failpoint("models.reserved")
             # The initial state is stored under the id before the model is added.
             # If the process is killed before the model is added, the next start deletes this state.
-            id = self._reserve_id_for_next_model(name)
             write_initial_state(id)
             failpoint("models.begun")
 
         with self._change_row("models", "name", name) as db:
-            values = (id, name, _spec_json(spec), start, _policies_json(policy, refine))
+            fields = {field: value for field, value in spec._asdict().items() if value is not None}
+            spec_json = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+            values = (id, name, spec_json, start, _policies_json(policy, refine))
             cursor = db.execute("INSERT INTO models (id, name, spec, start, policy) VALUES (?, ?, ?, ?, ?)", values)
             failpoint("models.before_commit")
         failpoint("models.after_commit")
         return Entry(int(cursor.lastrowid or 0), name, spec, start, policy, refine, None, 0)
-
-    def _reserve_id_for_next_model(self, name: str) -> int:
-        """Return an id that only the next model may get."""
-        self._check_folder_not_replaced()
-        with self._connection() as db, commit_or_rollback(db):
-            id = int(db.execute("INSERT INTO models (name, spec, start) VALUES (?, '', 0)", (name,)).lastrowid or 0)
-            db.execute("DELETE FROM models WHERE id = ?", (id,))
-        failpoint("models.reserved")
-        return id
 
     def remove(self, id: int) -> None:
         """Remove a model. Its id is never used again."""
@@ -229,12 +220,6 @@ class ModelTable:
 def _crc32_of_fields(*fields: object) -> int:
     """Return the CRC-32 of a row's fields."""
     return zlib.crc32("\x1f".join(map(str, fields)).encode("utf-8", "surrogatepass"))
-
-
-def _spec_json(spec: Spec) -> str:
-    """Return a spec (estimator, parameters) as JSON with sorted keys."""
-    fields = {name: value for name, value in spec._asdict().items() if value is not None}
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
 def _policies_json(policy: PublishPolicy | None, refine: RefinePolicy | None) -> str | None:

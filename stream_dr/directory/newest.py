@@ -108,7 +108,8 @@ def _join_continuous_targets(blocks: tuple[Block, ...]) -> Targets:
     A row without a target is marked as absent.
     """
     width = next(b.y.values.shape[1] for b in blocks if b.y is not None)
-    values, present = [], []
+    values = []
+    present = []
     for block in blocks:
         values.append(np.zeros((block.rows, width)) if block.y is None else block.y.values)
         present.append(_has_target(block))
@@ -123,7 +124,9 @@ def _join_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
     kind: "class" or "multilabel".
     """
     table: dict[Label, int] = {}
-    codes, counts, present = [], [], []
+    codes = []
+    counts = []
+    present = []
     for block in blocks:
         present.append(_has_target(block))
         if block.y is None:

@@ -109,7 +109,9 @@ class MissingBatches:
                 size += draft.size
                 if len(group) >= limit or size >= GROUP_BYTES:
                     yield group
-                    group, size, limit = [], 0, min(2 * limit, GROUP_EVENTS)
+                    group = []
+                    size = 0
+                    limit = min(2 * limit, GROUP_EVENTS)
         except StreamDRError:
             # Yield the group before the error is raised.
             # The error is about the next batch, and the batches of the group are good.
@@ -142,7 +144,8 @@ class MissingBatches:
             lookups = ((shard, thread.submit(self._batches_missing_in_log, number, shard)) for number, shard in order)
             following = next(lookups, None)
             while following is not None:
-                current, following = following, next(lookups, None)
+                current = following
+                following = next(lookups, None)
                 yield from self._drafts_of_shard(*current)
                 self.shards += 1
 

@@ -33,7 +33,6 @@ from stream_dr.directory.history import GONE, History, erased_payload_row_number
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import oldest_snapshot_position
-from stream_dr.rows.block import Block
 
 
 class Retention:
@@ -167,17 +166,11 @@ class Retention:
 
         removed = [*erased_payload_row_numbers(event), *numbers[~stays].tolist()]
         remaining = block.take(np.flatnonzero(stays))
-        body = _body_of_remaining_rows(remaining, removed) if remaining.rows else b""
+        body = b""
+        if remaining.rows:
+            # The schema metadata of the new payload lists the numbers of all erased rows.
+            batch = arrow_from_block(remaining)
+            metadata = {**(batch.schema.metadata or {}), GONE: json.dumps(sorted(removed)).encode()}
+            body = bytes(write_arrow([batch.replace_schema_metadata(metadata)]))
         self._log.rewrite(position, body, remaining.rows)
         return True
-
-
-def _body_of_remaining_rows(remaining_rows: Block, erased_numbers: list[int]) -> bytes:
-    """Return an Arrow payload of an event's remaining rows.
-
-    remaining_rows: the remaining rows.
-    erased_numbers: original numbers of the erased rows. The payload's schema metadata lists them.
-    """
-    batch = arrow_from_block(remaining_rows)
-    metadata = {**(batch.schema.metadata or {}), GONE: json.dumps(sorted(erased_numbers)).encode()}
-    return bytes(write_arrow([batch.replace_schema_metadata(metadata)]))

@@ -49,7 +49,6 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import can_merge_parts
 from stream_dr.models.entry import Spec
 from stream_dr.models.model import Model
 from stream_dr.models.saved import estimator_from_spec
@@ -487,8 +486,8 @@ class _ParallelReplay:
             return
 
         # Let tasks learn the batches. Nothing is written to the directory yet.
-        merging = [m for m in self._models if can_merge_parts(m.estimator)]
-        others = [m for m in self._models if not can_merge_parts(m.estimator)]
+        merging = [m for m in self._models if m.estimator.can_merge_parts()]
+        others = [m for m in self._models if not m.estimator.can_merge_parts()]
         plan = TaskPlan(
             self._divide_into_tasks(missing, merging),
             tuple(m.spec for m in merging),
@@ -512,7 +511,7 @@ class _ParallelReplay:
         for model, state in zip(merging + others, states, strict=True):
             # A state that cannot be merged was continued from the model's own state.
             current = model.freeze().state
-            if can_merge_parts(model.estimator) and current.rows + current.rows_skipped:
+            if model.estimator.can_merge_parts() and current.rows + current.rows_skipped:
                 state = cast(AdditiveState, current).merge(state)
             model.replace_state(state, self._directory.position)
 

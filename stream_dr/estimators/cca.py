@@ -9,8 +9,7 @@ from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import TargetRegression, ridged_variance_by_component
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
-from stream_dr.solve.rounding import Rounding
-from stream_dr.solve.spectral import EPS, nonzero_semidefinite_eigenpairs
+from stream_dr.solve.spectral import EPS, Rounding, nonzero_semidefinite_eigenpairs
 from stream_dr.statistics.moments.state import MomentState
 
 

@@ -18,13 +18,17 @@ from typing import ClassVar, cast
 import numpy as np
 
 from stream_dr.aliases import JsonDict
+from stream_dr.estimators.fitting.estimator import StateType
 from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
 from stream_dr.estimators.fitting.mapped_method import MappedMethod
-from stream_dr.estimators.fitting.mapping import StateType, check_feature_map, mapped_state_of_all_folds
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
+from stream_dr.estimators.fitting.mapping import check_feature_map, mapped_state_of_all_folds
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear
-from stream_dr.statistics.recurrences.basis_state import normalised_long_columns_and_lengths
-from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
+from stream_dr.statistics.recurrences.block_basis import (
+    MOST_COMPONENTS,
+    basis_bytes,
+    normalised_long_columns_and_lengths,
+)
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 
 
@@ -129,9 +133,13 @@ class CCIPCA(MappedMethod[CCIPCAState], LinearGaussian):
     def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return a Gaussian model of the rows, with components as axes."""
         projection = self.linear_projection()
-        mean, axes, variances = projection.mean, projection.loadings, projection.eigenvalues
+        mean = projection.mean
+        axes = projection.loadings
+        variances = projection.eigenvalues
         state = cast(CCIPCAState, mapped_state_of_all_folds(self.state_))
-        d, n, total = len(mean), state.rows, float(state.variance[0])
+        d = len(mean)
+        n = state.rows
+        total = float(state.variance[0])
         return GaussianLogLikelihood(mean, axes, variances, total, np.ones(d), n, min(d, n))
 
     def inner_bytes(self, n_features: int, n_targets: int) -> int:

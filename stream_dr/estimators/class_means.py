@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
-from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, gaussian_class_readout
 from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.predictor import LinearClassifier, gaussian_class_readout
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import EPS
 from stream_dr.statistics.moments.state import MomentState

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.reservoir_method import NeighbourhoodMethod
 from stream_dr.projection import Linear
-from stream_dr.solve.locality import largest_eigenvalue_projection, projection_without_components
+from stream_dr.solve.discriminant import largest_eigenvalue_projection, projection_without_components
 from stream_dr.statistics.reservoir import Reservoir
 
 
@@ -110,7 +110,10 @@ class GraphWMV(NeighbourhoodMethod):
             return projection_without_components(np.zeros(state.n_features))
         graph = self.sample_graph(state)
         laplacian = sp.diags_array(graph.degrees, format="csr") - graph.weights
-        labels = _class_indicators(state.codes)
+        # Class indicators (sampled rows, classes): 1 for the class of each labelled row.
+        known = np.flatnonzero(state.codes >= 0)
+        shape = (len(state.codes), int(state.codes.max(initial=-1)) + 1)
+        labels = sp.csr_array((np.ones(len(known)), (known, state.codes[known])), shape=shape)
 
         def multiply_by_laplacian(columns: np.ndarray) -> np.ndarray:
             """Multiply columns by the Laplacian L of all weights.
@@ -129,16 +132,3 @@ class GraphWMV(NeighbourhoodMethod):
 
         unit = self.scaling == "unit"
         return largest_eigenvalue_projection(state.kept, multiply_by_laplacian, self.n_components, unit)
-
-
-def _class_indicators(class_codes: np.ndarray) -> sp.csr_array:
-    """Return class indicators, a sparse matrix of 0 and 1.
-
-    The matrix is (rows, classes), with a 1 in the column of each row's class.
-
-    class_codes: (rows,), index of each row's class, or −1 for rows without a label. The indicators
-        of a row without a label are all 0.
-    """
-    known = np.flatnonzero(class_codes >= 0)
-    shape = (len(class_codes), int(class_codes.max(initial=-1)) + 1)
-    return sp.csr_array((np.ones(len(known)), (known, class_codes[known])), shape=shape)

@@ -9,14 +9,14 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.dependence import check_weight_above_one, hsic_from_moments
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.moments import compute_moments
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.stream_learner import new_fitted_state
 from stream_dr.estimators.spca import SPCA
 from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import Rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import dense_encoded_rows, encode_as_columns
-from stream_dr.targets.targets import Targets, drop_rows_without_target
+from stream_dr.targets.targets import drop_rows_without_target
 
 BLOCK_VALUES = 1 << 22
 """Maximum number of kernel values that are computed at a time."""
@@ -103,17 +103,11 @@ def _exact_hsic(
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
     row_sigma = x_sigma if x_kernel == "rbf" else None
     row_weights = weights_or_ones(block.weights, block.rows)
-    return _hsic_in_blocks(block.X, _targets_as_numbers(block.y), row_weights, row_sigma, y_sigma)
-
-
-def _targets_as_numbers(targets: Targets) -> np.ndarray:
-    """Return the targets as numeric columns (rows, k).
-
-    Numbers are unchanged. Labels become one column of 0 and 1 for each label.
-    """
-    k = len(targets.labels) if targets.values is None else targets.values.shape[1]
-    encoded = encode_as_columns(targets, "indicator", np.arange(k, dtype=np.int32))
-    return dense_encoded_rows(encoded, targets.rows, k)
+    # Numbers are unchanged. Labels become one column of 0 and 1 for each label.
+    k = len(block.y.labels) if block.y.values is None else block.y.values.shape[1]
+    encoded = encode_as_columns(block.y, "indicator", np.arange(k, dtype=np.int32))
+    targets = dense_encoded_rows(encoded, block.rows, k)
+    return _hsic_in_blocks(block.X, targets, row_weights, row_sigma, y_sigma)
 
 
 def _hsic_in_blocks(
@@ -129,7 +123,8 @@ def _hsic_in_blocks(
     x_sigma: width of the RBF kernel of the rows, or None for the linear kernel.
     y_sigma: width of the RBF kernel of the targets, or None for the linear kernel.
     """
-    n, total = len(weights), float(weights.sum())
+    n = len(weights)
+    total = float(weights.sum())
     check_weight_above_one(total)
     # Subtract the first row from all rows, because values far from 0 would lose digits.
     # The subtraction does not change the criterion.
@@ -137,11 +132,14 @@ def _hsic_in_blocks(
     target_columns = target_columns - target_columns[0]
 
     # Sum the products of the two kernels, and the weighted row sums of each kernel.
-    joint, of_rows, of_targets = 0.0, np.empty(n), np.empty(n)
+    joint = 0.0
+    of_rows = np.empty(n)
+    of_targets = np.empty(n)
     size = max(1, BLOCK_VALUES // n)
     for start in range(0, n, size):
         part = slice(start, start + size)
-        K, L = _kernel_matrix(X[part], X, x_sigma), _kernel_matrix(target_columns[part], target_columns, y_sigma)
+        K = _kernel_matrix(X[part], X, x_sigma)
+        L = _kernel_matrix(target_columns[part], target_columns, y_sigma)
         of_rows[part], of_targets[part] = K @ weights, L @ weights
         joint += float(weights[part] @ ((K * L) @ weights))
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import HiddenAttribute, check_choice
+from stream_dr.estimators.fitting.parameters import HiddenAttribute, check_choice
 from stream_dr.estimators.fitting.state_error import HeldOutError
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.statistics.moments.encoding import Encoding

@@ -15,12 +15,16 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from stream_dr.aliases import JsonDict
+from stream_dr.estimators.fitting.estimator import StateType
 from stream_dr.estimators.fitting.mapped_method import MappedMethod
-from stream_dr.estimators.fitting.mapping import StateType, check_feature_map
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
+from stream_dr.estimators.fitting.mapping import check_feature_map
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear
-from stream_dr.statistics.recurrences.basis_state import normalised_long_columns_and_lengths
-from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
+from stream_dr.statistics.recurrences.block_basis import (
+    MOST_COMPONENTS,
+    basis_bytes,
+    normalised_long_columns_and_lengths,
+)
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 
 

@@ -10,10 +10,9 @@ from stream_dr.errors import CannotMerge, TargetsRequired, nothing_to_fit_error
 from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.named_columns import LabelScore, flatten_column_with_warning
-from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.parameter_checks import check_positive_int
-from stream_dr.estimators.fitting.stream_learner import FittedState, StreamLearner, new_fitted_state
-from stream_dr.feature_maps.draws import check_seed_or_none
+from stream_dr.estimators.fitting.parameters import check_positive_int
+from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner, new_fitted_state
+from stream_dr.feature_maps.feature_map import check_seed_or_none
 from stream_dr.projection import check_n_features
 from stream_dr.rows.batches import move_named_column_to_targets
 from stream_dr.rows.block import Block
@@ -189,15 +188,7 @@ class KNearest(LabelScore, StreamLearner):
         """
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(f"{other!r} cannot be merged into {self!r}: merge samples of one set of parameters.")
-        # Release the lock of `other` before taking the lock of `self`, as in AdditiveEstimator.merge.
-        with other.lock:
-            their_names = other.fitted().names
-            their_state = other.state_
-
-        with self.lock:
-            names = named_columns.joint_names(self.fitted().names, their_names)
-            self.fitted_ = new_fitted_state(self, self.state_.merge(their_state), names)
-        return self
+        return self.merge_state(other)
 
     @property
     def state_(self) -> Reservoir:

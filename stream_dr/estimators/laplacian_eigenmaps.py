@@ -4,9 +4,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal, cast
 
 from stream_dr.estimators.fitting.mapping import inner_projection
-from stream_dr.estimators.fitting.parameter_checks import check_choice
+from stream_dr.estimators.fitting.parameters import check_choice
 from stream_dr.estimators.fitting.reservoir_method import Embedding, NeighbourhoodMethod
-from stream_dr.solve.eigenmap import Eigenmap, laplacian_eigenmaps
+from stream_dr.solve.embedding import Eigenmap, laplacian_eigenmaps
 from stream_dr.statistics.reservoir import Reservoir
 
 
@@ -76,7 +76,8 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
 
         Other rows are projected by their neighbours among the sampled rows.
         """
-        graph, unit = self.sample_graph(state), self.scaling == "unit"
+        graph = self.sample_graph(state)
+        unit = self.scaling == "unit"
         return laplacian_eigenmaps(state.kept, graph, self.n_components, unit, self.drop_first)
 
     @property

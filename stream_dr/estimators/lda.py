@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
-from stream_dr.estimators.fitting.linear_classifier import (
+from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.parameters import check_number_in_range
+from stream_dr.estimators.fitting.predictor import (
     LinearClassifier,
     gaussian_class_readout,
     loadings_used_to_predict,
 )
-from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_number_in_range
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import left_singular_pairs
@@ -160,7 +160,8 @@ class LDA(LinearClassifier, TwoStage):
         """
         loadings, eigenvalues = super().directions(moments, state)
         most = max(len(moments.label_weights) - 1, 0)
-        loadings, eigenvalues = loadings[:, :most], eigenvalues[:most]
+        loadings = loadings[:, :most]
+        eigenvalues = eigenvalues[:most]
         if self.priors is None:
             return loadings, eigenvalues
         return self._rotate_by_priors(loadings, eigenvalues, moments)

@@ -2,9 +2,9 @@
 
 from dataclasses import KW_ONLY, dataclass
 
-from stream_dr.estimators.fitting.parameter_checks import check_number_in_range
+from stream_dr.estimators.fitting.parameters import check_number_in_range
 from stream_dr.estimators.fitting.reservoir_method import Embedding, refuse_too_many_weighted_neighbours
-from stream_dr.solve.barycentre import BarycentricProjection, locally_linear_embedding
+from stream_dr.solve.embedding import BarycentricProjection, locally_linear_embedding
 from stream_dr.statistics.reservoir import Reservoir
 
 

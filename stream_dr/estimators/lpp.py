@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.reservoir_method import NeighbourhoodMethod, TargetKindsIfLabelAware
 from stream_dr.projection import Linear
-from stream_dr.solve.locality import locality_projection, projection_without_components
+from stream_dr.solve.discriminant import locality_projection, projection_without_components
 from stream_dr.statistics.reservoir import Reservoir
 
 

@@ -1,17 +1,18 @@
 """MMC (maximum margin criterion), with weighted scatter within classes."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.margin import scatter_sum_directions
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_number_in_range
+from stream_dr.estimators.fitting.parameters import check_number_in_range
+from stream_dr.estimators.fitting.refining import Refinable
 from stream_dr.statistics.moments.state import MomentState
 
 
 @dataclass(eq=False, repr=False)
-class MMC(ClosedForm):
+class MMC(Refinable):
     """Find directions of large between-class and small within-class scatter.
 
     Maximum margin criterion. The directions maximise the scatter between classes minus the scatter
@@ -49,7 +50,6 @@ class MMC(ClosedForm):
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     alpha: float = 1.0
 

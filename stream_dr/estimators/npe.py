@@ -6,15 +6,15 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.reservoir_method import (
     ReservoirMethod,
     TargetKindsIfLabelAware,
     refuse_too_many_weighted_neighbours,
 )
 from stream_dr.projection import Linear
-from stream_dr.solve.barycentre import barycentric_weight_matrix, lle_alignment_matrix
-from stream_dr.solve.locality import locality_projection, projection_without_components
+from stream_dr.solve.discriminant import locality_projection, projection_without_components
+from stream_dr.solve.embedding import barycentric_weight_matrix, lle_alignment_matrix
 from stream_dr.statistics.reservoir import Reservoir
 
 
@@ -90,7 +90,8 @@ class NPE(ReservoirMethod):
 
         Each projected row is close to the same weighted mean of its neighbours as before.
         """
-        r, d = len(state.numbers), state.n_features
+        r = len(state.numbers)
+        d = state.n_features
         if r < 2:
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)
             return projection_without_components(mean)
@@ -98,5 +99,6 @@ class NPE(ReservoirMethod):
         # If classes are not used, all rows count as one class.
         codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
         W = barycentric_weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
-        A, B = lle_alignment_matrix(W), sp.eye_array(r, format="csr")
+        A = lle_alignment_matrix(W)
+        B = sp.eye_array(r, format="csr")
         return locality_projection(state.kept, A, B, self.n_components, self.gamma, self.scaling == "unit")

@@ -43,7 +43,7 @@ class OPLS(TargetRegression, TwoStage):
 
     limit: ClassVar[str] = "there are at most as many as targets that the rows say something about"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
-    eigenvalue_growth_exponent_in_rows: ClassVar[int] = 1
+    eigenvalue_growth: ClassVar[int] = 1
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return the cross-scatter of rows and targets, and the targets' norm.

@@ -1,17 +1,18 @@
 """PCA (principal component analysis) from exact moments."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
 from stream_dr.estimators.fitting.mapping import mapped_columns_of_state
 from stream_dr.estimators.fitting.moments import Moments, divide_or_zero_by_feature_scale, scale_moments
-from stream_dr.estimators.fitting.not_fitted import NeedsRefine
-from stream_dr.estimators.fitting.parameter_checks import check_choice
+from stream_dr.estimators.fitting.parameters import check_choice
+from stream_dr.estimators.fitting.refining import Refinable
+from stream_dr.estimators.fitting.stream_learner import NeedsRefine
 from stream_dr.projection import Linear
 from stream_dr.solve.spectral import nonzero_semidefinite_eigenpairs
 from stream_dr.statistics.moments.state import MomentState
@@ -19,7 +20,7 @@ from stream_dr.statistics.protocol import State
 
 
 @dataclass(eq=False, repr=False)
-class PCA(LinearGaussian, ClosedForm):
+class PCA(LinearGaussian, Refinable):
     """Find directions of largest variance, exactly and in one pass.
 
     Principal component analysis. The method is unsupervised, so y is ignored. Fitted attributes
@@ -68,9 +69,8 @@ class PCA(LinearGaussian, ClosedForm):
 
     limit: ClassVar[str] = "the rows vary in no more directions than features, or than rows less 1"
     target_kinds: ClassVar[tuple[str, ...]] = ()
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
     encoding: ClassVar[str] = "none"
-    eigenvalue_growth_exponent_in_rows: ClassVar[int] = 1
+    eigenvalue_growth: ClassVar[int] = 1
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True, None)
 
     n_components: int | float | None = None  # type: ignore[assignment]  # a share of the variance, too

@@ -7,13 +7,16 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
+from stream_dr.estimators.fitting.folds import merge_and_align_folds
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import TargetRegression
-from stream_dr.estimators.fitting.ridge_path import cross_validate_components
-from stream_dr.estimators.fitting.state_error import PredictsHeldOut
+from stream_dr.estimators.fitting.state_error import Predictors, PredictsHeldOut, cross_validation_errors
 from stream_dr.solve.pls import pls_rotations
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.uncertainty import CrossValidation
+
+MAX_COMPARED_COMPONENTS = 25
+"""Largest number of components that is compared."""
 
 
 @dataclass(eq=False, repr=False)
@@ -80,8 +83,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     limit: ClassVar[str] = "past these the rows have no covariance with the targets"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
     solves_eigenproblem: ClassVar[bool] = False
-    eigenvalue_growth_exponent_in_rows: ClassVar[int] = 2
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
+    eigenvalue_growth: ClassVar[int] = 2
 
     cross_validates: ClassVar[str] = "n_components"
 
@@ -112,12 +114,33 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each number of components.
 
-        Numbers up to 25 are compared.
+        The number of least error is chosen. With `one_standard_error`, it is the smallest number
+        whose error exceeds the least error by at most the standard error of the least error.
+
+        At most 25 components are compared, and at most as many as the model of all rows has. If a
+        fold's training rows have fewer components, all of these are used. The parameter
+        `n_components` is not used. Raises NotFitted if fewer than three folds have rows. Raises
+        InvalidParameter if there are more than 2,048 features, if only the diagonal of the rows'
+        scatter is stored, or if errors overflow.
 
         states_by_fold: the learned state of each fold. A fold is a part of the rows that is left
-            out once.
+            out once. Folds without rows are ignored.
         """
-        return cross_validate_components(self, states_by_fold)
+        full, folds = merge_and_align_folds(states_by_fold, "n_components")
+        whole = self.moments(full)
+        m = max(self.rotations(whole, MAX_COMPARED_COMPONENTS)[0].shape[1], 1)
+
+        def fit_components(train: Moments) -> Predictors:
+            rotations, values = self.rotations(train, m)
+            variances = self.ridged_variance_of_each_component(train, rotations, values, rotations.T @ train.cross)
+            return Predictors(rotations, np.tri(m, rotations.shape[1]) / variances)
+
+        # Choose the number of least error, or the smallest number within one standard error of it.
+        mean, std_error = cross_validation_errors(self, folds, whole, fit_components)
+        chosen = int(mean.argmin())
+        if self.one_standard_error:
+            chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[0])
+        return CrossValidation("n_components", np.arange(1, m + 1), mean, std_error, chosen)
 
     def inverted_matrix_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Return the product of the rows' scatter and `columns`.

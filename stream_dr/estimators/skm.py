@@ -6,15 +6,16 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.margin import scatter_sum_directions
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.refining import Refinable
 from stream_dr.statistics.moments.state import MomentState
 
 
 @dataclass(eq=False, repr=False)
-class SKM(ClosedForm):
+class SKM(Refinable):
     """Find directions that separate classes and keep each class together.
 
     Supervised Kampong measure (Yan et al.) in closed form. The larger the parameter `a`, the
@@ -63,9 +64,8 @@ class SKM(ClosedForm):
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
-    fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "unlabelled")
+    fixed: ClassVar[tuple[str, ...]] = (*Refinable.fixed, "unlabelled")
 
     a: float = 1.0
     _: KW_ONLY

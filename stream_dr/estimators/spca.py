@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.dependence import DependenceMethod
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
 from stream_dr.statistics.moments.state import MomentState
 
@@ -121,24 +121,18 @@ class SPCA(DependenceMethod):
         """
         vectors, values = moments.significant_left_singular_pairs(moments.cross, moments.uncentred_target_norm)
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
-        vectors, values = vectors[:, :most], values[:most] ** 2
+        vectors = vectors[:, :most]
+        values = values[:most] ** 2
 
         # Count the directions that are missing to `n_components`.
         # With `null_space`, as many random directions are added below.
         more = min(self.n_components or 0, len(vectors)) - len(values)
         if not self.null_space or more <= 0:
             return vectors, values
-        drawn = self._random_orthogonal_directions(vectors, more)
-        return np.hstack([vectors, drawn]), np.append(values, np.zeros(more))
 
-    def _random_orthogonal_directions(self, vectors: np.ndarray, count: int) -> np.ndarray:
-        """Return random orthonormal directions (features, count) orthogonal to `vectors`.
-
-        vectors: (features, p), orthonormal.
-        count: number of directions.
-        """
-        drawn = np.random.default_rng(self.random_state or 0).normal(size=(len(vectors), count))
+        # Draw random orthonormal directions that are orthogonal to `vectors`.
         # Subtract the part in the span of `vectors` twice, because once leaves rounding errors.
+        drawn = np.random.default_rng(self.random_state or 0).normal(size=(len(vectors), more))
         for _ in range(2):
             drawn = np.linalg.qr(drawn - vectors @ (vectors.T @ drawn))[0]
-        return drawn
+        return np.hstack([vectors, drawn]), np.append(values, np.zeros(more))

@@ -10,7 +10,7 @@ import numpy as np
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.dependence import DependenceMethod
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.targets.targets import Label
@@ -143,7 +143,8 @@ def centred_scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: i
     n_columns: number of columns.
     seed: seed of the random signs.
     """
-    signs, draw = scaled_random_signs(labels, n_columns, seed), 0
+    signs = scaled_random_signs(labels, n_columns, seed)
+    draw = 0
     if len(labels) < 2:
         return np.zeros_like(signs)
     while (equal := (signs == signs[0]).all(axis=0)).any():

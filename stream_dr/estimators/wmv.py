@@ -7,20 +7,21 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.not_fitted import NeedsRefine
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
-from stream_dr.feature_maps.draws import is_finite_number
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.refining import Refinable
+from stream_dr.estimators.fitting.stream_learner import NeedsRefine
+from stream_dr.feature_maps.feature_map import is_finite_number
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs
-from stream_dr.solve.spectral import EPS, Eigenpairs, nonzero_indefinite_eigenpairs
+from stream_dr.solve.spectral import EPS, nonzero_indefinite_eigenpairs
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.targets.label_codes import Label
 
 
 @dataclass(eq=False, repr=False)
-class WMV(ClosedForm):
+class WMV(Refinable):
     """Find directions that draw classes together or drive them apart.
 
     Weighted maximum variance. Every pair of classes has a weight. If the weight is negative, the
@@ -79,9 +80,8 @@ class WMV(ClosedForm):
     O(d³ + c d²).
     """
 
-    fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "unlabelled")
+    fixed: ClassVar[tuple[str, ...]] = (*Refinable.fixed, "unlabelled")
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     alpha: float = -1.0
     beta: float = 1.0
@@ -91,7 +91,7 @@ class WMV(ClosedForm):
     unlabelled: Literal["skip", "use"] = "skip"
 
     @property
-    def eigenvalue_growth_exponent_in_rows(self) -> int:  # type: ignore[override]
+    def eigenvalue_growth(self) -> int:  # type: ignore[override]
         """Exponent of the eigenvalues' growth with the number of rows.
 
         The eigenvalues grow as N^g for N rows. g is 2 with pairs="equal". g is 1 with
@@ -243,7 +243,14 @@ class WMV(ClosedForm):
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
-        roots, vectors = _between_eigenpairs(moments, np.diag(factors / n) - self.row_pair_weights_by_class(moments))
+
+        # Compute eigenvalues and eigenvectors of Cxy C Cxyᵀ, without forming this matrix.
+        # Cxy (features, classes) is the cross-scatter of rows and class indicators.
+        basis, _ = moments.significant_left_singular_pairs(moments.cross, moments.cross.shape[1] ** 0.5)
+        inner = basis.T @ moments.cross
+        C = np.diag(factors / n) - self.row_pair_weights_by_class(moments)
+        roots, turn = np.linalg.eigh(inner @ C @ inner.T)
+        vectors = basis @ turn
         if share > 0.0 or (roots < -len(roots) * EPS * np.abs(roots).max(initial=0.0)).any():
             raise NeedsRefine(
                 "only the diagonal of Cxx is stored (it is past 4,096 features), and where the scatter of "
@@ -255,21 +262,6 @@ class WMV(ClosedForm):
         G = vectors * np.sqrt(np.maximum(roots, 0.0))
         loadings, values = positive_scatter_sum_eigenpairs(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
         return loadings, values
-
-
-def _between_eigenpairs(moments: Moments, class_pair_matrix: np.ndarray) -> Eigenpairs:
-    """Return eigenvalues and eigenvectors of a product of three matrices.
-
-    The shapes are (r,) and (features, r). Let Cxy (features, classes) be the cross-scatter of rows
-    and class indicators in `moments`. The product is Cxy, times `class_pair_matrix`, times the
-    transpose of Cxy.
-
-    class_pair_matrix: (classes, classes), symmetric.
-    """
-    basis, _ = moments.significant_left_singular_pairs(moments.cross, moments.cross.shape[1] ** 0.5)
-    inner = basis.T @ moments.cross
-    roots, turn = np.linalg.eigh(inner @ class_pair_matrix @ inner.T)
-    return Eigenpairs(roots, basis @ turn)
 
 
 def _is_two_labels_and_weight(pair: Any) -> bool:

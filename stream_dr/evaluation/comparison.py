@@ -34,9 +34,8 @@ from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.linear_classifier import LinearClassifier
 from stream_dr.estimators.fitting.named_columns import read_rows_and_names
-from stream_dr.estimators.fitting.predictor import Predictor
+from stream_dr.estimators.fitting.predictor import LinearClassifier, Predictor
 from stream_dr.evaluation.scores import weakness
 from stream_dr.feature_maps import feature_map as feature_map_of
 from stream_dr.feature_maps.column_report import describe, text_spec_or_table_spec
@@ -139,17 +138,6 @@ class _Fold(NamedTuple):
     test: np.ndarray
 
 
-class DrawnSample(NamedTuple):
-    """Random sample of the rows that have a target.
-
-    sample: the sampled rows, in their original order.
-    read: number of rows from which the sample was drawn.
-    """
-
-    sample: Block
-    read: int
-
-
 class MethodResult(NamedTuple):
     """Result of one method in a comparison.
 
@@ -186,19 +174,6 @@ class MethodResult(NamedTuple):
     bytes: int = 0
     cannot: str = ""
     spread: float = 0.0
-
-
-class _FoldScores(NamedTuple):
-    """Results of all methods on the folds.
-
-    outcomes: for each method a list of its results, one for each fold.
-    folds: number of folds on which all methods were scored.
-    tested: number of rows of these folds.
-    """
-
-    outcomes: list[list[MethodResult]]
-    folds: int
-    tested: int
 
 
 class Comparison(NamedTuple):
@@ -304,7 +279,7 @@ def suggest(
     blocks = X.events() if isinstance(X, Source) else RepeatableBatches([as_block(X, y)]).events()
     sample, read = sample_rows_with_target((block for _, block in blocks), target, progress)
     if target == "auto":
-        _refuse_too_many_labels_for_classes(sample)
+        _refuse_many_labels(sample)
 
     table = feature_map or (text_spec_or_table_spec(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
@@ -318,10 +293,25 @@ def suggest(
     return Comparison("accuracy" if sample.y.kind == "class" else "R2", sample.rows, read, folds, tuple(lines), tested)
 
 
+def _refuse_many_labels(sample: Block) -> None:
+    """Raise InvalidTargets if labels look like numbers or ids."""
+    if has_too_many_labels_for_classes(sample.y.kind, len(sample.y.labels), sample.rows):
+        raise InvalidTargets(
+            f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
+            "target='continuous'."
+        )
+
+
 def _score_all_folds(
     sample: Block, methods: Sequence[_Method], extra_params: JsonDict, folds: Sequence[_Fold], progress: StageProgress
-) -> _FoldScores:
+) -> tuple[list[list[MethodResult]], int, int]:
     """Score every method on every fold.
+
+    Returns three values:
+
+    - For each method a list of its results, one for each fold.
+    - Number of folds on which all methods were scored.
+    - Number of rows of these folds.
 
     No fit is started after SECONDS seconds.
 
@@ -344,7 +334,8 @@ def _score_all_folds(
 
         deadline = perf_counter() + SECONDS
         for train, test in folds:
-            learned, held_out = sample.take(train), sample.take(test)
+            learned = sample.take(train)
+            held_out = sample.take(test)
             # Score every method on this fold before any method goes on to the next fold.
             for method, measured in zip(methods, outcomes, strict=True):
                 if perf_counter() > deadline:
@@ -353,7 +344,7 @@ def _score_all_folds(
                 measured.append(_fit_and_score_method(method, extra_params, learned, held_out))
 
     n_scored = max(1, min(map(len, outcomes)))
-    return _FoldScores(outcomes, n_scored, sum(len(fold.test) for fold in folds[:n_scored]))
+    return outcomes, n_scored, sum(len(fold.test) for fold in folds[:n_scored])
 
 
 def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str, JsonDict]:
@@ -389,16 +380,9 @@ def kind_of_rows_for_ridge(batch: Block, map_spec: JsonDict | None) -> str:
         return "words"
     if map_name == "table" and any(column.taken_for == "text" for column in describe(batch.X, map_spec).columns):
         return "words beside columns"
-    return "many numbers" if batch.features >= RIDGE_MIN_COLUMNS else "numbers"
-
-
-def _refuse_too_many_labels_for_classes(sample: Block) -> None:
-    """Raise InvalidTargets if labels look like numbers or ids."""
-    if has_too_many_labels_for_classes(sample.y.kind, len(sample.y.labels), sample.rows):
-        raise InvalidTargets(
-            f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
-            "target='continuous'."
-        )
+    if batch.features >= RIDGE_MIN_COLUMNS:
+        return "many numbers"
+    return "numbers"
 
 
 def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
@@ -461,7 +445,8 @@ def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> Me
         return MethodResult(*method, float("nan"), cannot=f"learn a fold within {SECONDS:g} s")
 
     scores = [fold.score for fold in fold_results]
-    score, spread = float(np.mean(scores)), float(np.std(scores))
+    score = float(np.mean(scores))
+    spread = float(np.std(scores))
     seconds = float(np.mean([fold.seconds for fold in fold_results]))
     last = next((fold for fold in fold_results if np.isnan(fold.score)), fold_results[-1])
     return last._replace(params=method.params, score=score, seconds=seconds, spread=spread)
@@ -477,7 +462,8 @@ def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block,
 
     If the fit fails, the result's score is NaN, and its field `cannot` is the error's message.
     """
-    name, key = method.name, method.key
+    name = method.name
+    key = method.key
     params = method.params | extra_params
     start = perf_counter()
     try:
@@ -532,7 +518,8 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
     train: rows to learn.
     test: held-out rows.
     """
-    X, Z = train.X, test.X
+    X = train.X
+    Z = test.X
     start = perf_counter()
 
     # Give scikit-learn a matrix: encode a table's columns, and make narrow sparse rows dense.
@@ -541,7 +528,8 @@ def _score_linear_baseline(estimator_with_feature_map: Estimator, train: Block, 
         table_map = feature_map_of(state.feature_map)
         X, Z = (map_table_rows(table_map, state.table, rows) for rows in (X, Z))
     if sp.issparse(X) and X.shape[1] <= MAX_DENSE_COLUMNS:
-        X, Z = X.toarray(), Z.toarray()
+        X = X.toarray()
+        Z = Z.toarray()
 
     predicted = _new_linear_model(train, standardize=not sp.issparse(X)).fit(X, _targets_for_sklearn(train)).predict(Z)
     score = _accuracy_or_r2(_targets_for_sklearn(test), predicted)
@@ -578,7 +566,9 @@ def _new_linear_model(train: Block, standardize: bool = True) -> "Pipeline | Log
     from sklearn.preprocessing import StandardScaler
 
     model = LogisticRegression(max_iter=1_000) if train.y.kind == "class" else Ridge()
-    return make_pipeline(StandardScaler(), model) if standardize else model
+    if standardize:
+        return make_pipeline(StandardScaler(), model)
+    return model
 
 
 def _targets_for_sklearn(rows: Block) -> np.ndarray:
@@ -641,8 +631,13 @@ def _make_folds(sample: Block, in_time_order: bool) -> list[_Fold]:
         return [_Fold(*split) for split in folds.split(np.zeros(sample.rows), _targets_for_sklearn(sample))]
 
 
-def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress: StageProgress) -> DrawnSample:
+def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress: StageProgress) -> tuple[Block, int]:
     """Draw a uniform random sample of rows with a target.
+
+    Returns two values:
+
+    - The sampled rows, in their original order.
+    - Number of rows from which the sample was drawn.
 
     target_kind: kind of the targets, "class" or "continuous". "auto": decide by the values.
 
@@ -671,7 +666,7 @@ def sample_rows_with_target(blocks: Iterable[Block], target_kind: str, progress:
 
     if not parts:
         raise InvalidTargets("no row has a target, by which methods are compared. Pass y, or name their column.")
-    return DrawnSample(_concatenate_blocks([block for block, _ in _select_smallest_keys(parts, capacity)]), read)
+    return _concatenate_blocks([block for block, _ in _select_smallest_keys(parts, capacity)]), read
 
 
 def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Block:

@@ -164,7 +164,12 @@ def feature_map(spec: Any) -> Any:
 
     spec: a dict of the map's name and parameters, or the JSON of this dict.
     """
-    values = _parse_json_or_none(spec) if isinstance(spec, str) else spec
+    values = spec
+    if isinstance(spec, str):
+        try:
+            values = json.loads(spec)
+        except ValueError:
+            values = None
     if not isinstance(values, dict) or not isinstance(values.get("map"), str) or values["map"] not in MAPS:
         meant = did_you_mean(values.get("map") if isinstance(values, dict) else values, MAPS)
         raise InvalidParameter(
@@ -182,27 +187,12 @@ def feature_map(spec: Any) -> Any:
     return feature_map
 
 
-def canonical_spec_json(spec: dict[str, Any] | str | FeatureMap) -> str:
-    """Return a spec as JSON text.
+def canonical_spec_json(feature_map: FeatureMap) -> str:
+    """Return the spec of a feature map as JSON text.
 
-    Specs of equal maps give equal texts. Raises InvalidParameter if the spec is not valid.
-
-    spec: a feature map, a dict of its name and parameters, or the JSON of this dict.
+    Equal maps have equal texts.
     """
-    return json.dumps(
-        _spec_of_map(spec) if isinstance(spec, FeatureMap) else map_spec_with_defaults(spec), sort_keys=True
-    )
-
-
-def map_spec_with_defaults(spec: dict[str, Any] | str) -> dict[str, Any]:
-    """Return a spec with all parameters of the map.
-
-    Parameters that the spec does not have are added with their default values. Raises
-    InvalidParameter if the spec is not valid.
-
-    spec: a dict of the map's name and parameters, or the JSON of this dict.
-    """
-    return _spec_of_map(feature_map(spec))
+    return json.dumps(spec_of_map(feature_map), sort_keys=True)
 
 
 def spec_without_defaults(spec: Any) -> Any:
@@ -214,20 +204,8 @@ def spec_without_defaults(spec: Any) -> Any:
     name = spec.get("map") if isinstance(spec, dict) else None
     if not isinstance(name, str) or name not in MAPS:
         return spec
-    defaults = vars(MAPS[name]())
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in defaults.items()}
-    return {k: v for k, v in spec.items() if k not in plain or type(v) is not type(plain[k]) or v != plain[k]}
-
-
-def _parse_json_or_none(text: str) -> object:
-    """Return the value of JSON text.
-
-    The result is None if the text is not JSON.
-    """
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
+    defaults = spec_of_map(MAPS[name]())
+    return {k: v for k, v in spec.items() if k == "map" or k not in defaults or repr(v) != repr(defaults[k])}
 
 
 def _checked_spec_of_map(feature_map: FeatureMap) -> dict[str, Any]:
@@ -236,10 +214,10 @@ def _checked_spec_of_map(feature_map: FeatureMap) -> dict[str, Any]:
     Raises InvalidParameter if a parameter is outside its range.
     """
     feature_map.check()
-    return _spec_of_map(feature_map)
+    return spec_of_map(feature_map)
 
 
-def _spec_of_map(feature_map: FeatureMap) -> dict[str, Any]:
+def spec_of_map(feature_map: FeatureMap) -> dict[str, Any]:
     """Return the spec of a feature map.
 
     The spec has all parameters of the map, as JSON types.

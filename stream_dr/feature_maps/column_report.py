@@ -103,7 +103,8 @@ class TableReport(NamedTuple):
         could_be = "could be" if any(c.options for c in self.columns) else ""
         lines = [("column", "taken for", "made of it", "why", could_be)]
         for columns in _group_vector_columns(self.columns):
-            c, last = columns[0], columns[-1].name
+            c = columns[0]
+            last = columns[-1].name
             name, options = (c.name, ", ".join(c.options)) if c.name == last else (f"{c.name} … {last}", "")
             lines.append((name, c.taken_for or "nothing yet", c.made or "left out", c.why, options))
         widths = [max(map(len, part)) for part in zip(*lines, strict=True)]
@@ -147,7 +148,9 @@ def text_spec_or_table_spec(rows: RawRows, table_spec: dict[str, Any]) -> dict[s
     report = describe(rows, table_spec)
     used = [column for column in report.columns if column.taken_for not in LEFT_OUT]
     prose = [column.taken_for for column in used] == ["text"] and not report.problems
-    return {"map": "text", "column": used[0].name} if prose else table_spec
+    if prose:
+        return {"map": "text", "column": used[0].name}
+    return table_spec
 
 
 def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
@@ -211,7 +214,8 @@ def _infer_kind_from_batches(name: str, batches: list[RawColumn | None], table_m
     batches: values of the column in each batch. None for a batch without the column.
     table_map: map with the kinds that the user declares.
     """
-    overrides, no_values = table_map.column_overrides(), RawColumn("number", np.zeros(0))
+    overrides = table_map.column_overrides()
+    no_values = RawColumn("number", np.zeros(0))
     inferred = declared_or_inferred_kind(name, batches[0] or no_values, overrides)
     for values in filter(None, batches):
         inferred = inferred if inferred.kind else declared_or_inferred_kind(name, values, overrides)
@@ -247,7 +251,8 @@ def _report_column(
     n_hashed_words: number of hashed words, if the column is a text.
     """
     encoding, column, width, problem = table_map.encoding(), TableColumn(name), 0, ""
-    values, missing = set[object](), 0
+    values = set[object]()
+    missing = 0
 
     # Count the values of each batch, and add them to the statistics until the first error.
     for batch in filter(None, batches):
@@ -262,7 +267,8 @@ def _report_column(
         except StreamDRError as e:
             problem = str(e)
 
-    description, options = _describe_encoding(column, table_map), _argument_texts_changing_encoding(column)
+    description = _describe_encoding(column, table_map)
+    options = _argument_texts_changing_encoding(column)
     report = ColumnReport(name, inferred.kind, inferred.why, description, width, len(values), missing, options)
     return _ReportedColumn(report, column, problem)
 
@@ -282,7 +288,9 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
     if column.kind == "text":
         return f"{len(column.places):,} hashed words" + (" + missing" if gaps else "")
     cycles = {"date": "years, cycles of year and week", "time": "years, cycles of year, week and day"}
-    return cycles.get(column.kind, "number") + gaps if column.is_encoded else ""
+    if column.is_encoded:
+        return cycles.get(column.kind, "number") + gaps
+    return ""
 
 
 def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
@@ -291,15 +299,20 @@ def _argument_texts_changing_encoding(column: TableColumn) -> tuple[str, ...]:
     They are arguments of the feature map `table`, which the report on the column shows. Some
     change the column's kind, and with it the encoding.
     """
-    name, kind = column.name, column.kind
-    named, text, category = _as_json([name]), _as_json({name: "text"}), _as_json({name: "category"})
+    name = column.name
+    kind = column.kind
+    named = _as_json([name])
+    text = _as_json({name: "text"})
+    category = _as_json({name: "category"})
     if kind in ("id", "constant"):
         return (f"keep={named}",)
     if kind == "category":
         return (f"{'one_hot' if column.hashed >= 0 else 'hash'}={named}", f"as_={text}", f"drop={named}")
     if kind == "number":
         return (f"as_={category}", *(("impute=0",) if column.missing >= 0 else ()), f"drop={named}")
-    return (f"as_={category}", f"drop={named}") if column.is_encoded else ()
+    if column.is_encoded:
+        return (f"as_={category}", f"drop={named}")
+    return ()
 
 
 def _as_json(value: object) -> str:

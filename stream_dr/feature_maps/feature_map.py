@@ -1,9 +1,32 @@
-"""FeatureMap, the base class of all feature maps."""
+"""FeatureMap, the base class of all feature maps, and its random numbers.
 
+Random numbers are drawn by (seed, purpose, index), independent of earlier draws. The index is, for
+example, the number of a row or feature. The random numbers of an index do not depend on which
+other indices are drawn, or in which order. So a state depends only on its rows and the seed, and
+not on how the rows are divided into batches.
+
+The generator is Philox, a counter-based generator. Block i of its output is a function of the key
+and i.
+
+The Matérn kernel, whose frequencies are drawn here, has the parameter γ and the smoothness ν. For
+two rows x and x', let s = √(4νγ)·|x − x'|. The kernel is
+
+    2^(1−ν)/Γ(ν) · s^ν · K_ν(s)
+
+where K_ν is the modified Bessel function of the second kind (Rasmussen and Williams 2006, eq.
+4.14, with the length scale 1/√(2γ)). For ν = 1/2 the kernel is exp(−√(2γ)·|x − x'|). For ν → ∞ it
+approaches the RBF kernel exp(−γ|x − x'|²).
+"""
+
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
+from scipy.special import gammaln, kve, ndtri
+
+from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block, Rows
 
 
@@ -87,3 +110,100 @@ class FeatureMap(ABC):
 
         n_input_columns: number of features of the rows before mapping.
         """
+
+
+def draw_uniforms(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
+    """Return uniform random numbers in (0, 1).
+
+    The result is (n_indices, draws_per_index) float64. Row i belongs to the index first_index + i,
+    and does not depend on other rows. An index is, for example, the number of a feature.
+
+    seed: seed from the user.
+    purpose_id: number that identifies the use of the random numbers. Two uses with one seed get
+        different random numbers.
+    first_index: first index.
+    n_indices: number of indices.
+    draws_per_index: number of random numbers for each index.
+    """
+    blocks = -(-draws_per_index // 4)
+    philox = np.random.Philox(key=(seed % 2**64) | (purpose_id << 64), counter=first_index * blocks)
+    raw = philox.random_raw(n_indices * blocks * 4).reshape(n_indices, blocks * 4)[:, :draws_per_index]
+    return ((raw >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+
+def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
+    """Return standard normal random numbers.
+
+    The parameters, and the shape of the result, are those of `draw_uniforms`.
+    """
+    normals: np.ndarray = ndtri(draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index))
+    return normals
+
+
+def draw_cauchys(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
+    """Return standard Cauchy random numbers.
+
+    The parameters, and the shape of the result, are those of `draw_uniforms`.
+    """
+    return np.tan(np.pi * (draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index) - 0.5))
+
+
+def is_finite_number(value: Any) -> bool:
+    """Return True if a value is a finite number.
+
+    The number must be finite as a float64. A bool does not count as a number.
+    """
+    # float() raises OverflowError for an integer beyond the largest float.
+    try:
+        real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+        return real and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def check_seed_or_none(seed: object) -> None:
+    """Raise InvalidParameter unless a seed is valid.
+
+    A valid seed is an integer from 0 to 2⁶³ − 1, or None. None stands for 0, so that results can
+    be repeated.
+    """
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63):
+        raise InvalidParameter(
+            f"random_state={seed!r}; it must be an integer ≥ 0 and below 2**63, or None, which stands for 0."
+        )
+
+
+LARGEST_NU = 100.0
+"""Largest allowed smoothness ν.
+
+For larger values the kernel differs from the RBF kernel by less than 1 %.
+"""
+
+
+def check_nu(map_name: str, nu: object) -> None:
+    """Raise InvalidParameter unless nu is a valid smoothness.
+
+    A valid smoothness is a number above 0 and at most LARGEST_NU.
+
+    map_name: name of the feature map, for the message.
+    """
+    if not is_finite_number(nu) or not 0 < float(nu) <= LARGEST_NU:  # type: ignore[arg-type]
+        raise InvalidParameter(
+            f"nu={nu!r} of {map_name}; it must be above 0 and at most {LARGEST_NU:g}. Past it, take rbf."
+        )
+
+
+def matern(squared_distances: np.ndarray, gamma: float, nu: float) -> np.ndarray:
+    """Return the Matérn kernel of pairs of rows.
+
+    The result has the shape of `squared_distances`.
+
+    squared_distances: squared Euclidean distances of the pairs, of any shape.
+    gamma: parameter γ. For ν → ∞ the kernel is the RBF kernel exp(−γ|x − x'|²).
+    nu: smoothness ν.
+    """
+    s = np.sqrt(4.0 * nu * gamma * squared_distances)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        values = np.exp((1.0 - nu) * np.log(2.0) - gammaln(nu) + nu * np.log(s) + np.log(kve(nu, s)) - s)
+    # Rows so near each other that the Bessel function overflows have the kernel 1.
+    return np.where(np.isfinite(values) & (s > 0.0), values, np.where(s < 1.0, 1.0, 0.0))

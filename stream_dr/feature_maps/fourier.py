@@ -11,7 +11,7 @@ are random frequencies. Their distribution depends on the kernel and its paramet
   frequencies are also orthogonal within blocks, which makes the error smaller (Yu, Suresh,
   Choromanski, Holtmann-Rice, Kumar 2016).
 - Laplace, exp(−γ|x − x'|₁): a Cauchy distribution of scale γ.
-- Matérn (draws.py): √(2γ) times a multivariate t distribution of 2ν degrees of freedom.
+- Matérn (feature_map.py): √(2γ) times a multivariate t distribution of 2ν degrees of freedom.
 
 The error of the approximate kernel is about 1/√D. Mapping a row costs O(nonzeros · D). The map
 takes 4 · features · D bytes of memory.
@@ -30,7 +30,8 @@ import scipy.sparse as sp
 from scipy.special import gammaincinv
 
 from stream_dr.errors import InvalidParameter, NarrowKernel
-from stream_dr.feature_maps.draws import (
+from stream_dr.feature_maps.feature_map import (
+    FeatureMap,
     check_nu,
     check_seed_or_none,
     draw_cauchys,
@@ -39,12 +40,11 @@ from stream_dr.feature_maps.draws import (
     is_finite_number,
     matern,
 )
-from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import is_sparse
 
 SPECTRUM, LENGTHS, FREEDOM = 21, 22, 24
-"""Numbers that identify the uses of random numbers (parameter `purpose_id` in draws.py).
+"""Numbers that identify the uses of random numbers (parameter `purpose_id` in feature_map.py).
 
 SPECTRUM: frequencies. Block b of orthogonal frequencies uses SPECTRUM + 100 · b.
 LENGTHS: lengths of orthogonal frequencies.
@@ -78,7 +78,7 @@ class RandomFourier(FeatureMap):
     n_features : int
         Number D of columns of mapped rows, even.
     kernel : "rbf", "laplace" or "matern"
-        exp(−γ|x − x'|²), exp(−γ|x − x'|₁) or the Matérn kernel (draws.py) for rows x and x'.
+        exp(−γ|x − x'|²), exp(−γ|x − x'|₁) or the Matérn kernel (feature_map.py) for rows x and x'.
     gamma : float or None
         Parameter γ > 0 of the kernel. None means 1/d, where d is the number of features of the
         first batch. For sparse rows without a declared width, None means 1.
@@ -163,7 +163,8 @@ class RandomFourier(FeatureMap):
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
-        n, gamma = self.n_features, self.gamma
+        n = self.n_features
+        gamma = self.gamma
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 2 <= n < 2**31 or n % 2:
             raise InvalidParameter(
                 f"n_features={n!r} of random_fourier; it must be an even integer ≥ 2 and below 2**31."
@@ -224,7 +225,8 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     fourier_map: the map. Its gamma must be a number.
     n_features: number of features of the rows before mapping.
     """
-    half, seed = fourier_map.n_features // 2, fourier_map.seed
+    half = fourier_map.n_features // 2
+    seed = fourier_map.seed
     gamma = float(fourier_map.gamma)  # type: ignore[arg-type]
     if fourier_map.orthogonal:
         omega: np.ndarray = np.sqrt(2.0 * gamma) * _draw_orthogonal_frequencies(n_features, half, seed)

@@ -103,14 +103,16 @@ def _name_hashing_matrix(hashing: Hashing, names: Iterable[str]) -> sp.csr_matri
 
     hasher = FeatureHasher(hashing.n_features, input_type="string", alternate_sign=hashing.alternate_sign)
     words = [[name] for name in names]
-    return hasher.transform(words).tocsr() if words else sp.csr_matrix((0, hashing.n_features))
+    if words:
+        return hasher.transform(words).tocsr()
+    return sp.csr_matrix((0, hashing.n_features))
 
 
 cached_name_hashing_matrix = lru_cache(maxsize=64)(_name_hashing_matrix)
 """`_name_hashing_matrix` with a cache, for column names that are the same in every batch."""
 
 
-def dicts_to_sparse_rows(dicts: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
+def dicts_to_sparse_rows(dicts: Sequence[Mapping[Hashable, Any]]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
     """Return dicts as sparse rows, and their columns' names.
 
     The rows are CSR (rows, names) float64. The names are in order of first appearance. A bool
@@ -125,25 +127,14 @@ def dicts_to_sparse_rows(dicts: Sequence[Mapping[Hashable, object]]) -> tuple[sp
         for key, item in row.items():
             name, value = (f"{key}={item}", 1.0) if isinstance(item, str) else (str(key), item)
             indices.append(places.setdefault(name, len(places)))
-            values.append(_value_as_float(value, key, i))
+            try:
+                values.append(float(value))
+            except (TypeError, ValueError) as e:
+                raise InvalidRows(
+                    f"row {i}, feature {key!r} is {value!r}; values must be numbers, strings or bools."
+                ) from e
         indptr.append(len(indices))
 
     matrix = sp.csr_matrix((np.asarray(values, dtype=np.float64), indices, indptr), shape=(len(dicts), len(places)))
     matrix.sum_duplicates()
     return matrix, tuple(places)
-
-
-def _value_as_float(value: Any, feature_name: Hashable, row: int) -> float:
-    """Return a value as a float.
-
-    Raises InvalidRows if the value is not a number.
-
-    feature_name: name of the feature, for the message.
-    row: number of the row, for the message.
-    """
-    try:
-        return float(value)
-    except (TypeError, ValueError) as e:
-        raise InvalidRows(
-            f"row {row}, feature {feature_name!r} is {value!r}; values must be numbers, strings or bools."
-        ) from e

@@ -39,8 +39,14 @@ from stream_dr.checks import (
     field_error,
 )
 from stream_dr.errors import InvalidParameter, StreamDRError, width_mismatch
-from stream_dr.feature_maps.draws import check_nu, check_seed_or_none, draw_uniforms, is_finite_number, matern
-from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.feature_maps.feature_map import (
+    FeatureMap,
+    check_nu,
+    check_seed_or_none,
+    draw_uniforms,
+    is_finite_number,
+    matern,
+)
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.sparse_rows import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields, stack_rows
@@ -57,7 +63,7 @@ The Cholesky factor of their kernel matrix takes 8 · landmarks² bytes.
 _LANDMARK_DRAW, _AT_ONCE = 23, 256
 """Constants for drawing landmarks (rows that other rows are compared with).
 
-_LANDMARK_DRAW: number that identifies this use of random numbers (`purpose_id` in draws.py).
+_LANDMARK_DRAW: number that identifies this use of random numbers (`purpose_id` in feature_map.py).
 _AT_ONCE: largest number of rows that are added to the landmarks at a time.
 """
 
@@ -134,17 +140,6 @@ class Landmarks(NamedTuple):
         return not set(_rows_as_hashable_bytes(self.rows)).isdisjoint(_rows_as_hashable_bytes(X))
 
 
-class _DrawnRows(NamedTuple):
-    """Rows of a batch that are drawn as landmarks.
-
-    indices: indices of these rows in the batch.
-    picked: number of rows of the stream that have been drawn so far.
-    """
-
-    indices: np.ndarray
-    picked: int
-
-
 @dataclass(frozen=True)
 class Nystroem(FeatureMap):
     """Map rows to coordinates on landmark rows.
@@ -157,7 +152,7 @@ class Nystroem(FeatureMap):
         Number of landmarks to draw from the first rows, or the landmarks themselves. A landmark is
         a list of numbers or, if sparse, a dict {"indices": […], "values": […]}.
     kernel : str
-        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "matern" (draws.py), "polynomial"
+        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "matern" (feature_map.py), "polynomial"
         (γ xᵀx' + coef0)^degree, or "linear" xᵀx'.
     gamma : float
         Parameter γ of the kernel, above 0.
@@ -197,7 +192,9 @@ class Nystroem(FeatureMap):
 
         A mapped row has as many coordinates.
         """
-        return int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else len(self.landmarks)
+        if isinstance(self.landmarks, int | np.integer):
+            return int(self.landmarks)
+        return len(self.landmarks)
 
     def max_mapped_columns(self, n_input_columns: int) -> int:
         """Return the number of coordinates, one for each landmark row.
@@ -325,14 +322,20 @@ class Nystroem(FeatureMap):
         # Subtract a row from all dense rows, because rows far from 0 would lose digits.
         # These kernels (rbf, laplacian, matern) depend only on differences of rows.
         if not sp.issparse(A) and not sp.issparse(B):
-            A, B = A - B[0], B - B[0]
+            A = A - B[0]
+            B = B - B[0]
         if self.kernel == "matern":
             return matern(kernels.euclidean_distances(A, B, squared=True), self.gamma, self.nu)
         kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
         return np.asarray(kernel(A, B, gamma=self.gamma))
 
-    def _draw_landmark_rows(self, landmarks: Landmarks, block: Block) -> _DrawnRows:
+    def _draw_landmark_rows(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
         """Draw rows of a batch that are to become landmarks.
+
+        Returns two values:
+
+        - Indices of these rows in the batch.
+        - Number of rows of the stream that have been drawn so far.
 
         Rows are drawn from the first `self.first` rows of the stream with equal probability
         (Knuth's algorithm S). If fewer than `self.max_landmarks` of the drawn rows become
@@ -344,7 +347,7 @@ class Nystroem(FeatureMap):
         picked = landmarks.picked
         first = self.first or self.max_landmarks
         if len(landmarks.factor) == self.max_landmarks:
-            return _DrawnRows(np.zeros(0, dtype=np.int64), picked)
+            return np.zeros(0, dtype=np.int64), picked
 
         draws = draw_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
         chosen = []
@@ -355,7 +358,7 @@ class Nystroem(FeatureMap):
                 # A row of weight 0 counts as drawn, but does not become a landmark.
                 if block.weights is None or block.weights[i] > 0:
                     chosen.append(i)
-        return _DrawnRows(np.array(chosen, dtype=np.int64), picked)
+        return np.array(chosen, dtype=np.int64), picked
 
 
 def check_kernel_parameters(map_name: str, gamma: float, degree: int, coef0: float) -> None:
@@ -464,5 +467,7 @@ def _rows_as_hashable_bytes(X: Rows) -> list[bytes]:
     """
     X = sp.csr_matrix(X, dtype=np.float64)
     X.eliminate_zeros()
-    data, indices, at = X.data, X.indices.astype(np.int64), X.indptr
+    data = X.data
+    indices = X.indices.astype(np.int64)
+    at = X.indptr
     return [indices[i:j].tobytes() + data[i:j].tobytes() for i, j in pairwise(at)]

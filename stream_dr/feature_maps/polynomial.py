@@ -24,14 +24,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.feature_maps.draws import check_seed_or_none, draw_uniforms
-from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.feature_maps.feature_map import FeatureMap, check_seed_or_none, draw_uniforms
 from stream_dr.feature_maps.nystroem import check_kernel_parameters
 from stream_dr.rows.block import Rows, check_finite
 from stream_dr.rows.sparse_rows import pad_with_zero_columns
 
 SKETCH = 24
-"""Number that identifies this use of random numbers (parameter `purpose_id` in draws.py)."""
+"""Number that identifies this use of random numbers (parameter `purpose_id` in feature_map.py)."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,9 @@ class Polynomial(FeatureMap):
         n_input_columns: number of features of the rows before mapping. 0 means that it is unknown.
             Then the parameter n_features, an upper bound, is returned.
         """
-        return min(self.product_count(n_input_columns), self.n_features) if n_input_columns else self.n_features
+        if n_input_columns:
+            return min(self.product_count(n_input_columns), self.n_features)
+        return self.n_features
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""

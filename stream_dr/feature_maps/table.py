@@ -34,8 +34,7 @@ import scipy.sparse as sp
 from stream_dr.checks import FEATURE_COUNT_LIMIT, ROW_COUNT_LIMIT, check_within, field_error
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps import table_columns
-from stream_dr.feature_maps.draws import is_finite_number
-from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.feature_maps.feature_map import FeatureMap, is_finite_number
 from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn, Words
 from stream_dr.feature_maps.widths import AS, ColumnOverrides, declared_or_inferred_kind, hashed_columns_per_text
 from stream_dr.rows.raw_rows import RawColumn, RawRows, raise_if_raw_rows
@@ -170,7 +169,8 @@ class Table(FeatureMap):
 
     def encoding(self) -> EncodingSpec:
         """Return the settings that apply to all columns."""
-        one_hot, hashed = tuple(self.one_hot), tuple(self.hash)
+        one_hot = tuple(self.one_hot)
+        hashed = tuple(self.hash)
         return EncodingSpec(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
 
     def empty_statistics(self, rows: RawRows) -> TableState:
@@ -194,7 +194,7 @@ class Table(FeatureMap):
 
 
 @dataclass(frozen=True)
-class Text(FeatureMap):
+class Text(Words, FeatureMap):
     """Map of texts to hashed words or n-grams.
 
     The attributes except `idf` and `column` are parameters of scikit-learn's HashingVectorizer or
@@ -210,13 +210,6 @@ class Text(FeatureMap):
     """
 
     n_features: int = 65536
-    ngram_range: Sequence[int] = (1, 1)
-    analyzer: str = "word"
-    lowercase: bool = True
-    stop_words: str | None = None
-    alternate_sign: bool = False
-    sublinear_tf: bool = False
-    norm: str | None = "l2"
     idf: bool = True
     column: str | None = None
 
@@ -315,30 +308,16 @@ def update_statistics(table_map: Table | Text, state: TableState | None, rows: R
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
 
 
-class MappedColumns(NamedTuple):
-    """Indices of the columns of mapped rows, as int64 arrays.
-
-    Columns that encode words are in none of the arrays.
-
-    Attributes
-    ----------
-    numbers : ndarray
-        Columns that encode numbers, dates and times.
-    categories : ndarray
-        Columns that encode categories.
-    missing : ndarray
-        Columns that mark missing values.
-    """
-
-    numbers: np.ndarray
-    categories: np.ndarray
-    missing: np.ndarray
-
-
-def mapped_columns_by_kind(state: TableState, encoding: EncodingSpec) -> MappedColumns:
+def mapped_columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the columns of mapped rows, grouped by what they encode.
 
-    The groups are marks of missing values, categories, numbers and so on, as in MappedColumns.
+    Returns three values:
+
+    - Columns that encode numbers, dates and times.
+    - Columns that encode categories.
+    - Columns that mark missing values.
+
+    Columns that encode words are in none of the arrays (int64).
 
     state: statistics of the table.
     encoding: settings of the map.
@@ -348,7 +327,7 @@ def mapped_columns_by_kind(state: TableState, encoding: EncodingSpec) -> MappedC
     indices = (c.mapped_column_indices(encoding) for c in state.columns if c.kind == "category")
     categories = np.setdiff1d(np.concatenate([none, *indices]), gaps)
     numbers = [c.places for c in state.columns if c.kind in SIZES]
-    return MappedColumns(np.concatenate([none, *numbers]), categories, gaps)
+    return np.concatenate([none, *numbers]), categories, gaps
 
 
 def clear_counts_keep_columns(state: TableState) -> TableState:
@@ -435,7 +414,8 @@ def count_unseen_by_row(table_map: Table | Text, state: TableState, rows: RawRow
     These are categories and words that no learned row has, and values of columns that the first
     batch did not have.
     """
-    encoding, known = table_map.encoding(), {c.name: c for c in state.columns}
+    encoding = table_map.encoding()
+    known = {c.name: c for c in state.columns}
     counts = np.zeros(rows.rows, dtype=np.int64)
     for name, values in zip(rows.names, rows.columns, strict=True):
         column = known.get(name)
@@ -505,25 +485,16 @@ def learned_rows_depend_on_others(table_map: Table | Text, state: TableState) ->
     return state.mixed or filled or weighed
 
 
-class MergedTable(NamedTuple):
-    """Merged statistics of two tables a and b.
-
-    Mapped columns are the columns of mapped rows. The merge does not change the indices of a's
-    mapped columns.
-
-    table: the merged statistics.
-    new_index: (b.width,) array. Entry j is the index of b's mapped column j after the merge.
-    """
-
-    table: TableState
-    new_index: np.ndarray
-
-
-def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) -> MergedTable:
+def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
     """Merge the statistics of two tables.
 
-    Also returns the new indices of b's columns of mapped rows. Raises CannotMerge if the tables
-    have different columns.
+    Returns two values:
+
+    - The merged statistics.
+    - Array (b.width,). Entry j is the index of b's mapped column j after the merge. A mapped
+      column is a column of mapped rows. The indices of a's mapped columns do not change.
+
+    Raises CannotMerge if the tables have different columns.
 
     table_map: the map.
     a, b: statistics of the two tables.
@@ -547,4 +518,4 @@ def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) ->
         column, places, width = table_columns.merge_column_statistics(column, other, encoding, width)
         new_index[list(places)] = list(places.values())
         columns.append(column)
-    return MergedTable(TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index)
+    return TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index

@@ -23,6 +23,8 @@ ln((1 + n) / (1 + df)) + 1. Here n is the number of documents so far, and df is 
 documents that have a word in this column. Each distinct text of a batch is hashed one time.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
     from sklearn.feature_extraction.text import HashingVectorizer
 
 
-class Words(NamedTuple):
+@dataclass(frozen=True)
+class Words:
     """Settings for the encoding of texts as weighted words.
 
     `sublinear_tf` and `idf` are the parameters `sublinear_tf` and `use_idf` of scikit-learn's
@@ -53,7 +56,7 @@ class Words(NamedTuple):
     """
 
     n_features: int = 0
-    ngram_range: tuple[int, int] = (1, 1)
+    ngram_range: Sequence[int] = (1, 1)
     analyzer: str = "word"
     lowercase: bool = True
     stop_words: str | None = None
@@ -64,7 +67,8 @@ class Words(NamedTuple):
 
     def check(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
-        n, grams = self.n_features, self.ngram_range
+        n = self.n_features
+        grams = self.ngram_range
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**31:
             raise InvalidParameter(f"n_features={n!r} of words; it must be an integer ≥ 1 and below 2³¹.")
         if len(grams) != 2 or not all(isinstance(g, int) for g in grams) or not 1 <= grams[0] <= grams[1]:
@@ -83,7 +87,7 @@ def count_hashed_words(settings: Words, texts: tuple[str, ...]) -> sp.csr_matrix
     """
     if not texts:
         return sp.csr_matrix((0, settings.n_features))
-    return _cached_vectorizer(settings._replace(norm=None, idf=False, sublinear_tf=False)).transform(texts)
+    return _cached_vectorizer(replace(settings, norm=None, idf=False, sublinear_tf=False)).transform(texts)
 
 
 def weight_word_counts(
@@ -106,14 +110,16 @@ def weight_word_counts(
         rows.data = np.sign(rows.data) * (np.log(np.abs(rows.data)) + 1.0)
     if settings.idf:
         rows.data *= (np.log((1.0 + n_documents) / (1.0 + document_frequencies)) + 1.0)[rows.indices]
-    return normalize(rows, norm=settings.norm, copy=False) if settings.norm and rows.shape[0] else rows
+    if settings.norm and rows.shape[0]:
+        return normalize(rows, norm=settings.norm, copy=False)
+    return rows
 
 
 @lru_cache(maxsize=16)
 def _cached_vectorizer(settings: Words) -> "HashingVectorizer":
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    parameters = {name: value for name, value in settings._asdict().items() if name not in ("idf", "sublinear_tf")}
+    parameters = {name: value for name, value in vars(settings).items() if name not in ("idf", "sublinear_tf")}
     return HashingVectorizer(**parameters)
 
 
@@ -264,7 +270,7 @@ class TableColumn(NamedTuple):
 
         `n_features` of the settings is the column's number of hashed words.
         """
-        return encoding.words._replace(n_features=len(self.places))
+        return replace(encoding.words, n_features=len(self.places))
 
     @property
     def mean(self) -> float:
@@ -277,17 +283,9 @@ class TableColumn(NamedTuple):
         return self.kind not in ("", *LEFT_OUT)
 
 
-class ColumnAndWidth(NamedTuple):
-    """Statistics of a column, and the mapped rows' width.
-
-    width: number of columns of the mapped rows of the whole table.
-    """
-
-    column: TableColumn
-    width: int
-
-
-def set_kind_and_add_columns(column: TableColumn, kind: str, n_hashed_words: int, width_so_far: int) -> ColumnAndWidth:
+def set_kind_and_add_columns(
+    column: TableColumn, kind: str, n_hashed_words: int, width_so_far: int
+) -> tuple[TableColumn, int]:
     """Return a column with its kind set.
 
     Numeric columns are the columns of mapped rows. Numbers, dates, times and texts get their
@@ -301,12 +299,12 @@ def set_kind_and_add_columns(column: TableColumn, kind: str, n_hashed_words: int
     size = (SIZES | {"text": n_hashed_words}).get(kind, 0)
     counts = np.zeros(size if kind == "text" else 0, dtype=np.int64)
     column = column._replace(kind=kind, places=np.arange(width_so_far, width_so_far + size), counts=counts)
-    return ColumnAndWidth(column, width_so_far + size)
+    return column, width_so_far + size
 
 
 def update_column_statistics(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, width_so_far: int, sign: int = 1
-) -> ColumnAndWidth:
+) -> tuple[TableColumn, int]:
     """Return a column with a batch's values added or removed.
 
     Numeric columns are the columns of mapped rows. New categories may need new numeric columns. So
@@ -335,9 +333,9 @@ def update_column_statistics(
         rows_of_text = np.bincount(values.values[~missing], minlength=len(values.labels))
         has_word = count_hashed_words(column.words(encoding), values.labels) != 0
         counts = column.counts + sign * (has_word.T @ rows_of_text).astype(np.int64)
-        return ColumnAndWidth(column._replace(counts=counts), width_so_far)
+        return column._replace(counts=counts), width_so_far
     total = column.total + sign * float(values.values[~missing].sum()) if column.present else 0.0
-    return ColumnAndWidth(column._replace(total=total), width_so_far)
+    return column._replace(total=total), width_so_far
 
 
 def encode_values_as_entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:
@@ -424,7 +422,8 @@ def mapped_names_by_index(column: TableColumn, encoding: EncodingSpec) -> dict[i
     Numeric columns are the columns of mapped rows. The result is a dict from the index of each
     numeric column that encodes this column to its name.
     """
-    name, places = column.name, column.places.tolist()
+    name = column.name
+    places = column.places.tolist()
     if column.kind == "category":
         names = {p: f"{name}={category}" for p, category in zip(places, column.categories, strict=True)}
     elif column.kind == "text":
@@ -449,37 +448,24 @@ def convert_values_to_kind(column: TableColumn, values: RawColumn | None, n_rows
     """
     family = {"category": "text", "text": "text", "date": "date", "time": "date"}.get(column.kind, "number")
     read = column_of_missing_values(family, n_rows) if values is None else convert_column(column.name, values, family)
-    return RawColumn("number", (read.values - _EPOCH) / _YEAR) if family == "date" else read
+    if family == "date":
+        return RawColumn("number", (read.values - _EPOCH) / _YEAR)
+    return read
 
 
-class MergedColumn(NamedTuple):
-    """Merged statistics of a column from states a and b.
-
-    Numeric columns are the columns of mapped rows. The merge does not change the indices of a's
-    numeric columns.
-
-    Attributes
-    ----------
-    column : TableColumn
-        The merged statistics.
-    new_index : dict of int to int
-        Index of each numeric column in b → index after the merge.
-    width : int
-        Number of numeric columns of the whole table after the merge of this column.
-    """
-
-    column: TableColumn
-    new_index: dict[int, int]
-    width: int
-
-
-def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSpec, width_so_far: int) -> MergedColumn:
+def merge_column_statistics(
+    a: TableColumn, b: TableColumn, encoding: EncodingSpec, width_so_far: int
+) -> tuple[TableColumn, dict[int, int], int]:
     """Merge the statistics that two states have of one column of a table.
 
-    The column is encoded as several numeric columns. Numeric columns that only b has are added at
-    the end of the encoded table.
+    Returns three values:
 
-    Raises CannotMerge if a and b differ in kind or number of words.
+    - The merged statistics.
+    - Index of each numeric column in b → index after the merge. Indices in a do not change.
+    - Number of numeric columns of the whole table after the merge of this column.
+
+    Numeric columns, which encode the column, are added at the end if only b has them. Raises
+    CannotMerge if a and b differ in kind or number of words.
 
     a, b: statistics of the column in the two states.
     encoding: settings of the feature map.
@@ -526,12 +512,12 @@ def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSp
         counts = a.counts + b.counts
 
     a = a._replace(present=a.present + b.present, total=a.total + b.total, counts=counts)
-    return MergedColumn(a, new_index, width_so_far + len(new))
+    return a, new_index, width_so_far + len(new)
 
 
 def _update_category_statistics(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, width_so_far: int, sign: int
-) -> ColumnAndWidth:
+) -> tuple[TableColumn, int]:
     """Count a batch's values of a categorical column.
 
     Each new category gets a numeric column of its own in the mapped rows. If there are more new
@@ -572,4 +558,4 @@ def _update_category_statistics(
         at = int(counts.argmin())
         raise CannotUnlearn(f"column {column.name} has fewer rows of {names[at]!r} than would be taken out.")
     places = np.append(column.places, np.arange(width_so_far, width_so_far + len(own)))
-    return ColumnAndWidth(column._replace(categories=names, counts=counts, places=places), width_so_far + len(own))
+    return column._replace(categories=names, counts=counts, places=places), width_so_far + len(own)

@@ -336,7 +336,8 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
 
     The result is a dict from the name of a column to its kind.
     """
-    categories, dropped = dict.fromkeys(overrides.categories, "category"), dict.fromkeys(overrides.drop, "dropped")
+    categories = dict.fromkeys(overrides.categories, "category")
+    dropped = dict.fromkeys(overrides.drop, "dropped")
     return categories | dict(overrides.kinds) | dropped
 
 

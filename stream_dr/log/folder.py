@@ -13,11 +13,11 @@ from stream_dr.disk import fsync_directory, make_private_folder
 from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
 from stream_dr.log.head import HeadFile, truncated_log_error
-from stream_dr.log.index import INDEX_NAME, BodyFileEntry, CreateTables, Index
+from stream_dr.log.index import INDEX_NAME, BodyFileEntry, Index
 from stream_dr.log.sqlite_file import damaged_file_error
 
 
-def create_or_check_log(folder: Path, writable: bool, least_position: int, create_more_tables: CreateTables) -> None:
+def create_or_check_log(folder: Path, writable: bool, least_position: int, more_tables: str) -> None:
     """Create a log, or check the log in a folder.
 
     An existing log must not end before the last acknowledged event.
@@ -25,7 +25,7 @@ def create_or_check_log(folder: Path, writable: bool, least_position: int, creat
     folder: path of the log's folder.
     writable: True to create a missing log. False to raise DirectoryMissing.
     least_position: position that the log must have reached, as the caller knows from other files.
-    create_more_tables: function that creates further tables in a new index.
+    more_tables: SQL that creates further tables in a new index.
 
     Raises DirectoryMissing, UnknownFormat, DamagedFile.
     """
@@ -42,7 +42,7 @@ def create_or_check_log(folder: Path, writable: bool, least_position: int, creat
             raise damaged_file_error(path, "it is missing")
         if not writable:
             raise DirectoryMissing(f"{folder} holds no log; give a directory that replay or serve has written.")
-        tables.create_index(folder, create_more_tables)
+        tables.create_index(folder, more_tables)
     elif writable:
         check_log_reaches(folder, known)
 

@@ -90,9 +90,6 @@ _WITHOUT_SCHEMA = """
 SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT schemas.position FROM schemas) LIMIT 1
 """
 
-CreateTables = Callable[[sqlite3.Connection], object]
-"""Function that creates more tables in a new index."""
-
 Row = tuple[Any, ...]
 """Row of a SQL table."""
 
@@ -154,16 +151,15 @@ def open_existing_index_database(folder: Path, writable: bool) -> Database:
     return Database(folder / INDEX_NAME, writable, APPLICATION, LOG_FORMAT)
 
 
-def create_index(folder: Path, create_more_tables: CreateTables) -> None:
+def create_index(folder: Path, more_tables: str) -> None:
     """Create the log's index (a SQLite file) in a folder.
 
     A temporary file is filled and then moved to its final name.
 
-    create_more_tables: function that creates further tables in the index.
+    more_tables: SQL that creates further tables in the index.
     """
     with create_sqlite_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT, "auto_vacuum=INCREMENTAL") as connection:
-        connection.executescript(_TABLES + ids.TABLES)
-        create_more_tables(connection)
+        connection.executescript(_TABLES + ids.TABLES + more_tables)
         connection.execute("PRAGMA journal_mode=WAL")
 
 

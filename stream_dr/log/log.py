@@ -332,8 +332,8 @@ class Log(LogReader, AbstractContextManager["Log"]):
         Number of idempotency keys to store.
     least_position : int
         Position that the log must have reached, as the caller knows from other files.
-    create_more_tables : callable
-        Function that creates further tables in the SQLite file of a new log.
+    more_tables : str
+        SQL that creates further tables in the SQLite file of a new log.
 
     Attributes
     ----------
@@ -352,9 +352,9 @@ class Log(LogReader, AbstractContextManager["Log"]):
         max_file_bytes: int = 64 << 20,
         max_keys: int = tables.KEYS,
         least_position: int = -1,
-        create_more_tables: tables.CreateTables = lambda connection: None,
+        more_tables: str = "",
     ) -> None:
-        create_or_check_log(Path(path), writable, least_position, create_more_tables)
+        create_or_check_log(Path(path), writable, least_position, more_tables)
         super().__init__(Path(path), writable, max_keys)
         self._file_bytes = max_file_bytes
         self._lock = threading.RLock()

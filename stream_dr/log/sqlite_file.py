@@ -187,7 +187,13 @@ def open_existing_connection(path: Path, writable: bool, application_id: int, us
             raise
     except sqlite3.DatabaseError as e:
         if e.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            _check_is_sqlite(path)
+            # Opening the file outside of SQLite is safe here, because nobody holds a lock on it.
+            with open(path, "rb") as file:
+                start = file.read(16)
+            if start != b"SQLite format 3\0":
+                raise ForeignFile(
+                    f"{path} was not written by stream_dr (not a SQLite file); move it away.", path=str(path)
+                ) from e
         raise
     return connection
 
@@ -235,17 +241,6 @@ def _open_maybe_immutable(uri_with_mode: str, path: Path, uri_is_writable: bool)
         immutable = f"{uri_with_mode}&immutable=1"
         connection = sqlite3.connect(immutable, uri=True, isolation_level=None, check_same_thread=False)
     return connection
-
-
-def _check_is_sqlite(path: Path) -> None:
-    """Raise ForeignFile if a file is not a SQLite file.
-
-    Opening the file outside of SQLite is safe here, because nobody holds a lock on it.
-    """
-    with open(path, "rb") as file:
-        start = file.read(16)
-    if start != b"SQLite format 3\0":
-        raise ForeignFile(f"{path} was not written by stream_dr (not a SQLite file); move it away.", path=str(path))
 
 
 def damaged_file_error(path: Path, reason: str) -> DamagedFile:

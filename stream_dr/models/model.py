@@ -28,7 +28,6 @@ from stream_dr import errors
 from stream_dr.aliases import JsonDict
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps.table import TableState
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
 from stream_dr.models.saved import complete_stored_spec, estimator_from_spec
@@ -335,7 +334,9 @@ class Model:
         with self._learning:
             # Readers that see the new position must also see the unlearned rows.
             self.unlearned = (*self.unlearned, *unlearned)
-            self.accumulator, self.position, self.unlearn_horizon = accumulator, position, unlearn_horizon
+            self.accumulator = accumulator
+            self.position = position
+            self.unlearn_horizon = unlearn_horizon
             self._withdraw_unlearned()
 
     def mark_failed_by_error(self, position: int, error: Exception) -> ModelFailure:
@@ -422,7 +423,7 @@ class Model:
         """Number of bytes of the accumulator's state, as a bound."""
         accumulator = self.accumulator
         n_targets = len(accumulator.labels) or 1
-        return state_bytes(self.estimator, accumulator.n_features, n_targets, accumulator.table)
+        return self.estimator.max_state_bytes(accumulator.n_features, n_targets, accumulator.table)
 
     @property
     def classes(self) -> tuple[Label, ...]:

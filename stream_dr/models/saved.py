@@ -20,7 +20,7 @@ from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.stream_learner import FittedState, new_fitted_state
 from stream_dr.estimators.k_nearest import KNearest
-from stream_dr.feature_maps import map_spec_with_defaults
+from stream_dr.feature_maps import feature_map, spec_of_map
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits
@@ -113,12 +113,17 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
     if metadata.get("kind") not in ("estimator", "model"):
         raise ForeignFile(f"{what} holds no estimator ({metadata.get('kind')}); name a file of save or a snapshot.")
 
-    estimator: Estimator | KNearest = _unfitted_estimator(what, metadata)
+    with snapshot_file.errors_as_damaged_file(what):
+        spec = spec_from_json(metadata["spec"])
+    estimator: Estimator | KNearest = estimator_from_spec(complete_stored_spec(spec))
     if "state" in metadata:
         _check_state_size(what, estimator, metadata, max_bytes)
         with snapshot_file.errors_as_damaged_file(what):
             estimator.fitted_ = _unpack_fitted_state(estimator, arrays, metadata)
-            estimator.target_column_ = _checked_target_column(metadata.get("target_column"))
+            target = metadata.get("target_column")
+            if target is not None and not isinstance(target, str):
+                raise DamagedFile(f"target_column is {target!r:.60}; it must be a column's name. Use an older copy.")
+            estimator.target_column_ = target
     return estimator
 
 
@@ -197,7 +202,7 @@ def fill_spec_defaults(spec: Spec) -> Spec:
     # Add the default values of the feature map's parameters that are not set.
     map_params = spec.params.get("feature_map")
     if map_params is not None:
-        map_values = map_spec_with_defaults(values["feature_map"])
+        map_values = spec_of_map(feature_map(values["feature_map"]))
         defaults["feature_map"] = {k: v for k, v in map_values.items() if k not in map_params}
     return spec._replace(defaults=defaults)
 
@@ -239,18 +244,6 @@ def has_same_spec(stored_spec: Spec, spec: Spec) -> bool:
     return all_parameter_values(completed) == all_parameter_values(stored_spec)
 
 
-def _unfitted_estimator(file_label: object, metadata: JsonDict) -> Any:
-    """Return the unfitted estimator that a file's metadata describes.
-
-    Raises UnknownEstimator or InvalidParameter. Raises DamagedFile if the metadata has no spec.
-
-    file_label: path or description of the file, for the message.
-    """
-    with snapshot_file.errors_as_damaged_file(file_label):
-        spec = spec_from_json(metadata["spec"])
-    return estimator_from_spec(complete_stored_spec(spec))
-
-
 def _check_state_size(file_label: object, estimator: Any, metadata: JsonDict, max_bytes: int | None) -> None:
     """Check that the state takes at most `max_bytes` bytes.
 
@@ -274,12 +267,6 @@ def _check_state_size(file_label: object, estimator: Any, metadata: JsonDict, ma
             needed=needed,
             limit=max_bytes,
         )
-
-
-def _checked_target_column(name: object) -> str | None:
-    if name is not None and not isinstance(name, str):
-        raise DamagedFile(f"target_column is {name!r:.60}; it must be a column's name. Use an older copy.")
-    return name
 
 
 def _unpack_fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedState:

@@ -26,9 +26,8 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.rows import csr_without_check, feature_hint
 from stream_dr.arrow.target_columns import TARGET_COLUMN
-from stream_dr.errors import SchemaMismatch, TargetKindMismatch, WidthMismatch, did_you_mean
+from stream_dr.errors import SchemaMismatch, TargetKindMismatch, did_you_mean
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import fill_unknown_families, raw_from_array, row_of_missing_values
@@ -239,23 +238,6 @@ def refuse_ambiguous_columns(block: Block, schema: Schema) -> None:
             )
 
 
-def check_dense_width(block: Block, declared_width: int) -> None:
-    """Raise WidthMismatch if a dense block has an undeclared width.
-
-    The width is the number of columns.
-
-    Sparse blocks are not checked.
-
-    declared_width: declared number of columns. 0 if no number is declared, which allows any
-        number.
-    """
-    if declared_width and not block.sparse and block.features != declared_width:
-        raise WidthMismatch(
-            f"batch has {block.features} features; {declared_width} are stated for this stream (by its first shards or "
-            f"n_features). Send {declared_width} columns, or start another stream."
-        )
-
-
 def extend_columns_or_kinds(rows: Rows, schema: Schema) -> Schema:
     """Return the schema, extended by the columns of table rows.
 
@@ -286,7 +268,7 @@ def extend_columns_or_kinds(rows: Rows, schema: Schema) -> Schema:
 def bound_state_bytes(estimator: Estimator, schema: Schema) -> int:
     """Return the maximum number of bytes of an estimator's state."""
     kinds = dict(zip(schema.names or (), schema.kinds or (), strict=True)) if schema.layout == "table" else None
-    return state_bytes(estimator, schema.features, max(1, schema.n_targets), kinds)
+    return estimator.max_state_bytes(schema.features, max(1, schema.n_targets), kinds)
 
 
 def all_missing_table_row(schema: Schema) -> Rows | None:

@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.projection import Columns, Linear, Mapped, Orientable, Projection, linear_part_or_none
+from stream_dr.projection import Columns, Mapped, Orientable, Projection, linear_part_or_none
 from stream_dr.readout import Readout
 from stream_dr.solve.orientation import least_squares_map, move_rows, new_indices_of_previous_features
 
@@ -182,25 +182,17 @@ def linear_map_between_projections(old_projection: Projection, new_projection: P
 
     Returns None if one of the two projections is not linear.
     """
-    before, after = linear_part_or_none(old_projection), linear_part_or_none(new_projection)
+    before = linear_part_or_none(old_projection)
+    after = linear_part_or_none(new_projection)
     if before is None or after is None:
         return None
 
     # The feature maps of the two projections may make different columns. Match the columns.
     columns = new_indices_of_previous_features(old_projection, new_projection)
     map_, residual = least_squares_map(move_rows(before.loadings, columns), after.loadings)
-    shift = _mean_in_new_order(before, columns, len(after.mean)) - after.mean
+    # Columns without an old value have the mean 0.
+    mean = np.zeros(len(after.mean))
+    moved = move_rows(before.mean, columns[: len(before.mean)])[: len(mean)]
+    mean[: len(moved)] = moved
+    shift = mean - after.mean
     return ProjectionChange(map_, shift @ after.loadings, residual)
-
-
-def _mean_in_new_order(projection: Linear, new_indices: np.ndarray, n_columns: int) -> np.ndarray:
-    """Return a projection's mean (n_columns,) in a new column order.
-
-    new_indices: (columns,) new index of each column. Columns whose new index is `n_columns` or
-        more are dropped.
-    n_columns: number of columns of the result. Columns without an old value are 0.
-    """
-    wide = np.zeros(n_columns)
-    moved = move_rows(projection.mean, new_indices[: len(projection.mean)])[:n_columns]
-    wide[: len(moved)] = moved
-    return wide

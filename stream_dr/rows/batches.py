@@ -41,7 +41,8 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
     Raises InvalidTargets if the `y` of a stream is neither None nor a string. Raises
     SchemaMismatch if X has no column named `y`.
     """
-    X, y = block.X, block.y
+    X = block.X
+    y = block.y
     kind = kind or rows_kind(X)
     if kind is not Kind.STREAM:
         yield move_named_column_to_targets(block, kind)
@@ -76,7 +77,8 @@ def move_named_column_to_targets(block: Block, rows_kind_if_known: Kind | None =
     rows_kind_if_known: kind of the block's X as `rows_kind` returns it. If None, `rows_kind` is
         called.
     """
-    X, y = block.X, block.y
+    X = block.X
+    y = block.y
     if not isinstance(y, str):
         return block
 

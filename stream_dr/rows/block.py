@@ -161,7 +161,8 @@ def check_finite(X: Rows) -> None:
         column = int(X.indices[where[0]])
         value = values[where[0]]
     else:
-        row, column = int(where[0]), int(where[1])
+        row = int(where[0])
+        column = int(where[1])
         value = values[row, column]
 
     shown = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}"
@@ -181,7 +182,8 @@ def _is_bounded(values: np.ndarray) -> bool:
         return True
     # numpy would issue a warning for a signalling NaN.
     with np.errstate(invalid="ignore"):
-        largest, smallest = np.maximum.reduce(values, axis=None), np.minimum.reduce(values, axis=None)
+        largest = np.maximum.reduce(values, axis=None)
+        smallest = np.minimum.reduce(values, axis=None)
         return float(largest) <= LARGEST and float(smallest) >= -LARGEST
 
 
@@ -224,4 +226,6 @@ def weights_or_ones(weights: np.ndarray | None, n_rows: int) -> np.ndarray:
     """
     if weights is not None:
         return readonly_view(weights)
-    return _ONES[:n_rows] if n_rows <= len(_ONES) else readonly_view(np.ones(n_rows))
+    if n_rows <= len(_ONES):
+        return _ONES[:n_rows]
+    return readonly_view(np.ones(n_rows))

@@ -102,7 +102,9 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
     # A single column is a table only if its values are vectors.
     if isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
         return _vectors_as_single_column(X)
-    return pa.table(X) if isinstance(X, ArrowStream | ArrowArray) else None
+    if isinstance(X, ArrowStream | ArrowArray):
+        return pa.table(X)
+    return None
 
 
 def _vectors_as_single_column(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
@@ -112,7 +114,9 @@ def _vectors_as_single_column(column: "pa.Array | pa.ChunkedArray") -> "pa.Table
     """
     import pyarrow as pa
 
-    return pa.table([column], [""]) if pa.types.is_nested(column.type) else None
+    if pa.types.is_nested(column.type):
+        return pa.table([column], [""])
+    return None
 
 
 def as_matrix(table: "pa.Table") -> RowsAndNames:
@@ -182,7 +186,9 @@ def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: st
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return None
     numbers: np.ndarray = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
-    return numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
+    if numbers.dtype in (np.float32, np.float64):
+        return numbers
+    return numbers.astype(np.float64)
 
 
 def _vector_array_if_numeric(list_column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
@@ -213,7 +219,9 @@ def _vector_array_if_numeric(list_column: "pa.Array | pa.ChunkedArray", column_n
     flat = _numeric_array_or_none(pc.list_flatten(list_column), column_name)
     declared = list_column.type.list_size if pa.types.is_fixed_size_list(list_column.type) else 0
     width = int(lengths[0]) if len(lengths) else declared
-    return None if flat is None or flat.ndim != 1 else flat.reshape(len(list_column), width)
+    if flat is None or flat.ndim != 1:
+        return None
+    return flat.reshape(len(list_column), width)
 
 
 def type_name(X: object) -> str:

@@ -79,7 +79,9 @@ def rows_kind(X: object) -> Kind:
         return Kind.SPARSE
     if isinstance(X, DaskCollection):
         return Kind.DASK_ARRAY if isinstance(X, Chunked) else Kind.DASK_FRAME
-    return _kind_of_pandas(X) if isinstance(X, Frame) else _kind_of_arrow(X)
+    if isinstance(X, Frame):
+        return _kind_of_pandas(X)
+    return _kind_of_arrow(X)
 
 
 def _kind_of_list(X: np.ndarray | Sequence[object]) -> Kind:
@@ -133,4 +135,6 @@ def _kind_of_arrow(X: object) -> Kind:
         return Kind.TABLE
     if isinstance(frame, narwhals.LazyFrame) or (frame is X and is_stream and not isinstance(X, Sized)):
         return Kind.STREAM
-    return Kind.COLUMN if is_whole or isinstance(frame, narwhals.Series) else Kind.ARRAY
+    if is_whole or isinstance(frame, narwhals.Series):
+        return Kind.COLUMN
+    return Kind.ARRAY

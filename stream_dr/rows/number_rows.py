@@ -42,7 +42,8 @@ def as_rows(X: Any, known_kind: Kind | None = None) -> RowsAndNames:
     if known_kind is Kind.SPARSE:
         rows = sparse_as_csr(X)
     elif known_kind is Kind.NUMBERS:
-        rows, names = _as_float_matrix(X.to_numpy()), _column_names(X.columns)
+        rows = _as_float_matrix(X.to_numpy())
+        names = _column_names(X.columns)
     elif (table := as_table(X, known_kind)) is not None:
         rows, names = as_matrix(table)
     else:

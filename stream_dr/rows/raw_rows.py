@@ -172,7 +172,9 @@ class RawRows:
 
     def column(self, name: str) -> RawColumn | None:
         """Return the column with this name, or None."""
-        return self.columns[self.names.index(name)] if name in self.names else None
+        if name in self.names:
+            return self.columns[self.names.index(name)]
+        return None
 
     def reorder_convert_and_add_columns(self, families: dict[str, str]) -> "RawRows":
         """Return the rows with columns in the order of `families`.
@@ -388,7 +390,10 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
     if not own_family:
         return RawColumn("time" if family == "date" else "number", column.values)
     if family == "text":
-        return _column_as_text(column)
+        distinct, codes = np.unique(column.values, return_inverse=True)
+        codes = np.where(column.missing, -1, codes).astype(np.int32)
+        texts = tuple(number_or_date_as_text(column.kind, v) for v in distinct[~np.isnan(distinct)].tolist())
+        return RawColumn("text", codes, texts)
     if own_family != "text":
         raise _wrong_family_error(name, column, int(np.flatnonzero(~column.missing)[0]), family)
 
@@ -410,18 +415,6 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
     # A column of times is of the kind "date" if all of its values are whole days.
     whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
     return RawColumn("date" if whole else "time", numbers[column.values])
-
-
-def _column_as_text(column: RawColumn) -> RawColumn:
-    """Return a column of numbers or dates converted to texts.
-
-    3.0 becomes "3", true becomes "1", and a day becomes a text like "2024-02-29".
-    """
-    distinct, codes = np.unique(column.values, return_inverse=True)
-    codes = np.where(column.missing, -1, codes).astype(np.int32)
-    return RawColumn(
-        "text", codes, tuple(number_or_date_as_text(column.kind, v) for v in distinct[~np.isnan(distinct)].tolist())
-    )
 
 
 def number_or_date_as_text(kind: str, value: float) -> str:

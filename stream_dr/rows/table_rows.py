@@ -10,7 +10,7 @@ becomes one Python string.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,16 +48,6 @@ _NUMPY_TYPES = {getattr(pa, kind)().id: np.dtype(kind) for kind in _NUMERIC}
 
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 """Number of units of time in a day, by the name of the unit."""
-
-
-class _EncodedTexts(NamedTuple):
-    """Codes of rows' texts, and a column's distinct texts.
-
-    The codes are int32 (rows,).
-    """
-
-    codes: np.ndarray
-    distinct_texts: tuple[str, ...]
 
 
 def raw_from_arrow(batch: Any) -> RawRows:
@@ -172,7 +162,9 @@ def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
     """
     names = tuple(dict.fromkeys(str(name) for row in rows for name in row))
     columns = [_column_of_values([row.get(name) for row in rows], name) for name in names]
-    return raw_from_arrow(pa.table(columns, list(names))) if names else RawRows((), (), len(rows))
+    if names:
+        return raw_from_arrow(pa.table(columns, list(names)))
+    return RawRows((), (), len(rows))
 
 
 def _column_of_values(values: list[Any], column_name: str) -> pa.Array:
@@ -209,7 +201,9 @@ def _as_record_batch(X: Any) -> pa.RecordBatch:
         raise InvalidRows(
             f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
         ) from e
-    return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
+    if table.num_rows:
+        return table.to_batches()[0]
+    return pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
 def is_string_type(arrow_type: pa.DataType) -> bool:
@@ -230,7 +224,9 @@ def is_number_type(arrow_type: pa.DataType) -> bool:
 
 def as_floats(decimals: pa.Array) -> pa.Array:
     """Return decimals as float64, and any other column unchanged."""
-    return decimals.cast(pa.float64()) if pa.types.is_decimal(decimals.type) else decimals
+    if pa.types.is_decimal(decimals.type):
+        return decimals.cast(pa.float64())
+    return decimals
 
 
 def view_of_numbers(array: pa.Array) -> np.ndarray:
@@ -338,7 +334,7 @@ def _numbers_or_nan(column: pa.Array) -> np.ndarray:
     return values
 
 
-def _encode_texts(column: pa.Array) -> _EncodedTexts:
+def _encode_texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return a code for each text, and the distinct texts.
 
     The distinct texts are in order of appearance. The codes (rows,) int32 are indices into the
@@ -354,7 +350,7 @@ def _encode_texts(column: pa.Array) -> _EncodedTexts:
     encoded = column.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     texts = tuple(distinct if own is None else (own[i] for i in distinct))
-    return _EncodedTexts(view_of_numbers(encoded.indices.fill_null(-1)), texts)
+    return view_of_numbers(encoded.indices.fill_null(-1)), texts
 
 
 def _arrow_from_raw_column(column: RawColumn) -> pa.Array:
@@ -376,4 +372,6 @@ def _arrow_from_raw_column(column: RawColumn) -> pa.Array:
         return pa.array(np.rint(values * _UNITS_PER_DAY["us"]).astype(np.int64), pa.timestamp("us"), mask=missing)
     # A date is a number of days, and the last kind is "integer".
     whole = pa.array(values.astype(np.int64), mask=missing)
-    return whole.cast(pa.int32()).cast(pa.date32()) if column.kind == "date" else whole
+    if column.kind == "date":
+        return whole.cast(pa.int32()).cast(pa.date32())
+    return whole

@@ -289,7 +289,14 @@ class Driver:
         for model, state in models_and_states:
             if model.snapshot_would_be_new_at(state.position) and self._directory.holds(model):
                 self._snapshot_and_report(model, state, errors)
-        self._drop_unneeded_rows(errors)
+
+        try:
+            self._directory.retention.erase_unlearned_rows_outside_snapshots()
+            if self._settings.retain_rows is not None:
+                self._directory.retention.drop_unneeded_events_and_count(self._settings.retain_rows)
+        except Exception as e:
+            log.exception("the log could not be shortened as far as the snapshots allow")
+            errors.append(e)
         if errors:
             raise errors[0]
 
@@ -451,23 +458,11 @@ class Driver:
             return
         self._on_event(EngineEvent.SNAPSHOT, model=model.name, position=frozen.position)
 
-    def _drop_unneeded_rows(self, errors: list[Exception]) -> None:
-        """Drop and erase the log's rows that no model needs.
-
-        An error is logged and appended to `errors`.
-        """
-        try:
-            self._directory.retention.erase_unlearned_rows_outside_snapshots()
-            if self._settings.retain_rows is not None:
-                self._directory.retention.drop_unneeded_events_and_count(self._settings.retain_rows)
-        except Exception as e:
-            log.exception("the log could not be shortened as far as the snapshots allow")
-            errors.append(e)
-
 
 def report_published(on_event: EventHandler, model: Model, published: Published) -> None:
     """Report that a version of a model's projection was published."""
-    version, position = published.version, published.position
+    version = published.version
+    position = published.position
     on_event(EngineEvent.PUBLISHED, model=model.name, version=version, position=position)
 
 

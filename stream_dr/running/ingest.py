@@ -92,29 +92,22 @@ class Appender:
 
     def _run(self) -> None:
         while True:
+            # Take the drafts of the next commit from the queue.
+            group: list[QueuedDraft] = []
+            size = 0
             with self._changed:
                 while not self._queue and not self._closed:
                     self._changed.wait()
                 if not self._queue:
                     return
-            self._commit_next_group()
+                while self._queue and len(group) < GROUP_EVENTS and size < GROUP_BYTES:
+                    group.append(self._queue.popleft())
+                    size += group[-1][0].size
 
-    def _commit_next_group(self) -> None:
-        with self._changed:
-            group = self._take_next_group()
-        # Drop each draft whose caller has cancelled the future.
-        self._append_and_complete([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
-        with self._changed:
-            self.queued_bytes -= sum(d.size for d, _ in group)
-
-    def _take_next_group(self) -> list[QueuedDraft]:
-        """Remove the next group commit's drafts from the queue."""
-        group: list[QueuedDraft] = []
-        size = 0
-        while self._queue and len(group) < GROUP_EVENTS and size < GROUP_BYTES:
-            group.append(self._queue.popleft())
-            size += group[-1][0].size
-        return group
+            # Drop each draft whose caller has cancelled the future.
+            self._append_and_complete([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
+            with self._changed:
+                self.queued_bytes -= size
 
     def _append_and_complete(self, group: list[QueuedDraft]) -> None:
         """Append a group of drafts in one commit.
@@ -133,8 +126,16 @@ class Appender:
             return
 
         # Report the new events before their callers get an answer.
-        self._count_receipts_and_refusals(answers)
-        new = [a for a in answers if isinstance(a, Receipt) and not a.duplicate]
+        new = []
+        for answer in answers:
+            if not isinstance(answer, Receipt):
+                self.figures["refused"] += 1
+            elif answer.duplicate:
+                self.figures["duplicates"] += 1
+            else:
+                self.figures["events_appended"] += 1
+                self.figures["rows_appended"] += answer.rows
+                new.append(answer)
         if new:
             self.figures["commits"] += 1
             self._on_appended(new)
@@ -144,14 +145,3 @@ class Appender:
                 future.set_result(answer)
             else:
                 future.set_exception(answer)
-
-    def _count_receipts_and_refusals(self, answers: Sequence[Receipt | StreamDRError]) -> None:
-        figures = self.figures
-        for answer in answers:
-            if not isinstance(answer, Receipt):
-                figures["refused"] += 1
-            elif answer.duplicate:
-                figures["duplicates"] += 1
-            else:
-                figures["events_appended"] += 1
-                figures["rows_appended"] += answer.rows

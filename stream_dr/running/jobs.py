@@ -154,7 +154,11 @@ class Jobs:
         Returns the new job or the earlier job.
         """
         with self._lock:
-            previous = self._newest_unfinished(kind, model) if reuse_running else None
+            previous = None
+            if reuse_running:
+                for job in self._jobs.values():
+                    if job.kind == kind and job.target is model and not job.has_ended:
+                        previous = job
             if previous is not None and not previous.cancel_requested:
                 return previous
 
@@ -168,11 +172,6 @@ class Jobs:
 
         pool.submit(job.run, work, previous).add_done_callback(lambda _: self._on_ended())
         return job
-
-    def _newest_unfinished(self, kind: JobKind, model: Model) -> Job | None:
-        """Return a model's newest unfinished job of a kind, or None."""
-        jobs = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.target is model and not j.has_ended)
-        return next(jobs, None)
 
     def get(self, id: str) -> Job:
         """Return the job with this id, or raise UnknownJob."""

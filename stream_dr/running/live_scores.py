@@ -31,7 +31,7 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.draft import Removal
-from stream_dr.directory.history import remaining_row_numbers
+from stream_dr.directory.history import mask_of_numbers, remaining_row_numbers
 from stream_dr.errors import StreamDRError
 from stream_dr.evaluation.scores import standard_error, weakness
 from stream_dr.models.model import Model
@@ -95,7 +95,8 @@ MAX_CONFUSION_LABELS = 12
 """Maximum number of labels in a confusion matrix. The most frequent labels are shown."""
 
 # Names of the baselines, which predict the previous row's target and the most frequent label.
-PREVIOUS, MOST_FREQUENT = "previous", "most_frequent"
+PREVIOUS = "previous"
+MOST_FREQUENT = "most_frequent"
 
 
 class _TestedRows(NamedTuple):
@@ -125,17 +126,6 @@ class _TestedRows(NamedTuple):
     def key(self) -> tuple[int, int]:
         """Position and first row number, which differs between the halves of a first event."""
         return self.position, int(self.numbers[0])
-
-
-def _select_tested_rows(part: _TestedRows, row_mask: np.ndarray) -> _TestedRows:
-    """Return a copy with some of the tested rows.
-
-    row_mask: (rows,) bool, True for the rows to return.
-    """
-    errors = {key: values[row_mask] for key, values in part.errors.items()}
-    predicted = {id: codes[row_mask] for id, codes in part.predicted.items()}
-    block = part.block.take(np.flatnonzero(row_mask))
-    return _TestedRows(part.position, part.numbers[row_mask], block, part.targets[row_mask], errors, predicted)
 
 
 class TestThenTrain:
@@ -350,7 +340,8 @@ class TestThenTrain:
         # Choose the rows to test.
         chosen = _random_sample(testable_indices, MAX_ROWS_PER_EVENT)
         part = self._rows_to_test(event, block, rows_with_target[chosen])
-        rows, targets = part.block, part.targets
+        rows = part.block
+        targets = part.targets
 
         # Predict the targets from the rows of earlier tests. In the first test there are none.
         if self._parts:
@@ -509,10 +500,12 @@ class TestThenTrain:
         The oldest tested rows are dropped if there are too many.
         """
         parts = [*self._parts, part]
-        rows, size = sum(p.block.rows for p in parts), sum(p.block.nbytes for p in parts)
+        rows = sum(p.block.rows for p in parts)
+        size = sum(p.block.nbytes for p in parts)
         while len(parts) > 1 and (rows > MAX_TESTED_ROWS or size > MAX_TESTED_BYTES):
             oldest = parts.pop(0)
-            rows, size = rows - oldest.block.rows, size - oldest.block.nbytes
+            rows = rows - oldest.block.rows
+            size = size - oldest.block.nbytes
         self._parts = tuple(parts)
 
     def _remove_unlearned_rows(self, removal: Removal) -> None:
@@ -520,9 +513,14 @@ class TestThenTrain:
         parts = []
         for part in self._parts:
             if part.position in removal:
-                removed = removal[part.position]
-                stays = np.zeros(len(part.numbers), bool) if removed is None else ~np.isin(part.numbers, removed)
-                part = _select_tested_rows(part, stays)
+                stays = ~mask_of_numbers(part.numbers, removal[part.position])
+                part = part._replace(
+                    numbers=part.numbers[stays],
+                    block=part.block.take(np.flatnonzero(stays)),
+                    targets=part.targets[stays],
+                    errors={key: values[stays] for key, values in part.errors.items()},
+                    predicted={id: codes[stays] for id, codes in part.predicted.items()},
+                )
             parts += [part] if part.block.rows else []
         self._parts = tuple(parts)
         self._projected.clear()

@@ -154,7 +154,11 @@ class ModelThread:
         with self._swallow_error_marking_models_failed(models):
             for model in models:
                 if model.status == "warming":
-                    self._warm_up(model)
+                    # Compile the model's functions.
+                    with self._warming:
+                        if not self._stopping:
+                            warm_up([model.estimator])
+                    model.mark_catching_up()
 
             while (
                 behind := [m for m in self.make_near_models_live(behind) if self._directory.holds(m)]
@@ -169,13 +173,6 @@ class ModelThread:
                 self._submit_rebuilds(blocked)
                 behind = [m for m in behind if m not in blocked]
                 self._on_models_advanced()
-
-    def _warm_up(self, model: Model) -> None:
-        """Compile a model's functions, unless this thread is stopped."""
-        with self._warming:
-            if not self._stopping:
-                warm_up([model.estimator])
-        model.mark_catching_up()
 
     def _submit_rebuilds(self, models: Iterable[Model]) -> None:
         """Rebuild each model in the thread pool.

@@ -22,7 +22,7 @@ File formats:
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -144,7 +144,8 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     missing = table_columns_missing_in_batch(block, schema)
     block, unseen = conform_rows(block, projection, schema)
     z = projection.apply(block.X)
-    version, position = published.version, published.position
+    version = published.version
+    position = published.position
     return ProjectedRows(model.name, version, position, projection.solution, z, block.ids, int(unseen.sum()), missing)
 
 
@@ -157,7 +158,11 @@ def conform_rows(block: Block, projection: Projection, schema: Schema) -> tuple[
     Raises NotFinite, SchemaMismatch or InvalidRows.
     """
     check_finite(block.X)
-    _refuse_names_if_stream_has_none(block, schema)
+    if block.names is not None and schema.names is None:
+        raise SchemaMismatch(
+            f"the batch's columns have names ({', '.join(block.names[:5])} …); this stream was learned from {schema.layout} "
+            "rows without names. Send the rows as the stream's were sent, without names."
+        )
     refuse_ambiguous_columns(block, schema)
     if block.X.shape == (0, 0):
         block = block._replace(X=np.empty((0, projection.n_features)))
@@ -173,18 +178,6 @@ def conform_rows(block: Block, projection: Projection, schema: Schema) -> tuple[
         return block, np.zeros(block.rows, dtype=np.int64)
     ignored = np.append(0, np.cumsum(block.X.indices >= projection.n_features))
     return block, np.diff(ignored[block.X.indptr])
-
-
-def _refuse_names_if_stream_has_none(block: Block, schema: Schema) -> None:
-    """Raise SchemaMismatch if only the block has named columns.
-
-    A block with names does not fit a stream whose columns have no names.
-    """
-    if block.names is not None and schema.names is None:
-        raise SchemaMismatch(
-            f"the batch's columns have names ({', '.join(block.names[:5])} …); this stream was learned from {schema.layout} "
-            "rows without names. Send the rows as the stream's were sent, without names."
-        )
 
 
 class ExportedProjection(NamedTuple):
@@ -274,7 +267,10 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
         if projection.feature_names is not None:
             metadata["columns"] = json.dumps(projection.feature_names)
 
-    arrays = _projection_arrays(projection)
+    if projection.kind == "linear":
+        arrays = {name: getattr(projection, name) for name in ("mean", "components", "eigenvalues")}
+    else:
+        arrays = pack(projection)[0]
 
     # A client that stored projected rows of an old version converts them with `map` and `offset`.
     to_newest = None if version is None else linear_map_between_projections(projection, newest.projection)
@@ -282,13 +278,6 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
         arrays |= {"map": to_newest.map, "offset": to_newest.offset}
         metadata["map_residual"] = to_newest.residual
     return ExportedProjection(metadata, arrays)
-
-
-def _projection_arrays(projection: Projection) -> Arrays:
-    """Return the arrays of a projection by name."""
-    if projection.kind == "linear":
-        return {name: getattr(projection, name) for name in ("mean", "components", "eigenvalues")}
-    return pack(projection)[0]
 
 
 def _array_as_one_row(array: np.ndarray) -> pa.Array:
@@ -326,11 +315,10 @@ def project(
         raise InvalidParameter("the source has no rows; nothing was written.")
 
     published_or_raise(model)
-    fields = (
-        id_and_target_types(source)
-        if isinstance(source, Dataset)
-        else _block_id_and_target_types(next(source.events())[1])
-    )
+    if isinstance(source, Dataset):
+        fields = id_and_target_types([shard.schema for shard in source.shards])
+    else:
+        fields = id_and_target_types([arrow_from_block(next(source.events())[1]).schema])
     if not fields and not published_or_raise(model).projection.n_components:
         # An Arrow batch without columns has no number of rows, so it cannot be written.
         raise InvalidParameter(f"{model.name} has no component yet: {model.estimator.limit}. Nothing was written.")
@@ -406,30 +394,19 @@ def project_to_arrow_batch(
     return batch, int(np.count_nonzero(unseen))
 
 
-def _block_id_and_target_types(block: Block) -> dict[str, pa.DataType]:
-    """Return Arrow types of a block's id and target columns.
+def id_and_target_types(source_schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
+    """Return Arrow types of id and target columns.
 
     The keys of the dict are names of columns.
-    """
-    schema = arrow_from_block(block).schema
-    return {
-        name: _type_when_written(schema.field(name).type)
-        for name in ("id", *TARGET_COLUMN.values())
-        if name in schema.names
-    }
 
-
-def id_and_target_types(dataset: Dataset) -> dict[str, pa.DataType]:
-    """Return Arrow types of the shards' id and target columns.
-
-    The keys of the dict are names of columns.
+    source_schemas: schemas of a data set's shards, or of a batch.
 
     Raises SchemaMismatch if a column has incompatible types in two shards.
     """
     names = ("id", *TARGET_COLUMN.values())
     schemas = [
-        pa.schema([(n, _type_when_written(shard.schema.field(n).type)) for n in names if n in shard.schema.names])
-        for shard in dataset.shards
+        pa.schema([(n, _type_when_written(schema.field(n).type)) for n in names if n in schema.names])
+        for schema in source_schemas
     ]
     try:
         unified = pa.unify_schemas(schemas)

@@ -139,29 +139,27 @@ class Recorder:
         rows_learned: number of rows learned in the last `seconds` seconds, by model id.
         """
         last = self._directory.position
-        models = list(self._directory.models.values())
-        progress = {m.name: self._model_progress(m, last, rows_learned.get(m.id, 0), seconds) for m in models}
+        progress = {}
+        for model in list(self._directory.models.values()):
+            # Rows per second are not computed after a very short time, when they would be inaccurate.
+            rate = round(rows_learned.get(model.id, 0) / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None
+            scores = {name: value for name, value in self._scores(model).items() if name not in _LONG}
+            progress[model.name] = {
+                "rows": model.rows,
+                "rate": rate,
+                "lag": max(0, last - model.position),
+                "version": model.published_version,
+                **scores,
+            }
         return {"position": last, "rows": self._directory.rows, "models": progress}
-
-    def _model_progress(self, model: Model, log_end_position: int, rows_learned: int, seconds: float) -> JsonDict:
-        """Return the progress of one model.
-
-        log_end_position: position of the log's last event.
-        rows_learned: number of rows that the model has learned since the last record.
-        seconds: number of seconds since the last record.
-        """
-        # Rows per second are not computed after a very short time, when they would be inaccurate.
-        rate = round(rows_learned / seconds, 1) if seconds > PROGRESS_EVERY / 2 else None
-        progress = {"rows": model.rows, "rate": rate, "lag": max(0, log_end_position - model.position)}
-        scores = {name: value for name, value in self._scores(model).items() if name not in _LONG}
-        return progress | {"version": model.published_version, **scores}
 
     def _record_publish_or_failure(self, model: Model) -> None:
         """Add records of a model's new projection and new failure.
 
         A projection or failure is new if the last call did not record it.
         """
-        now, before = model.published, self._published.get(model.id)
+        now = model.published
+        before = self._published.get(model.id)
         if now is not None and now is not before:
             self._published[model.id] = now
             angles = principal_angles(before.projection, now.projection) if before is not None else None

@@ -31,7 +31,7 @@ from stream_dr.estimators.fitting.refining import (
     is_exact_without_refine,
     refine_steps,
 )
-from stream_dr.evaluation.held_out import RefineScores, learn_refine_and_score_held_out
+from stream_dr.evaluation.scores import learn_refine_and_score_held_out
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.snapshot import remove_snapshots, snapshot_folder, write_snapshot_if_needed
@@ -168,7 +168,9 @@ def _run_passes(
         number = fields.pop("number")
         on_progress({"pass": number, **fields, "total_rows": frozen.rows})
         directory.records.add("pass", model=model.name, position=frozen.position, **{"pass": number}, **fields)
-        _write_checkpoint(path, frozen, step.refining)
+        arrays, description = pack(step.refining)
+        make_private_folder(path.parent)
+        write_file(path, arrays, _checkpoint_metadata(frozen) | {"refining": description})
 
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
@@ -219,8 +221,15 @@ def refine_model(
     return published
 
 
-def held_out_scores_before_and_after(directory: Directory, model: Model, tol: float, max_passes: int) -> RefineScores:
+def held_out_scores_before_and_after(
+    directory: Directory, model: Model, tol: float, max_passes: int
+) -> tuple[float, float]:
     """Return a model's prediction scores before and after a refine.
+
+    Returns two values:
+
+    - Score before refine.
+    - Score after refine.
 
     The model does not change. A copy of the model learns nine of ten rows, and predicts the
     targets of the other rows. The copy is then refined and predicts these targets again.
@@ -291,18 +300,6 @@ class _FrozenSource:
                 if self._should_cancel():
                     raise _Cancelled
                 yield position, drop_unneeded_targets_and_add_hashes(self._model.estimator, block)
-
-
-def _write_checkpoint(path: Path, frozen: FrozenState, refining: Refining) -> None:
-    """Write an unfinished refine's state to a checkpoint file.
-
-    path: path of the checkpoint file.
-    frozen: state of the model when the refine started.
-    refining: state of the refine after its last pass over the rows.
-    """
-    arrays, description = pack(refining)
-    make_private_folder(path.parent)
-    write_file(path, arrays, _checkpoint_metadata(frozen) | {"refining": description})
 
 
 def _checkpoint_metadata(frozen: FrozenState) -> JsonDict:

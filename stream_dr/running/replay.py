@@ -137,17 +137,6 @@ def replay(
     return run.run(run.append_and_learn_missing)
 
 
-class _CommitResult(NamedTuple):
-    """Batches that were appended to the log in one commit.
-
-    last: position of the last appended event.
-    refusal: error with which the next batch was refused. None if all batches were appended.
-    """
-
-    last: int
-    refusal: StreamDRError | None
-
-
 class Replay:
     """Run in which a directory's models learn a data set.
 
@@ -242,8 +231,8 @@ class Replay:
         reader = EventReader(self.directory)
         position = self.directory.position
         with closing(compute_ahead(self._append_missing_batches(), max_items_ahead=1)) as groups:
-            for group in groups:
-                for page in self._split_into_turns(reader.pages(position, group.last)):
+            for last_appended, refusal in groups:
+                for page in self._split_into_turns(reader.pages(position, last_appended)):
                     self.driver.learn_and_schedule(self.models, page, test_first=self._is_in_first_pass())
                     position = page[-1].position
                     self.directory.recent.remove_up_to(position)
@@ -252,8 +241,8 @@ class Replay:
                     self.events += len(page)
                     self.report_progress("learning")
 
-                if group.refusal is not None:
-                    raise group.refusal
+                if refusal is not None:
+                    raise refusal
 
     def _split_into_turns(self, pages: Iterable[Sequence[ParsedEvent]]) -> Iterator[Sequence[ParsedEvent]]:
         """Yield lists of events for the models to learn.
@@ -282,11 +271,12 @@ class Replay:
             total = self.dataset.rows * self.passes
             self.on_progress(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))
 
-    def _append_missing_batches(self) -> Generator[_CommitResult, None, None]:
+    def _append_missing_batches(self) -> Generator[tuple[int, StreamDRError | None], None, None]:
         """Append missing batches to the log, and yield each result.
 
-        A result is yielded after each commit. No batch is appended after the first batch that is
-        refused.
+        A result is yielded after each commit. It is the position of the last appended event, and
+        the error with which the next batch was refused, or None. No batch is appended after the
+        first batch that is refused.
         """
         with closing(compute_ahead(self.batches.draft_groups_by_commit())) as groups:
             for drafts in groups:
@@ -299,7 +289,7 @@ class Replay:
                 last = answers[-1]
                 refused = drafts[len(answers) - 1]
                 refusal = _name_batch_in_error(refused, last) if isinstance(last, StreamDRError) else None
-                yield _CommitResult(self.directory.position, refusal)
+                yield self.directory.position, refusal
                 if refusal is not None:
                     return
 

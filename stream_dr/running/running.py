@@ -490,7 +490,8 @@ class Running:
         for model in self.directory.models.values():
             if model.failure is not None and model.id not in self._failed:
                 self._failed.add(model.id)
-                position, code = model.failure.position, model.failure.code
+                position = model.failure.position
+                code = model.failure.code
                 self._wake_and_notify(EngineEvent.FAILED, model=model.name, position=position, code=code)
         self._wake_and_notify(EngineEvent.MODELS_MOVED)
 
@@ -521,7 +522,12 @@ class Running:
                 refined = model.replace_refined()
                 is_new = True
             if is_new:
-                self._report_and_snapshot(model, refined)
+                # The projection is None if it was withdrawn.
+                if refined is not None:
+                    report_published(self._wake_and_notify, model, refined)
+                self._on_models_advanced()
+                # Snapshot the present state, because the model may have learned rows meanwhile.
+                self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
 
     def _refine_current(self, model: Model, tol: float, max_passes: int, job: Job) -> Published | None:
         """Refine a model until no rows are unlearned meanwhile.
@@ -550,17 +556,6 @@ class Running:
             # The thread of models has to apply the unlearn event.
             time.sleep(RETRY_SECONDS)
         return None
-
-    def _report_and_snapshot(self, model: Model, published: Published | None) -> None:
-        """Report a new projection, and snapshot the model.
-
-        published: the projection. None if it was withdrawn.
-        """
-        if published is not None:
-            report_published(self._wake_and_notify, model, published)
-        self._on_models_advanced()
-        # Snapshot the present state, because the model may have learned rows meanwhile.
-        self._models.driver.snapshot_and_trim_log([(model, model.freeze())])
 
 
 _WAKING = (EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.SNAPSHOTS_ENDED, EngineEvent.WAIT_ADDED)

@@ -91,7 +91,7 @@ def _compile_by_learning_solving_and_refining(estimator: Estimator, block: Block
             accumulator.add(learned)
             estimator.solve(accumulator.freeze()).apply(block.X)
             # Refining sparse rows uses functions that are compiled separately.
-            if block.sparse and estimator.refined_by is not None:
+            if block.sparse and estimator.refines:
                 refined = clone(estimator).set_params(scatter="diagonal").fit(learned)
                 refined.refine([block], max_passes=1)
     # An error of the made-up rows says nothing about the rows of the stream.

@@ -2,7 +2,7 @@
 
 Each batch is an event. A shard is an Arrow IPC file, an Arrow IPC stream, or a Parquet file. The
 row groups of a Parquet file are its batches. A data set is a folder, a manifest, or files, on this
-machine or in an object store (uri.py). Uncompressed IPC files are memory-mapped, so their numbers
+machine or in an object store (file.py). Uncompressed IPC files are memory-mapped, so their numbers
 are not copied.
 
 An event in the log does not hold the rows. It identifies them by the SHA-256 of the file and the
@@ -12,7 +12,7 @@ SHA-256 is cached by path, size and time of change, so many models that read one
 only once.
 
 Cost: before the first batch of a shard, a process reads the whole file to compute a fast checksum
-(the seal, manifest.py). If no manifest has a seal, the SHA-256 is computed, which takes several
+(the seal, folder.py). If no manifest has a seal, the SHA-256 is computed, which takes several
 times as long. Reading a batch then costs only the validation of the batch. At most 16 files are
 open at a time. Mapped pages count as file memory and not as memory of the process.
 """
@@ -31,7 +31,9 @@ from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedIn
 from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import is_number_or_boolean_type
 from stream_dr.shards.file import (
+    AnyPath,
     FileIdentity,
+    RemotePath,
     current_file_identity,
     damaged_shard_error,
     download_file_cached,
@@ -39,10 +41,17 @@ from stream_dr.shards.file import (
     mapped_file_bytes,
     may_be_shard,
     open_shard_file_cached,
+    parse_path_or_uri,
 )
-from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, read_manifest, seal_checksum
-from stream_dr.shards.uri import AnyPath, RemotePath, parse_path_or_uri
-from stream_dr.shards.writer import ShardWriter
+from stream_dr.shards.folder import (
+    MANIFEST_NAME,
+    UNFINISHED,
+    Manifest,
+    ShardEntry,
+    ShardWriter,
+    read_manifest,
+    seal_checksum,
+)
 from stream_dr.targets.label_codes import Label
 
 __all__ = ["Dataset", "Shard", "ShardWriter", "are_shards_or_missing", "open_dataset", "open_shard"]
@@ -89,7 +98,9 @@ class Shard:
 
         The SHA-256 is read from the manifest. Without a manifest it is computed.
         """
-        return self.entry.sha256 if self.entry is not None else file_sha256(*self._file_identity())
+        if self.entry is not None:
+            return self.entry.sha256
+        return file_sha256(*self._file_identity())
 
     @cached_property
     def batch_rows(self) -> tuple[int, ...]:
@@ -114,7 +125,9 @@ class Shard:
     @property
     def bytes(self) -> int:
         """Size of the file in bytes."""
-        return self.entry.bytes if self.entry is not None else self._file_identity().size
+        if self.entry is not None:
+            return self.entry.bytes
+        return self._file_identity().size
 
     def read(self, batch_index: int) -> Block:
         """Return one batch as a Block, memory-mapped if possible.
@@ -145,9 +158,19 @@ class Shard:
         identity = self._file_identity()
         token = download_file_cached(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
         if self._checked != token:
-            if not self._matches_sealed_checksum(identity):
+            # Check the bytes before Arrow reads them, because Arrow's errors do not say "damaged".
+            seal = self.entry.seal if self.entry is not None else ""
+            if not seal or seal_checksum(mapped_file_bytes(*identity), self.sha256) != seal:
                 self._check_sha256(identity)
-            self._check_batch_rows(identity)
+
+            # Compare the file with the manifest, because a replay relies on the manifest's numbers.
+            batch_rows = open_shard_file_cached(*identity).batch_rows
+            if self.entry is not None and batch_rows != self.entry.batch_rows:
+                raise damaged_shard_error(
+                    self.path,
+                    f"it has {len(batch_rows)} batches of {sum(batch_rows)} rows in all; the manifest says other ones "
+                    f"({len(self.entry.batch_rows)} of {sum(self.entry.batch_rows)})",
+                )
             self._checked = token
         return identity
 
@@ -170,29 +193,6 @@ class Shard:
         if self._remote is None:
             self._remote = current_file_identity(self.path)
         return self._remote
-
-    def _matches_sealed_checksum(self, identity: FileIdentity) -> bool:
-        """Return True if the file matches its seal.
-
-        The seal is a fast checksum in the manifest. False is returned if there is no seal.
-        """
-        # Check the bytes before Arrow reads them, because Arrow's errors do not say "damaged".
-        seal = self.entry.seal if self.entry is not None else ""
-        return bool(seal) and seal_checksum(mapped_file_bytes(*identity), self.sha256) == seal
-
-    def _check_batch_rows(self, identity: FileIdentity) -> None:
-        """Raise DamagedShard if a batch's row count differs from the manifest.
-
-        Without a manifest nothing is checked.
-        """
-        # Compare the file with the manifest, because a replay relies on the manifest's numbers.
-        batch_rows = open_shard_file_cached(*identity).batch_rows
-        if self.entry is not None and batch_rows != self.entry.batch_rows:
-            raise damaged_shard_error(
-                self.path,
-                f"it has {len(batch_rows)} batches of {sum(batch_rows)} rows in all; the manifest says other ones "
-                f"({len(self.entry.batch_rows)} of {sum(self.entry.batch_rows)})",
-            )
 
     def _check_sha256(self, identity: FileIdentity) -> None:
         """Raise DamagedShard unless the file has the right SHA-256."""

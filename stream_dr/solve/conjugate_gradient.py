@@ -50,8 +50,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, shape_of_checked_matrix
-from stream_dr.solve.singular import singular_values, tall_qr, thin_svd
-from stream_dr.solve.spectral import LoadingsAndEigenvalues
+from stream_dr.solve.spectral import LoadingsAndEigenvalues, singular_values, tall_qr, thin_svd
 from stream_dr.solve.subspace import orthonormal_outside_basis
 from stream_dr.statistics.protocol import register_nested_state
 
@@ -216,7 +215,9 @@ def relative_solve_residual(state: BlockSolve) -> float:
     For the linear system A W = B with the solution W, the result is ‖B − A W‖ / ‖B‖, or 0 if B is
     zero. The residual B − A W is part of the state.
     """
-    return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
+    if state.size:
+        return float(np.linalg.norm(state.coefficients) / state.size)
+    return 0.0
 
 
 def second_stage_components(
@@ -246,7 +247,8 @@ def second_stage_components(
     expansion = np.eye(right_sides.shape[1]) if expansion is None else expansion
     small = expansion.T @ (first_stage_solution.T @ right_sides)
     values, vectors = np.linalg.eigh((small + small.T) / 2)
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values = values[::-1]
+    vectors = vectors[:, ::-1]
 
     keep = values > RANK_CUT * max(float(values.max(initial=0.0)), 0.0)
     loadings = first_stage_solution @ (expansion @ (vectors[:, keep] / np.sqrt(values[keep])))
@@ -273,31 +275,9 @@ def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> flo
     return float(np.arcsin(min(1.0, sine)))
 
 
-class _PseudoInverse(NamedTuple):
-    """Pseudo-inverse of PᵀAP, and the estimated largest eigenvalue of A.
-
-    A (features, features) is the matrix of a linear system. P (features, r) are the directions
-    along which its solution is searched. The pseudo-inverse is (r, r).
-    """
-
-    inverse: np.ndarray
-    largest: float
-
-
-class _ResidualFactors(NamedTuple):
-    """Residual of a linear system, stored as two factors.
-
-    The residual (features, k) of k right-hand sides is basis @ coefficients. The basis has
-    orthonormal columns.
-    """
-
-    basis: np.ndarray
-    coefficients: np.ndarray
-
-
 def _directions_pseudo_inverse(
     directions: np.ndarray, matrix_times_directions: np.ndarray, largest_eigenvalue: float
-) -> _PseudoInverse:
+) -> tuple[np.ndarray, float]:
     """Return the pseudo-inverse of PᵀAP and A's estimated largest eigenvalue.
 
     A (features, features) is the matrix of a linear system. P (features, r) are the directions
@@ -313,12 +293,12 @@ def _directions_pseudo_inverse(
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
     largest_eigenvalue = max(largest_eigenvalue, float(values[-1]))
     keep = values > len(directions) * np.finfo(float).eps * largest_eigenvalue
-    return _PseudoInverse((vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest_eigenvalue)
+    return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest_eigenvalue
 
 
 def _orthonormalise_residual(
     first_factor: np.ndarray, second_factor: np.ndarray, noise_norm: float
-) -> _ResidualFactors:
+) -> tuple[np.ndarray, np.ndarray]:
     """Write the residual as an orthonormal basis times coefficients.
 
     The residual (features, k) of a linear system with k right-hand sides is the product of
@@ -333,10 +313,10 @@ def _orthonormalise_residual(
     basis, turn = tall_qr(first_factor)
     second_factor = turn @ second_factor
     if singular_values(second_factor).min(initial=np.inf) > noise_norm:
-        return _ResidualFactors(basis, second_factor)
+        return basis, second_factor
 
     # Use the singular vectors of the residual (`basis` times `second_factor`) as the new basis.
     # Drop the singular vectors whose singular value is only rounding error.
     vectors, values, right = thin_svd(second_factor)
     keep = values > noise_norm
-    return _ResidualFactors(basis @ vectors[:, keep], values[keep, None] * right[keep])
+    return basis @ vectors[:, keep], values[keep, None] * right[keep]

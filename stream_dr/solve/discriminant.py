@@ -1,7 +1,8 @@
-"""Eigenvectors of a weighted sum of two scatter matrices.
+"""Linear projections from the scatter between classes or a graph of rows.
 
-SKM (supervised Kampong measure) and MMC (maximum margin criterion) are solved with these
-eigenvectors. The sum is b·Sb + w·St, with numbers b and w. All matrices are (features, features):
+SKM (supervised Kampong measure) and MMC (maximum margin criterion) are solved with the
+eigenvectors of a weighted sum of two scatter matrices. The sum is b·Sb + w·St, with numbers b and
+w. All matrices are (features, features):
 
 * Sb is the scatter between classes, divided by the number of rows.
 * Sw is the scatter within classes, divided by the number of rows.
@@ -20,14 +21,49 @@ positive eigenpairs, which costs O(d c) a step.
 Components are ordered by signed eigenvalue and not by absolute value, because a direction with a
 negative eigenvalue is worse than no direction. Directions whose eigenvalue is only rounding error
 are dropped.
+
+A graph of rows is used by other estimators. GraphWMV uses `largest_eigenvalue_projection`. LPP
+(locality preserving projections) and NPE (neighbourhood preserving embedding) use
+`locality_projection`.
+
+`locality_projection` computes directions w (features,) that minimise a ratio [mathematics §7]. X
+(r, features) are the centred rows, and w lies in the row space of X. The ratio, with two matrices
+A and B (r, r), is
+
+    wᵀ Xᵀ A X w / wᵀ Xᵀ B X w
+
+* For LPP, A is the Laplacian of the neighbourhood graph, and B is the diagonal matrix of the
+  graph's degrees.
+* For NPE, A is (I − W)ᵀ(I − W), and B is the identity. W (r, r) are barycentric weights, by which
+  each row is a mean of its neighbours.
+
+A ridge ρ is added to the numerator and to the denominator. Consider a direction in which the rows
+do not vary. With a ridge in the denominator alone, its ratio would be 0/ρ, the smallest possible
+ratio. With a ridge in the numerator and in the denominator, its ratio is 1, so it comes last.
+
+The solver computes the singular value decomposition X = U s Vᵀ and scales it by 1/√(s² + ρ), so
+that directions of small singular values s lose no precision. Solving costs
+O(r features min(r, features)), plus a dense eigenproblem of order min(r, features).
 """
 
+from collections.abc import Callable
 from inspect import signature
+from typing import TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from stream_dr.solve.spectral import EPS, LoadingsAndEigenvalues, nonzero_indefinite_eigenpairs
+from stream_dr.projection import Linear
+from stream_dr.rows.block import Rows
+from stream_dr.solve.spectral import (
+    EPS,
+    LoadingsAndEigenvalues,
+    nonzero_indefinite_eigenpairs,
+    thin_svd,
+    with_fixed_signs,
+)
 
 LANCZOS_SEED_ARGUMENT: dict[str, int] = {"rng": 0} if "rng" in signature(eigsh).parameters else {}
 """Keyword argument that makes scipy's Lanczos solver `eigsh` repeatable.
@@ -110,3 +146,168 @@ def positive_scatter_sum_eigenpairs(
     order = np.argsort(-values, kind="stable")
     order = order[values[order] > d * EPS * float(np.abs(values).max(initial=0.0))]
     return LoadingsAndEigenvalues(vectors[:, order], values[order])
+
+
+SparseMatrix: TypeAlias = sp.spmatrix | sp.sparray
+"""Any sparse matrix or sparse array of scipy."""
+
+RIDGE = 1e-3
+"""Default ridge if there are at most as many rows as features, as a share.
+
+Let X (r, features) be the r centred rows, and B (r, r) the matrix in the denominator of the ratio
+that LPP or NPE minimises. The ridge is this share of the mean eigenvalue of Xᵀ B X.
+"""
+
+
+def locality_projection(
+    rows: Rows, A: SparseMatrix, B: SparseMatrix, n_components: int, gamma: float, unit_variance: bool = False
+) -> Linear:
+    """Return the linear projection to the directions of smallest ratio.
+
+    Let X (r, features) be the r centred rows, A and B two matrices (r, r), and ρ a ridge. The
+    ratio of a direction w (features,) is
+
+        wᵀ(Xᵀ A X + ρI)w / wᵀ(Xᵀ B X + ρI)w
+
+    Parameters
+    ----------
+    rows : (r, features)
+        The r rows before centring, dense or CSR.
+    A, B : sparse (r, r)
+        Matrices of the ratio's numerator and denominator.
+    n_components : int
+        Maximum number of directions.
+    gamma : float
+        Ridge ρ in the units of Xᵀ B X. A ridge below the rounding error of Xᵀ B X is raised to the
+        rounding error. If gamma is 0 and r ≤ features, the ridge is RIDGE times the mean
+        eigenvalue of Xᵀ B X.
+    unit_variance : bool
+        If true, directions are scaled to variance 1 of the projected rows. If false, directions
+        are scaled to wᵀ(Xᵀ B X + ρI)w = 1.
+    """
+    r, d = rows.shape
+    mean = np.asarray(rows.mean(axis=0)).ravel()
+    U, s, V = _centred_svd(rows, mean)
+    small_a = U.T @ (A @ U)
+    small_b = U.T @ (B @ U)
+    total = float(s**2 @ np.diag(small_b))
+    if total <= 0:
+        return projection_without_components(mean)
+
+    # Choose the ridge.
+    # Scale the eigenproblem so that directions with small singular values lose no precision.
+    share = RIDGE / len(s) if r <= d and not gamma else len(s) * EPS
+    ridge = max(gamma, share * total)
+    scale = np.sqrt(s**2 + ridge)
+    f = s / scale
+    g = np.diag(ridge / scale**2)
+
+    values, vectors = eigh(
+        _symmetric_part(f[:, None] * small_a * f) + g,
+        _symmetric_part(f[:, None] * small_b * f) + g,
+        subset_by_index=[0, min(n_components, len(s)) - 1],
+    )
+    if unit_variance:
+        # The rows projected onto component j are U @ (f * vectors[:, j]).
+        # Scale the vectors such that the projected rows have variance 1.
+        vectors = vectors * np.sqrt(r / (f**2 @ vectors**2))
+    return Linear(mean, with_fixed_signs(V @ (vectors / scale[:, None])), values, "exact")
+
+
+def largest_eigenvalue_projection(
+    rows: Rows, multiply_by_matrix: Callable[[np.ndarray], np.ndarray], n_components: int, unit_variance: bool = False
+) -> Linear:
+    """Return the projection to a symmetric matrix's leading eigenvectors.
+
+    The matrix is Xᵀ L X, where X (r, features) are the r centred rows, and L (r, r) is the
+    symmetric matrix that the caller multiplies by. The leading eigenvectors have the largest
+    eigenvalues by signed value, not by absolute value. Directions in which the rows do not vary
+    are dropped.
+
+    Parameters
+    ----------
+    rows : (r, features)
+        The r rows before centring, dense or CSR.
+    multiply_by_matrix : function
+        Function that returns L @ columns (r, m) for m columns (r, m).
+    n_components : int
+        Maximum number of directions.
+    unit_variance : bool
+        If true, projected rows have variance 1 along every component. If false, the components
+        are orthonormal.
+    """
+    mean = np.asarray(rows.mean(axis=0)).ravel()
+    U, s, V = _centred_svd(rows, mean)
+    if float(s @ s) < np.finfo(float).tiny:
+        return projection_without_components(mean)
+
+    values, vectors = np.linalg.eigh(_symmetric_part(s[:, None] * (U.T @ multiply_by_matrix(U)) * s))
+    values = values[::-1][:n_components]
+    vectors = vectors[:, ::-1][:, :n_components]
+    if unit_variance:
+        vectors = vectors * np.sqrt(rows.shape[0] / (s**2 @ vectors**2))
+    return Linear(mean, with_fixed_signs(V @ vectors), values, "exact")
+
+
+def _centred_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the thin singular value decomposition of the centred rows.
+
+    Returns U (r, k), the k singular values, and V (features, k). Singular values that are only rounding error are dropped.
+
+    rows: (r, features), r rows before centring, dense or CSR.
+    mean: (features,), mean of the rows, which is subtracted.
+    """
+    r, d = rows.shape
+    if d <= r:
+        dense = rows.toarray() if sp.issparse(rows) else rows
+        U, s, Vt = thin_svd(dense - mean)
+        # Singular values up to `cut` are rounding error of the decomposition and of centring.
+        # The error of centring grows with the rows' distance from zero.
+        largest_mean = float(np.abs(mean).max(initial=0.0))
+        cut = EPS * (r * float(s.max(initial=0.0)) + float(np.sqrt(r)) * largest_mean)
+        nonzero = s > cut
+        return U[:, nonzero], s[nonzero], Vt[nonzero].T
+    return _centred_svd_of_wide(rows, mean)
+
+
+def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Decompose centred rows with more features than rows.
+
+    Returns the decomposition as `_centred_svd` does. It is computed from the inner products of the
+    rows, so CSR rows are never made dense. Singular values that are only rounding error are
+    dropped.
+
+    rows: (r, features), r rows before centring, dense or CSR.
+    mean: (features,), mean of the rows, which is subtracted.
+    """
+    r = rows.shape[0]
+    if not sp.issparse(rows):
+        rows = rows - mean
+        mean = np.zeros_like(mean)
+
+    # U are the eigenvectors of the matrix (r, r) of the centred rows' inner products.
+    # The eigenvalues of this matrix are the squared singular values.
+    # Centre the inner products of the uncentred rows to get the matrix.
+    product = np.asarray((rows @ rows.T).toarray() if sp.issparse(rows) else rows @ rows.T)
+    column = product.mean(axis=0)
+    squares, U = np.linalg.eigh(product - column - column[:, None] + column.mean())
+    keep = squares > r * EPS * max(float(np.trace(product)), 0.0)
+    U = U[:, keep]
+    s = np.sqrt(squares[keep])
+
+    # V is the transposed centred rows times U, with each column divided by its singular value.
+    V = np.asarray(rows.T @ U) - np.outer(mean, U.sum(axis=0))
+    return U, s, V / s
+
+
+def _symmetric_part(matrix: np.ndarray) -> np.ndarray:
+    """Return the symmetric part (M + Mᵀ)/2 of a square matrix M."""
+    return np.asarray(0.5 * (matrix + matrix.T))
+
+
+def projection_without_components(mean: np.ndarray) -> Linear:
+    """Return a linear projection without components.
+
+    mean: (features,), mean of the rows, which is stored in the projection.
+    """
+    return Linear(mean, np.zeros((len(mean), 0)), np.zeros(0), "exact")

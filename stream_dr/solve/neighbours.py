@@ -24,17 +24,34 @@ reservoir (a random sample of the stream). `places` are the landmarks'
 own coordinates in the projection. A new row that equals a landmark gets the landmark's
 coordinates. The coordinates of any other row are computed by the projection's own rule:
 
-* `Eigenmap` (eigenmap.py) uses Nyström's formula.
-* `BarycentricProjection` (barycentre.py) uses the weighted mean of the nearest landmarks'
+* `Eigenmap` (embedding.py) uses Nyström's formula.
+* `BarycentricProjection` (embedding.py) uses the weighted mean of the nearest landmarks'
   coordinates.
 
 Placing a row costs O(r · features), for the row's distances to all r landmarks. Dense landmarks
 take 8 · r · features bytes. Landmarks are stored as plain arrays, so that a projection can be
 written to a file without conversion.
+
+`Graph` is the weighted neighbourhood graph of a reservoir, for LaplacianEigenmaps and LPP. By
+default, an edge joins two rows if at least one of the two rows is among the k nearest rows of the
+other row. If a radius is set, an edge joins two rows if their distance is at most the radius.
+
+The weight of an edge is 1 [GLPLS eq. 2.25] or the heat kernel exp(−|x_i − x_j|²/t) [GLPLS eq.
+2.35] for the rows x_i and x_j and a parameter t.
+
+An edge is one-sided if row j is among the k nearest rows of row i, but row i is not among the k
+nearest rows of row j. A parameter decides the weight of one-sided edges:
+
+* "average" halves the weight. A row counts as the first of its own k nearest rows. scikit-learn's
+  SpectralEmbedding has this rule, so the results can be compared.
+* "or" does not change the weight. A row does not count as one of its own k nearest rows.
+
+If the rows have classes, edges between rows of different classes are removed. After the search for
+neighbours, the graph of r rows costs O(r k features).
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -99,16 +116,6 @@ SEARCH_CHUNK = 1 << 20
 
 Rows are handled in chunks, so that no array is larger.
 """
-
-
-class DistanceChunk(NamedTuple):
-    """Slice of n rows, and their squared distances to landmarks.
-
-    The distances are (n, r) for r landmarks (sampled rows of the stream).
-    """
-
-    rows: slice
-    squared_distances: np.ndarray
 
 
 def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray:
@@ -199,7 +206,7 @@ def subtract_shift_keeping_sparsity(rows: Rows, shift: np.ndarray) -> Rows:
     return sp.csr_matrix(rows - sp.csr_matrix(np.ones((rows.shape[0], 1))) @ sp.csr_matrix(shift))
 
 
-def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[DistanceChunk]:
+def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield squared distances to all landmarks in chunks of rows.
 
     rows: (rows, features), dense or CSR.
@@ -211,7 +218,7 @@ def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> I
     landmarks = subtract_shift_keeping_sparsity(landmarks, shift) if sp.issparse(landmarks) else landmarks
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))
-        yield DistanceChunk(part, _squared_distances_to_landmarks(rows[part], landmarks, shift))
+        yield (part, _squared_distances_to_landmarks(rows[part], landmarks, shift))
 
 
 def fit_sparse_width(rows: Rows, n_columns: int) -> Rows:
@@ -285,7 +292,9 @@ class SampledLandmarks(NamedTuple):
     @property
     def n_landmarks(self) -> int:
         """Number of landmarks."""
-        return len(self.values) if self.indptr is None else max(len(self.indptr) - 1, 0)
+        if self.indptr is None:
+            return len(self.values)
+        return max(len(self.indptr) - 1, 0)
 
     @property
     def rows(self) -> Rows:
@@ -306,13 +315,15 @@ def as_landmarks(rows: Rows) -> SampledLandmarks:
     # `same` is the squared distance up to which a row counts as equal to a landmark.
     # The distance is not 0, because a feature map may return one row with different last digits.
     if not rows.shape[0]:
-        medians, same = np.zeros(rows.shape[1]), 0.0
+        medians = np.zeros(rows.shape[1])
+        same = 0.0
     else:
         medians = upper_column_medians(rows)
         same = 1e-20 * float(squared_lengths(subtract_shift_keeping_sparsity(rows, medians)).mean())
 
     if sp.issparse(rows):
-        indices, indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+        indices = rows.indices.astype(np.int32)
+        indptr = rows.indptr.astype(np.int64)
         return SampledLandmarks(rows.data, indices, indptr, rows.shape[1], medians, same)
     return SampledLandmarks(rows, None, None, rows.shape[1], np.zeros(0), same)
 
@@ -367,3 +378,127 @@ def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_o
             chunk[~same] = place_other_rows(X[part][~same], squared[~same])
         out[part] = chunk
     return out
+
+
+Edges = Literal["average", "or"]
+"""Rule for the weight of one-sided edges in a neighbourhood graph.
+
+An edge is one-sided if only one of its two rows is among the nearest rows of the other row.
+"average" halves the weight of one-sided edges. "or" does not change the weight.
+"""
+
+RADIUS_SLACK = 1.0 + 1e-9
+"""Factor by which squared radii are enlarged.
+
+Without this factor, a rounding error could exclude a row whose distance equals the radius.
+"""
+
+
+class Graph(NamedTuple):
+    """Neighbourhood graph of r rows, and its rule for edges.
+
+    By the same rule, new rows get edges to the r rows.
+
+    Attributes
+    ----------
+    weights : (r, r) CSR float64
+        Weights of the edges, symmetric with a zero diagonal.
+    degrees : (r,) float64
+        Row sums of the weights.
+    radii : (r,) float64
+        Squared distance of each row to the farthest of its k nearest rows, enlarged by 1e-9 of
+        itself. If the graph was made with a radius, every value is the squared radius.
+    temperature : float or None
+        Parameter t of the heat kernel exp(−d²/t), the weight of an edge of length d. None means
+        that all edges have weight 1.
+    neighbours : int
+        Number of neighbours of a row, without the row itself. The number is k with the edge rule
+        "or" and k − 1 with the edge rule "average". It is 0 if the graph was made with a radius.
+    one_sided : float
+        Factor for the weight of a one-sided edge. An edge is one-sided if only one of its two rows
+        counts as a neighbour of the other row.
+    """
+
+    weights: sp.csr_matrix
+    degrees: np.ndarray
+    radii: np.ndarray
+    temperature: float | None
+    neighbours: int
+    one_sided: float
+
+
+def neighbourhood_graph(
+    rows: Rows,
+    n_neighbors: int,
+    heat_kernel: bool,
+    temperature: float | None,
+    class_codes: np.ndarray | None = None,
+    one_sided_edges: Edges = "average",
+    radius: float | None = None,
+) -> Graph:
+    """Return the neighbourhood graph of rows.
+
+    Parameters
+    ----------
+    rows : (r, features)
+        The r rows to join by edges, dense or CSR.
+    n_neighbors : int
+        Number k of nearest rows, at most r. An edge joins a row to each of its k nearest rows.
+    heat_kernel : bool
+        True: the weight of an edge between rows x_i and x_j is the heat kernel
+        exp(−|x_i − x_j|²/t). False: the weight is 1.
+    temperature : float or None
+        Parameter t of the heat kernel. None means the mean squared length of the edges.
+    class_codes : (r,) int or None
+        Class of each row. Edges between different classes are removed.
+    one_sided_edges : {"average", "or"}
+        Rule for the weight of one-sided edges. An edge is one-sided if only one of its two rows is
+        among the k nearest rows of the other row. "average" halves the weight. "or" does not
+        change the weight.
+    radius : float or None
+        If not None, an edge joins two rows at most this far apart. n_neighbors is then ignored.
+    """
+    r = rows.shape[0]
+    average = one_sided_edges == "average" and radius is None
+    if r < 2:
+        return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, 0.5 if average else 1.0)
+
+    # Find the pairs of rows that an edge joins, and the squared distance of each pair.
+    k = min(n_neighbors, r if average else r - 1)
+    if radius is not None:
+        starts, ends = landmark_index_pairs_within(rows, radius)
+    else:
+        starts, ends = np.repeat(np.arange(r), k), nearest_landmarks(rows, k, include_self=average).ravel()
+    lengths = squared_pair_distances(rows, starts, ends)
+    radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
+
+    # Remove edges of a row to itself, and compute the weights of the other edges.
+    others = starts != ends
+    starts, ends, lengths = starts[others], ends[others], lengths[others]
+    t = _heat_kernel_temperature(lengths, temperature) if heat_kernel else None
+    weights = np.exp(-lengths / t) if t is not None else np.ones(len(lengths))
+    if class_codes is not None:
+        weights = weights * (class_codes[starts] == class_codes[ends])
+
+    # Halve or keep the weight of edges of which only one row is near the other.
+    directed = sp.csr_matrix((weights, (starts, ends)), shape=(r, r))
+    graph = (0.5 * (directed + directed.T) if average else directed.maximum(directed.T)).tocsr()
+    graph.eliminate_zeros()
+    degrees = np.asarray(graph.sum(axis=1)).ravel()
+    counted = 0 if radius is not None else k - 1 if average else k
+    return Graph(graph, degrees, radii, t, counted, 0.5 if average else 1.0)
+
+
+def _heat_kernel_temperature(squared_edge_lengths: np.ndarray, temperature: float | None) -> float:
+    """Return the parameter t of the heat kernel exp(−d²/t).
+
+    The heat kernel is the weight of an edge of length d.
+
+    squared_edge_lengths: (edges,) squared lengths of the edges.
+    temperature: value of t, or None. If None, t is the mean of `squared_edge_lengths`, or 1 if the
+        mean is 0.
+    """
+    if temperature is not None:
+        return float(temperature)
+    mean = float(squared_edge_lengths.mean()) if len(squared_edge_lengths) else 0.0
+    return mean if mean > 0 else 1.0

@@ -23,42 +23,14 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from stream_dr.projection import Mapped, Orientable, Projection, linear_part_or_none
-from stream_dr.solve.barycentre import BarycentricProjection
-from stream_dr.solve.eigenmap import Eigenmap
-from stream_dr.solve.singular import tall_qr
-from stream_dr.solve.spectral import largest_signed_entries
+from stream_dr.solve.embedding import BarycentricProjection, Eigenmap
+from stream_dr.solve.spectral import largest_signed_entries, tall_qr
 
 MultiplyByScatter = Callable[[np.ndarray], np.ndarray]
 """Function that multiplies m columns (features, m) by the scatter of the centred rows.
 
 The scatter (features, features) may be scaled by a constant factor. The result is (features, m).
 """
-
-
-class ComponentOrder(NamedTuple):
-    """Order and signs of p components, for example from `best_order_and_signs`.
-
-    Attributes
-    ----------
-    order : (p,) int
-        Entry i is the present index of the new component i.
-    signs : (p,) float64
-        Factors ±1.0 of the reordered components.
-    """
-
-    order: np.ndarray
-    signs: np.ndarray
-
-
-class LeastSquaresMap(NamedTuple):
-    """Least-squares map from one array to another, with its error.
-
-    The matrix (q, p) maps q columns `old` to p columns `new`. The relative error is
-    ‖old @ matrix − new‖ / ‖new‖.
-    """
-
-    matrix: np.ndarray
-    relative_error: float
 
 
 GAP = 0.05
@@ -70,7 +42,7 @@ def best_order_and_signs(
     eigenvalues: np.ndarray,
     previous: np.ndarray | None,
     multiply_by_scatter: MultiplyByScatter | None = None,
-) -> ComponentOrder:
+) -> tuple[np.ndarray, np.ndarray]:
     """Choose components' order and signs that agree best with `previous`.
 
     Returns the order (p,) of indices and the signs (p,) of ±1.0. The reordered components are
@@ -106,7 +78,7 @@ def best_order_and_signs(
     towards[:shared] = cosines[np.arange(shared), order[:shared]]
     if not towards.all():
         towards = np.where(towards != 0, towards, largest_signed_entries(loadings)[order])
-    return ComponentOrder(order, np.where(towards < 0, -1.0, 1.0))
+    return order, np.where(towards < 0, -1.0, 1.0)
 
 
 def orient_components(
@@ -144,7 +116,8 @@ def new_indices_of_previous_features(previous: Projection, projection: Projectio
     columns, features are matched by name. If not, features are matched by index. A feature that
     `projection` does not have gets an index after the last feature of `projection`.
     """
-    old, new = _mapped_column_names(previous), _mapped_column_names(projection)
+    old = _mapped_column_names(previous)
+    new = _mapped_column_names(projection)
     if old is None or new is None:
         linear = linear_part_or_none(previous)
         return np.arange(0 if linear is None else len(linear.loadings))
@@ -192,7 +165,8 @@ def _loadings_or_coordinates_to_compare(projection: Projection, previous: Projec
     * If the projections are of different kinds, or `previous` is None, the second result is None.
     * If `projection` is of any other kind, both results are None.
     """
-    now, before = linear_part_or_none(projection), linear_part_or_none(previous)
+    now = linear_part_or_none(projection)
+    before = linear_part_or_none(previous)
     if now is not None:
         if before is None or previous is None:
             return _ComparedColumns(now.loadings, None)
@@ -201,7 +175,8 @@ def _loadings_or_coordinates_to_compare(projection: Projection, previous: Projec
         moved = move_rows(before.loadings, new_indices_of_previous_features(previous, projection))
         return _ComparedColumns(now.loadings, moved[: len(now.loadings)])
 
-    embedding, last = _landmark_embedding_or_none(projection), _landmark_embedding_or_none(previous)
+    embedding = _landmark_embedding_or_none(projection)
+    last = _landmark_embedding_or_none(previous)
     if embedding is None or last is None:
         return _ComparedColumns(embedding and embedding.places, None)
     return _ComparedColumns(embedding.places, last.apply(embedding.landmarks.rows))
@@ -213,7 +188,9 @@ def _landmark_embedding_or_none(projection: Projection | None) -> Eigenmap | Bar
     Landmarks are sampled rows of the stream. The result is None for a projection of another kind.
     """
     inner = projection.inner if isinstance(projection, Mapped) else projection
-    return inner if isinstance(inner, Eigenmap | BarycentricProjection) else None
+    if isinstance(inner, Eigenmap | BarycentricProjection):
+        return inner
+    return None
 
 
 def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
@@ -221,10 +198,12 @@ def _mapped_column_names(projection: Projection) -> tuple[str, ...] | None:
 
     The result is None if the projection has no feature map, or if the map has no names.
     """
-    return projection.feature_names if isinstance(projection, Mapped) else None
+    if isinstance(projection, Mapped):
+        return projection.feature_names
+    return None
 
 
-def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
+def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the least-squares map from `old` to `new`, and its error.
 
     The map is the matrix M (q, p) that minimises ‖old @ M − new‖. The error is this norm divided
@@ -237,7 +216,7 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
     """
     old, new = pad_to_equal_rows(old, new)
     if not old.shape[1] or not new.shape[1]:
-        return LeastSquaresMap(np.zeros((old.shape[1], new.shape[1])), 1.0)
+        return np.zeros((old.shape[1], new.shape[1])), 1.0
 
     # Scale the columns of `old` to length 1, so that long columns do not hide short ones.
     scales = column_norms(old)
@@ -247,7 +226,7 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
 
     rest = float(np.linalg.norm(old @ mapping - new))
     size = float(np.linalg.norm(new))
-    return LeastSquaresMap(mapping, rest / size if size else 0.0)
+    return mapping, rest / size if size else 0.0
 
 
 def column_norms(array: np.ndarray) -> np.ndarray:
@@ -348,7 +327,8 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     only one projection has a feature, the other projection's loadings of this feature count as 0.
     Returns None if a projection is not linear or has no components.
     """
-    old, new = linear_part_or_none(before), linear_part_or_none(after)
+    old = linear_part_or_none(before)
+    new = linear_part_or_none(after)
     if old is None or new is None or not old.n_components or not new.n_components:
         return None
 

@@ -21,8 +21,6 @@ p components of d features cost O(p (d² + d k min(d, k))) with Cxx, and O(p d k
 diagonal of Cxx. Memory is O(d k).
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from stream_dr.solve.spectral import EPS, left_singular_pairs, with_fixed_signs
@@ -35,20 +33,9 @@ components so far.
 """
 
 
-class PLSComponents(NamedTuple):
-    """Rotations (features, p) and squared covariances (p,) of p components.
-
-    The centred rows times the rotations are the scores. The covariances are those of the scores
-    and the targets.
-    """
-
-    rotations: np.ndarray
-    squared_covariances: np.ndarray
-
-
 def pls_rotations(
     scatter: np.ndarray, cross_sums: np.ndarray, max_components: int, cross_sum_noise: np.ndarray | float = 0.0
-) -> PLSComponents:
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the rotations and squared covariances of PLS components.
 
     The rotations (features, p) are the vectors by which the centred rows are multiplied to get the
@@ -105,4 +92,4 @@ def pls_rotations(
         vectors.append(r)
         loads.append(load)
         sizes.append(sigma)
-    return PLSComponents(np.array(vectors).reshape(len(vectors), len(cross_sums)).T, np.array(sizes) ** 2)
+    return np.array(vectors).reshape(len(vectors), len(cross_sums)).T, np.array(sizes) ** 2

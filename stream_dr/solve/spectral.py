@@ -1,4 +1,4 @@
-"""Symmetric eigenproblems and thin singular value decompositions.
+"""Decompositions of matrices, and bounds on their rounding errors.
 
 All arrays are float64. The functions share three conventions:
 
@@ -9,15 +9,42 @@ All arrays are float64. The functions share three conventions:
   was computed.
 
 numpy's linear algebra functions release the GIL, and return the same bits for the same input.
+
+LAPACK's singular value decomposition runs forever for some matrices that contain an infinity. Sums
+of very large numbers may overflow to infinity, so every matrix is checked first.
+
+Thin QR is for matrices with many more rows than columns. The method is CholeskyQR2 (Fukaya,
+Nakatsukasa, Yanagisawa, Yamamoto 2014). For a matrix M (m, n), the Cholesky factor R of the Gram
+matrix MᵀM gives Q = M R⁻¹. A second round, with Q instead of M, makes Q orthonormal to eps if the
+condition number of M is below 1e8. The matrix products of CholeskyQR2 take a fraction of the time
+of Householder's reflections. Householder's method is used only if the columns are (nearly)
+dependent.
+
+Conjugate gradient orthonormalises two tall matrices in each step. With Householder's method, the
+orthonormalisation took longer than reading the rows of a stream of 20,000 rows. The matrices are
+nearly always well conditioned.
+
+`Rounding` bounds the rounding errors of centred sums. A centred sum is a sum over rows from which
+the mean was subtracted. The farther the rows are from zero, the larger is the rounding error of
+this subtraction (`Rounding.shift`). Unlearning rows subtracts large sums, which causes a further
+error (`Rounding.lost`).
+
+A number that is smaller than its rounding error is treated as zero, so that no component is
+computed from rounding errors [mathematics §3, rules 1 and 3]. Three kinds of numbers are compared
+with their rounding errors:
+
+* the scatter of a column (the column counts as constant if its scatter is only rounding error),
+* an eigenvalue of the scatter,
+* a cross sum (the sum over the rows of a feature times a target).
 """
 
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import cholesky, qr, solve_triangular
 
-from stream_dr.solve.singular import thin_svd
+from stream_dr.errors import NotFinite
 
 EPS = float(np.finfo(np.float64).eps)
 """Distance from 1 to the next float64."""
@@ -62,7 +89,8 @@ def nonzero_semidefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 
         m · eps times the largest eigenvalue are always dropped.
     """
     values, vectors = np.linalg.eigh(matrix)
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values = values[::-1]
+    vectors = vectors[:, ::-1]
     r = int(np.count_nonzero(values > eigenvalue_rounding_limit(values, rounding_floor)))
     return Eigenpairs(values[:r], vectors[:, :r])
 
@@ -146,7 +174,8 @@ def nonzero_indefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.
         of zero are always dropped.
     """
     values, vectors = np.linalg.eigh(matrix)
-    values, vectors = values[::-1], vectors[:, ::-1]
+    values = values[::-1]
+    vectors = vectors[:, ::-1]
     keep = np.abs(values) > eigenvalue_rounding_limit(np.abs(values), rounding_floor)
     return Eigenpairs(values[keep], vectors[:, keep])
 
@@ -231,3 +260,219 @@ def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
     whole = rows // together * together
     long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)
     return np.asarray(extreme.reduce(np.concatenate([long, array[whole:]]), axis=0))
+
+
+def thin_svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the thin singular value decomposition of a matrix.
+
+    The matrix is (m, k). Returns the left singular vectors (m, r), the singular values (r,) and
+    the right singular vectors (r, k), for r = min(m, k). The largest singular value comes first.
+
+    Raises NotFinite if a value of the matrix is not finite.
+    """
+    _check_finite(matrix)
+    return np.linalg.svd(matrix, full_matrices=False)
+
+
+def singular_values(matrix: np.ndarray) -> np.ndarray:
+    """Return a matrix's singular values, largest first.
+
+    The matrix is (m, k). Raises NotFinite if a value of the matrix is not finite.
+    """
+    _check_finite(matrix)
+    return np.linalg.svd(matrix, compute_uv=False)
+
+
+def _check_finite(matrix: np.ndarray) -> None:
+    """Raise NotFinite if a value of the matrix is not finite."""
+    if not np.isfinite(matrix).all():
+        raise NotFinite("sums of the rows are so large that they overflow: there is no solution. Scale the rows.")
+
+
+SMALLEST_SAFE_DIAGONAL = 1e-6
+"""Smallest diagonal entry of a Cholesky factor with which CholeskyQR2 is used.
+
+The columns are scaled to length 1 before the Cholesky factor is computed. If a diagonal entry is
+smaller than this number, the columns are nearly dependent, and Householder's method is used.
+"""
+
+ONE_ROUND_DIAGONAL = 0.3
+"""Smallest diagonal entry of a Cholesky factor with which one factorisation is enough.
+
+The columns are scaled to length 1 first. If all diagonal entries are larger than this number, Q is
+orthonormal to about 1e-14 after the first factorisation, and the second is skipped.
+"""
+
+
+def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the thin QR factorisation of a tall matrix.
+
+    Returns Q (m, n) with orthonormal columns and an upper triangular R (n, n), with Q R = matrix.
+
+    matrix: (m, n), m ≥ n.
+    """
+    # One Cholesky factorisation is enough if the columns are far from dependent.
+    first = _cholesky_qr(matrix)
+    if first is None:
+        return np.linalg.qr(matrix)
+    Q, R, smallest = first
+    if smallest > ONE_ROUND_DIAGONAL:
+        return Q, R
+
+    second = _cholesky_qr(Q)
+    if second is None:
+        return np.linalg.qr(matrix)
+    return second[0], second[1] @ R
+
+
+def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """Return a QR factorisation from one Cholesky factorisation, or None.
+
+    Returns Q (m, n), R (n, n) and the smallest diagonal entry of the Cholesky factor. This factor
+    of the matrix of the columns' inner products is R, up to scaling. The result is None if the
+    columns are (nearly) dependent.
+
+    matrix: (m, n), m ≥ n.
+    """
+    gram = matrix.T @ matrix
+    lengths = np.sqrt(np.diagonal(gram))
+    if gram.size == 0 or not np.all(lengths > 0):
+        return None
+
+    # `gram` has the inner products of the columns.
+    # Divide by the lengths of the columns, so that the diagonal of `gram` becomes 1.
+    try:
+        factor = cholesky(gram / lengths / lengths[:, None], check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    smallest = float(np.diagonal(factor).min())
+    if smallest < SMALLEST_SAFE_DIAGONAL:
+        return None
+
+    # R is `factor` times the columns' lengths, and Q is the matrix times the inverse of R.
+    inverse = solve_triangular(factor, np.eye(len(factor)), check_finite=False) / lengths[:, None]
+    return matrix @ inverse, factor * lengths, smallest
+
+
+class Rounding(NamedTuple):
+    """Sizes of rounding errors in sums over N centred rows.
+
+    Centred rows are rows from which the mean was subtracted.
+
+    Attributes
+    ----------
+    shift : (features,) float64
+        √N·|x̄|, where x̄ (features,) is the mean of the N rows. It measures how far the rows are
+        from zero.
+    lost : float
+        Relative error of the scatter caused by unlearning rows. 0 if no row was unlearned.
+    cancelled : float
+        Factor by which unlearning rows increased the error of the cross sums of features and
+        targets. The factor is √(number of rows before unlearning / number of rows now).
+    """
+
+    shift: np.ndarray
+    lost: float = 0.0
+    cancelled: float = 1.0
+
+    def varying_columns(self, diagonal: np.ndarray) -> np.ndarray:
+        """Return a mask (features,), True for features that vary.
+
+        A feature does not vary if its scatter is only rounding error.
+
+        diagonal: (features,), sum of squared deviations of each feature from its mean.
+        """
+        return np.asarray(diagonal > (8 * EPS * self.shift) ** 2)
+
+    def eigenvalue_floor(self, diagonal: np.ndarray) -> float:
+        """Return the size up to which eigenvalues are rounding error.
+
+        The eigenvalues are those of the scatter (features, features), the matrix of summed
+        products of the centred features. The size is large if rows were unlearned, or if the rows'
+        distance from zero is large compared with their standard deviation.
+
+        diagonal: (features,), diagonal of the scatter.
+        """
+        # The result is the sum of the error of centring the rows and the error of unlearning rows.
+        total = float(diagonal.sum())
+        return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
+
+    def cross_sum_floor(self, target_norm: float, diagonal: np.ndarray) -> float:
+        """Return the norm below which cross sums are rounding error.
+
+        Cross sums are products of centred features and targets, summed over the rows. For example,
+        they are only rounding error if all rows are of one class.
+
+        target_norm: Frobenius norm of the targets before centring.
+        diagonal: (features,), sum of squared deviations of each feature from its mean.
+        """
+        # The rounding error of the cross sums grows with three sizes: the features' deviations from
+        # their means (`spread`), the rows' distance from zero (`offset`) and what unlearning lost.
+        spread = float(np.sqrt(diagonal.sum()))
+        offset = float(np.abs(self.shift).max(initial=0.0))
+        scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
+        return float(scale * self.cancelled * target_norm)
+
+    def cross_sum_noise_per_target_norm(self, diagonal: np.ndarray) -> np.ndarray:
+        """Return the rounding error (features,) of each feature's cross sums.
+
+        A cross sum is the sum over all rows of a feature times a target. The errors are for
+        targets of Frobenius norm 1. For other targets, the caller multiplies them by the targets'
+        norm.
+
+        diagonal: (features,), sum of squared deviations of each feature from its mean.
+        """
+        # `own` is the rounding error of each feature if no row was unlearned.
+        varying = np.count_nonzero(self.varying_columns(diagonal))
+        own = 1e-12 * np.sqrt(varying * diagonal) + 8 * EPS * np.abs(self.shift)
+        # Unlearning rows adds an error that is the same for all features.
+        return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))))
+
+    def clear_noisy_features(self, cross_sums: np.ndarray, target_norm: float, diagonal: np.ndarray) -> np.ndarray:
+        """Set cross sums that are only rounding error to zero.
+
+        Returns the changed cross sums.
+
+        cross_sums: (features, k), products of features and k targets, summed over the rows.
+        target_norm: Frobenius norm of the targets.
+        diagonal: (features,), sum of squared deviations of each feature from its mean.
+        """
+        # Compare the cross sums of each feature with the feature's own rounding error.
+        # One error for all features could exceed the true sums of a feature with small values.
+        shows = np.linalg.norm(cross_sums, axis=1) > self.cross_sum_noise_per_target_norm(diagonal) * target_norm
+        if shows.all():
+            return cross_sums
+        return np.where(shows[:, None], cross_sums, 0.0)
+
+    def significant_cross_sum_combinations(
+        self, cross_sums: np.ndarray, target_norm: float, diagonal: np.ndarray
+    ) -> np.ndarray:
+        """Reduce cross sums to target combinations above rounding error.
+
+        The k targets are replaced by r ≤ k orthogonal linear combinations of them. A combination
+        is dropped if its products with all features are only rounding error. The result (features,
+        r) has the cross sums of features and combinations. If nothing is dropped, `cross_sums` is
+        returned unchanged.
+
+        cross_sums: (features, k), products of features and k targets, summed over the rows.
+        target_norm: Frobenius norm of the targets.
+        diagonal: (features,), sum of squared deviations of each feature from its mean.
+        """
+        # Divide the cross sums of each feature by the feature's rounding error.
+        # Without this division, features of large values would hide features of small values.
+        varying_columns = self.varying_columns(diagonal)
+        cross_sum_noise = self.cross_sum_noise_per_target_norm(diagonal)[varying_columns]
+        _, values, targets = thin_svd(cross_sums[varying_columns] / cross_sum_noise[:, None])
+        real = values > max(target_norm, EPS * max(cross_sums.shape) * float(values.max(initial=0.0)))
+        return cross_sums if real.sum() == cross_sums.shape[1] else cross_sums @ targets[real].T
+
+
+def zero_rounding(n_features: int) -> Rounding:
+    """Return a Rounding without errors.
+
+    Rows whose mean is zero have such a Rounding. Subtracting a mean of zero from the rows causes
+    no rounding error.
+
+    n_features: number of features.
+    """
+    return Rounding(np.zeros(n_features))

@@ -38,8 +38,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dpocon
 
 from stream_dr.solve import spectral
-from stream_dr.solve.rounding import Rounding, zero_rounding
-from stream_dr.solve.spectral import EPS, LoadingsAndEigenvalues
+from stream_dr.solve.spectral import EPS, LoadingsAndEigenvalues, Rounding, zero_rounding
 
 _SMALLEST = 1e-10
 """Relative eigenvalue up to which a component is dropped as rounding error.
@@ -102,7 +101,9 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
     eigenvalue_floor = 0.0 if rounding is None else rounding.eigenvalue_floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
     nonzero = values[values > spectral.eigenvalue_rounding_limit(values, eigenvalue_floor)]
-    return float((nonzero[-1] + gamma) / (nonzero[0] + gamma)) if len(nonzero) else 1.0
+    if len(nonzero):
+        return float((nonzero[-1] + gamma) / (nonzero[0] + gamma))
+    return 1.0
 
 
 MultiplyColumns = Callable[[np.ndarray], np.ndarray]
@@ -128,26 +129,6 @@ class InverseRoot(NamedTuple):
 
     multiply: MultiplyColumns
     multiply_transposed: MultiplyColumns
-
-
-class VaryingPart(NamedTuple):
-    """Scatter of the features that vary.
-
-    Features whose scatter is only rounding error are left out.
-
-    Attributes
-    ----------
-    indices : (v,) int
-        Indices of the v features that vary.
-    scatter : (v, v) float64
-        Scatter of these features.
-    rounding : Rounding
-        Rounding errors of `scatter`.
-    """
-
-    indices: np.ndarray
-    scatter: np.ndarray
-    rounding: Rounding
 
 
 def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
@@ -196,8 +177,14 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     return InverseRoot(multiply_root_with_zero_rows, lambda b: root.multiply_transposed(b[varying_columns]))
 
 
-def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
+def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> tuple[np.ndarray, np.ndarray, Rounding]:
     """Return the scatter of the features that vary.
+
+    Returns three values:
+
+    - Indices of the v features that vary.
+    - Scatter of these features.
+    - Rounding errors of `scatter`.
 
     A feature does not vary if its scatter is only rounding error. If all features vary, the result
     has `scatter` itself and not a copy.
@@ -207,7 +194,7 @@ def scatter_of_varying_features(scatter: np.ndarray, rounding: Rounding) -> Vary
     """
     varying_columns = np.flatnonzero(rounding.varying_columns(np.diagonal(scatter)))
     part = scatter if len(varying_columns) == len(scatter) else scatter[np.ix_(varying_columns, varying_columns)]
-    return VaryingPart(varying_columns, part, rounding._replace(shift=rounding.shift[varying_columns]))
+    return varying_columns, part, rounding._replace(shift=rounding.shift[varying_columns])
 
 
 def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
@@ -243,7 +230,8 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     gamma: ridge.
     rounding: rounding errors of `scatter`.
     """
-    diagonal, d = np.diagonal(scatter), len(scatter)
+    diagonal = np.diagonal(scatter)
+    d = len(scatter)
     if d == 0:
         return None
 
@@ -256,8 +244,9 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
     if reciprocal < WELL_CONDITIONED + certain:
-        without_ridge = reciprocal if gamma == 0 else _scaled_cholesky_and_condition(scatter, 0.0).reciprocal_condition
-        if without_ridge <= certain:
+        if gamma:
+            _, reciprocal = _scaled_cholesky_and_condition(scatter, 0.0)
+        if reciprocal <= certain:
             return None
 
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
@@ -267,18 +256,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     )
 
 
-class _ScaledCholesky(NamedTuple):
-    """Cholesky factor and reciprocal condition number of a scaled matrix.
-
-    The factor is lower triangular. If the factorisation failed, the factor is None and the number
-    is 0.
-    """
-
-    factor: np.ndarray | None
-    reciprocal_condition: float
-
-
-def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> _ScaledCholesky:
+def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
     """Return the Cholesky factor and condition of a scaled scatter.
 
     The matrix `scatter` plus the ridge `gamma` on the diagonal is scaled to unit diagonal. Returns
@@ -298,5 +276,5 @@ def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> _Scaled
     try:
         factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
-        return _ScaledCholesky(None, 0.0)
-    return _ScaledCholesky(factor, float(dpocon(factor, norm, uplo="L")[0]))
+        return None, 0.0
+    return factor, float(dpocon(factor, norm, uplo="L")[0])

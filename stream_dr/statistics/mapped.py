@@ -8,6 +8,10 @@ feature map.
 The wrapper also stores the number of columns before the map, and their names if the map finds
 columns by name. The wrapper adds the cost of the map to the cost of each row. Mapped states can be
 merged if inner states can be merged. Rows can be unlearned if the inner accumulator can unlearn.
+
+Before states of tables are merged, the mapped features of one state get the numbers that they have
+in the other (`renumber_features`). The copy equals the state that is obtained if the features are
+renumbered first and the rows are learned afterwards.
 """
 
 import warnings
@@ -19,7 +23,7 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import FEATURE_COUNT_LIMIT, MAX_EXACT_WIDTH, check_field_equals, check_within, field_error
 from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, width_mismatch
-from stream_dr.feature_maps import canonical_spec_json, feature_map, map_spec_with_defaults
+from stream_dr.feature_maps import canonical_spec_json, feature_map, spec_of_map
 from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
     Table,
@@ -42,8 +46,15 @@ from stream_dr.projection import Columns, Linear, Mapped, checked_feature_map, r
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, Rows, check_numeric_finite_rows
 from stream_dr.rows.raw_rows import raw_from_array
-from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
-from stream_dr.statistics.renumbered import renumber_features
+from stream_dr.statistics.moments.centred_part import CentredPart
+from stream_dr.statistics.moments.class_scatter import ClassScatter
+from stream_dr.statistics.moments.folds import FoldedState
+from stream_dr.statistics.moments.label_sets import LabelSets
+from stream_dr.statistics.moments.largest import Largest
+from stream_dr.statistics.moments.sparse_sums import SparsePart
+from stream_dr.statistics.moments.state import MomentState
+from stream_dr.statistics.protocol import Absent, Accumulator, State, register_nested_state
+from stream_dr.statistics.reservoir import Reservoir
 from stream_dr.statistics.row_hashes import row_and_target_hashes, table_row_hashes
 from stream_dr.targets.label_codes import Label
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
@@ -129,11 +140,18 @@ class MappedState(NamedTuple):
         # If one state has no rows, the result has the input columns of the other state.
         spec = self.feature_map
         if not self.rows or not other.rows:
-            learned, inner = self if self.rows else other, self.inner.merge(other.inner)
+            learned = self if self.rows else other
+            inner = self.inner.merge(other.inner)
             return _wrap_inner_state(inner, learned.n_features, spec, learned.names, None, learned.landmarks)
         # Compare landmarks first, because only states of equal landmarks have equal columns.
         if self.landmarks is not None and other.landmarks is not None:
-            landmarks = _same_landmarks(self.landmarks, other.landmarks)
+            if not self.landmarks.has_same_rows(other.landmarks):
+                raise CannotMerge(
+                    "the states have landmarks of their own, and coordinates on others mean something else: give both the "
+                    "same, as nystroem(landmarks=rows)."
+                )
+            widest = max(self.landmarks, other.landmarks, key=lambda marks: marks.n_features)
+            landmarks = widest._replace(seen=self.landmarks.seen + other.landmarks.seen)
             inner = self.inner.merge(other.inner)
             return _wrap_inner_state(inner, landmarks.n_features, spec, None, None, landmarks)
 
@@ -142,36 +160,6 @@ class MappedState(NamedTuple):
         if self.names != other.names:
             return _wrap_inner_state(inner, maps[0].max_mapped_columns(0), spec, None)
         return _wrap_inner_state(inner, max(self.n_features, other.n_features), spec, self.names)
-
-
-def _same_landmarks(landmarks: Landmarks, other_landmarks: Landmarks) -> Landmarks:
-    """Return the landmarks of two states whose maps use the same landmarks.
-
-    Landmarks are rows that a map compares other rows with. Raises CannotMerge if they differ.
-    """
-    if not landmarks.has_same_rows(other_landmarks):
-        raise CannotMerge(
-            "the states have landmarks of their own, and coordinates on others mean something else: give both the same, "
-            "as nystroem(landmarks=rows)."
-        )
-    widest = max(landmarks, other_landmarks, key=lambda marks: marks.n_features)
-    return widest._replace(seen=landmarks.seen + other_landmarks.seen)
-
-
-class InputColumns(NamedTuple):
-    """Columns of the rows before a feature map.
-
-    Attributes
-    ----------
-    width : int
-        Number of columns.
-    names : tuple of str or None
-        Names of the columns. None if the map does not find columns by name, or if batches have
-        different names.
-    """
-
-    width: int
-    names: tuple[str, ...] | None
 
 
 class MappedAccumulator:
@@ -193,11 +181,9 @@ class MappedAccumulator:
         self._map = feature_map(map_spec)
         self._spec = self._initial_spec = canonical_spec_json(self._map)
         learned = getattr(state, "feature_map", None)
-        # A state in a file of an earlier version may lack parameters that the map got later.
-        if learned not in (None, self._spec):
-            learned = canonical_spec_json(learned)
         if learned is not None and self._map.could_become_after_batch(feature_map(learned)):
-            self._map, self._spec = feature_map(learned), learned
+            self._map = feature_map(learned)
+            self._spec = learned
         if state is not None and learned != self._spec:
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
         self._build = build_inner
@@ -212,7 +198,7 @@ class MappedAccumulator:
         The only parameter is `feature_map`, the map with all of its parameters. The result is
         empty if the user has set all parameters of the map.
         """
-        return {} if self._spec == self._initial_spec else {"feature_map": map_spec_with_defaults(self._spec)}
+        return {} if self._spec == self._initial_spec else {"feature_map": spec_of_map(self._map)}
 
     @property
     def rows(self) -> int:
@@ -288,7 +274,8 @@ class MappedAccumulator:
             self._map, self._spec = before
             raise
         if block.rows:
-            self.n_features, self._names = width, names
+            self.n_features = width
+            self._names = names
 
     def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
@@ -338,17 +325,20 @@ class MappedAccumulator:
     def _map_rows(self, block: Block, n_input_features: int) -> Rows:
         return self._map.apply(block.X, n_input_features, block.names)
 
-    def _width_and_names_with(self, block: Block) -> InputColumns:
+    def _width_and_names_with(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
         """Return the map's input columns after learning a batch.
 
         The accumulator is not changed. Raises WidthMismatch if the batch does not fit.
 
         block: the batch.
         """
-        started, width = self.n_features > 0, block.features
+        started = self.n_features > 0
+        width = block.features
         if self._map.by_name and block.names is not None:
             same = block.names == self._names if started else not block.sparse
-            return InputColumns(width, block.names) if same else InputColumns(self._map.max_mapped_columns(0), None)
+            if not same:
+                return self._map.max_mapped_columns(0), None
+            return width, block.names
         if started and (width > self.n_features if block.sparse else width != self.n_features):
             if not block.sparse or self._map.first_row_fixes_n_features:
                 raise width_mismatch(width, self.n_features)
@@ -357,7 +347,7 @@ class MappedAccumulator:
                 f"feature map {self._spec} needs the width of the rows at the first batch: state it (`n_features`), or "
                 "take the map without 'orthogonal'."
             )
-        return InputColumns(max(width, self.n_features), None)
+        return max(width, self.n_features), None
 
 
 class LandmarkAccumulator(MappedAccumulator):
@@ -440,7 +430,8 @@ class TableAccumulator(MappedAccumulator):
         learned. Raises SchemaMismatch, InvalidRows, and the errors of the accumulator of mapped
         rows. After an error nothing has changed.
         """
-        rows, before = raw_from_array(block.X, block.names), self.table
+        rows = raw_from_array(block.X, block.names)
+        before = self.table
         if not rows.rows:
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
@@ -449,8 +440,11 @@ class TableAccumulator(MappedAccumulator):
         # Map and learn the batch with the updated statistics. Restore the old ones after an error.
         self.table = update_statistics(self._map, before, rows)
         try:
-            if before is None:
-                self._warn_if_only_diagonal_scatter(self.table)
+            if before is None and isinstance(self._map, Table) and self.scatter == "auto":
+                # The table may get too many mapped columns for a whole scatter matrix.
+                reason = reason_if_only_diagonal_stored(self._map.encoding(), self.table.columns)
+                if reason:
+                    warnings.warn(reason, OnlyDiagonal, stacklevel=1)
             self._apply_to_row_parts(block._replace(X=rows), lambda part: self.inner.add(self._map_table_part(part)))
         except BaseException:
             self.table = before
@@ -458,19 +452,6 @@ class TableAccumulator(MappedAccumulator):
 
         self._names = self.table.names
         self.n_features = len(self._names)
-
-    def _warn_if_only_diagonal_scatter(self, column_statistics: TableState) -> None:
-        """Warn if only the scatter matrix's diagonal is stored.
-
-        The warning OnlyDiagonal is issued if scatter="auto" and the table may get too many mapped
-        columns for a whole scatter matrix.
-
-        column_statistics: statistics of the columns after the first batch.
-        """
-        if isinstance(self._map, Table) and self.scatter == "auto":
-            reason = reason_if_only_diagonal_stored(self._map.encoding(), column_statistics.columns)
-            if reason:
-                warnings.warn(reason, OnlyDiagonal, stacklevel=2)
 
     def remove(self, block: Block) -> None:
         """Remove a batch that was learned before.
@@ -574,3 +555,81 @@ def _wrap_inner_state(
 
 for kind in (Linear, Readout, Columns, Mapped, TableState, TableColumn, Landmarks, CrossValidation, ComponentSpread):
     register_nested_state(kind)
+
+
+_AXES: dict[type, dict[str, tuple[int, ...]]] = {
+    SparsePart: {"features": (0,), "cross": (0,)},
+    CentredPart: {"mean": (0,), "low": (0,), "diagonal": (0,), "scatter": (0, 1), "cross": (0,), "nonzero": (0,)},
+    ClassScatter: {"mean": (1,), "low": (1,), "scatter": (1, 2)},
+    Largest: {"features": (0,)},
+}
+"""Axes that run over features, for each array of each class of states.
+
+The keys are the classes and the names of their fields.
+"""
+
+
+def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any:
+    """Return a copy of the state with renumbered features.
+
+    Raises CannotMerge if the state's class is not supported.
+
+    new_index: (features,) int64, the new index of each feature.
+    n_features: number of features of the result.
+    """
+    # If the state consists of other states, renumber the features of each of them.
+    if isinstance(state, MomentState):
+        names = ("features", "class_scatter", "label_sets", "largest")
+        parts = {name: renumber_features(getattr(state, name), new_index, n_features) for name in names}
+        return state._replace(n_features=n_features, **parts)
+    if isinstance(state, FoldedState):
+        return state._replace(parts=tuple(renumber_features(part, new_index, n_features) for part in state.parts))
+    if isinstance(state, Absent):
+        return state
+    if isinstance(state, Reservoir):
+        return _renumber_reservoir(state, new_index, n_features)
+    if isinstance(state, LabelSets):
+        return state.renumbered(new_index, n_features)
+
+    # Find the axes over features of each array, because the state's fields are arrays here.
+    axes = _AXES.get(type(state))
+    if axes is None:
+        name = type(state).__name__
+        raise CannotMerge(f"a {name} of other columns cannot be merged: learn both with the same first rows.")
+    fields = {name: _renumber_axes(getattr(state, name), of, new_index, n_features) for name, of in axes.items()}
+    return state._replace(**fields)
+
+
+def _renumber_axes(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, n_features: int) -> np.ndarray:
+    """Return a copy of the array with renumbered features.
+
+    An empty array is returned unchanged.
+
+    axes: axes of the array that run over features.
+    new_index: (features,) new index of each feature.
+    n_features: number of features of the result.
+    """
+    if any(array.shape[i] == 0 for i in axes):
+        return array
+    out = np.zeros(tuple(n_features if i in axes else n for i, n in enumerate(array.shape)), array.dtype)
+    places = [new_index[: array.shape[i]] if i in axes else np.arange(array.shape[i]) for i in range(array.ndim)]
+    out[np.ix_(*places)] = array
+    return out
+
+
+def _renumber_reservoir(state: Reservoir, new_index: np.ndarray, n_features: int) -> Reservoir:
+    """Return a sample of rows with renumbered features.
+
+    The result is a copy. Dense rows do not change. (Features are renumbered only for rows of
+    tables, which are CSR.)
+
+    new_index: (features,) new index of each feature.
+    n_features: number of features of the result.
+    """
+    if not state.rows or state.indices is None:
+        return state._replace(n_features=n_features)
+    rows = state.kept.copy()
+    rows.indices = new_index[rows.indices].astype(np.int32)
+    rows.has_sorted_indices = False
+    rows.sort_indices()
+    return state._replace(n_features=n_features, values=rows.data, indices=rows.indices, indptr=rows.indptr)

@@ -213,7 +213,8 @@ class AccumulatorBase:
         A label that only unlearned rows had is not included. If rows are not counted by label, all
         labels are included.
         """
-        labels, counts = self.labels, self.label_rows
+        labels = self.labels
+        counts = self.label_rows
         if counts is None:
             return labels
         # If another thread learns a batch now, new labels may not have a number of rows yet.

@@ -37,14 +37,15 @@ from stream_dr.checks import (
     check_within,
 )
 from stream_dr.errors import CannotMerge, width_mismatch
-from stream_dr.feature_maps.draws import draw_uniforms
+from stream_dr.feature_maps.feature_map import draw_uniforms
 from stream_dr.rows.block import Block, Rows, check_numeric_finite_rows
 from stream_dr.rows.sparse_rows import csr_or_dense_fields, rows_from_fields, stack_rows
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import check_label_type, drop_rows_without_target, raise_unsupported_target_kind
 
-ROW_DRAW, MERGE_DRAW = 11, 12
+ROW_DRAW = 11
+MERGE_DRAW = 12
 """Numbers that distinguish two sequences of random numbers with the same seed.
 
 Each row gets a random key, which decides whether it is sampled. ROW_DRAW is the number for the
@@ -151,7 +152,10 @@ class Reservoir(NamedTuple):
         # Take the rows with the smallest random keys. Rows of `self` come before rows of `later`.
         keys = np.concatenate([mine, theirs])
         best = np.sort(np.argsort(keys, kind="stable")[: self.capacity])
-        rows = _stacked_sample_rows(self, later)[best]
+        if self.indices is None and later.indices is None and self.n_features != later.n_features:
+            raise CannotMerge(f"states of {self.n_features} and {later.n_features} features cannot be merged.")
+        earlier = self.kept if later.indices is None else sp.csr_matrix(self.kept)
+        rows = stack_rows(earlier, later.kept, max(self.n_features, later.n_features))[best]
         codes = np.concatenate([self.codes, _recode_labels(later.codes, later.labels, labels)])
         numbers = np.concatenate([self.numbers, later.numbers + self.rows])
         return Reservoir(
@@ -192,18 +196,26 @@ class ReservoirAccumulator(AccumulatorBase):
     def __init__(
         self, capacity: int, seed: int, keep_labels: KeepLabels = "no", state: Reservoir | None = None
     ) -> None:
-        self.capacity, self.keep_labels = capacity, keep_labels
+        self.capacity = capacity
+        self.keep_labels = keep_labels
         if state is None:
-            numbers, codes = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+            numbers = np.zeros(0, dtype=np.int64)
+            codes = np.zeros(0, dtype=np.int32)
             state = Reservoir(0, 0, 0, None, (), capacity, seed, False, numbers, np.zeros(0), codes, np.zeros((0, 0)))
         elif state.capacity != capacity or (keep_labels == "all" and state.rows and not state.labels):
             raise CannotMerge(
                 f"this sample holds {state.capacity} rows of {len(state.labels)} labels at most, not {capacity} with labels."
             )
         self.seed = state.seed if state.rows else seed
-        self.rows, self.rows_skipped, self.n_features = state.rows, state.rows_skipped, state.n_features
-        self.target_kind, self.labels, self._weighted = state.target_kind, state.labels, state.weighted
-        self._numbers, self._keys, self._codes = state.numbers, state.keys, state.codes
+        self.rows = state.rows
+        self.rows_skipped = state.rows_skipped
+        self.n_features = state.n_features
+        self.target_kind = state.target_kind
+        self.labels = state.labels
+        self._weighted = state.weighted
+        self._numbers = state.numbers
+        self._keys = state.keys
+        self._codes = state.codes
         self._rows = state.kept
 
     def add(self, block: Block) -> None:
@@ -290,7 +302,8 @@ class ReservoirAccumulator(AccumulatorBase):
         limit = self._keys.max() if len(self._keys) == self.capacity else np.inf
         offered = np.flatnonzero(draws < limit)
         keys = np.concatenate([self._keys, draws[offered]])
-        sampled, best = len(self._keys), np.sort(np.argsort(keys, kind="stable")[: self.capacity])
+        sampled = len(self._keys)
+        best = np.sort(np.argsort(keys, kind="stable")[: self.capacity])
 
         # Copy rows of the batch only if they enter the sample.
         new = offered[best[best >= sampled] - sampled]
@@ -345,15 +358,3 @@ def _recode_labels(codes: np.ndarray, old_labels: tuple[Label, ...], new_labels:
     places = {label: at for at, label in enumerate(new_labels)}
     table = np.asarray([*(places[label] for label in old_labels), -1], dtype=np.int32)
     return table.take(codes)
-
-
-def _stacked_sample_rows(a: Reservoir, b: Reservoir) -> Rows:
-    """Return the rows of sample a, then those of b.
-
-    The result is CSR if a or b has CSR rows. Raises CannotMerge if a and b have dense rows with
-    different numbers of features.
-    """
-    if a.indices is None and b.indices is None and a.n_features != b.n_features:
-        raise CannotMerge(f"states of {a.n_features} and {b.n_features} features cannot be merged.")
-    first = a.kept if b.indices is None else sp.csr_matrix(a.kept)
-    return stack_rows(first, b.kept, max(a.n_features, b.n_features))

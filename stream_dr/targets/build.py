@@ -3,7 +3,14 @@
 import numpy as np
 
 from stream_dr.targets.normalise import CollectionsOrArray
-from stream_dr.targets.targets import Targets, TargetsKind, class_targets, continuous_targets, multilabel_targets
+from stream_dr.targets.targets import (
+    Targets,
+    TargetsKind,
+    class_targets,
+    continuous_targets,
+    indicator_targets,
+    multilabel_targets,
+)
 
 
 def build_targets(y: CollectionsOrArray, kind: TargetsKind) -> Targets:
@@ -19,7 +26,7 @@ def build_targets(y: CollectionsOrArray, kind: TargetsKind) -> Targets:
     if isinstance(y, list):
         return multilabel_targets(y)
     if y.ndim == 2:
-        return continuous_targets(y) if kind == "continuous" else _targets_from_indicator(y)
+        return continuous_targets(y) if kind == "continuous" else indicator_targets(y, tuple(range(y.shape[1])))
     if y.dtype.kind != "f" and kind == "class":
         return class_targets(y)
 
@@ -32,16 +39,6 @@ def build_targets(y: CollectionsOrArray, kind: TargetsKind) -> Targets:
         codes = np.full(len(y), -1, dtype=np.int32)
         codes[present] = targets.codes
         targets = targets._replace(codes=codes)
-    return targets if present.all() else targets._replace(present=present)
-
-
-def _targets_from_indicator(y: np.ndarray) -> Targets:
-    """Convert an indicator array to Targets of kind "multilabel".
-
-    The labels are the numbers of the columns.
-
-    y: (rows, labels), 1 where a row has the label and 0 elsewhere.
-    """
-    codes = np.nonzero(y)[1].astype(np.int32)
-    indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(y, axis=1)))).astype(np.int64)
-    return Targets("multilabel", tuple(range(y.shape[1])), codes, indptr)
+    if present.all():
+        return targets
+    return targets._replace(present=present)

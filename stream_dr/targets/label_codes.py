@@ -54,24 +54,6 @@ class EncodedLabels(NamedTuple):
     present: np.ndarray | None
 
 
-class EncodedSets(NamedTuple):
-    """Codes of rows with a set of labels each.
-
-    Attributes
-    ----------
-    labels : tuple of Label
-        Distinct labels, in order of appearance.
-    codes : (entries,) int32
-        Labels of the rows as indices into `labels`.
-    indptr : (rows + 1,) int64
-        Row i has the codes codes[indptr[i]:indptr[i + 1]], which are sorted and distinct.
-    """
-
-    labels: tuple[Label, ...]
-    codes: np.ndarray
-    indptr: np.ndarray
-
-
 def encode_single_labels(labels: Any) -> EncodedLabels:
     """Encode one label per row.
 
@@ -81,7 +63,8 @@ def encode_single_labels(labels: Any) -> EncodedLabels:
     """
     are_integers = isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu"
     if are_integers and len(labels) >= MIN_LABELS_FOR_TABLE:
-        low, high = int(labels.min()), int(labels.max())
+        low = int(labels.min())
+        high = int(labels.max())
         if high - low <= MAX_TABLE_RANGE:
             return EncodedLabels(*_encode_integers_by_table(labels, low, high), None)
 
@@ -92,7 +75,7 @@ def encode_single_labels(labels: Any) -> EncodedLabels:
     return _check_and_encode_labels(items)
 
 
-def encode_label_sets_fast(label_sets: Sequence[Any]) -> EncodedSets | None:
+def encode_label_sets_fast(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray] | None:
     """Encode one label collection per row, if this is fast.
 
     Returns None unless every row is a list or tuple, and all labels are of one type (str, int or
@@ -107,7 +90,7 @@ def encode_label_sets_fast(label_sets: Sequence[Any]) -> EncodedSets | None:
     if len(types) > 1 or not types <= {str, int, bool}:
         return None
     table, codes = _encode_same_type_by_appearance(flat)
-    return EncodedSets(table, *sort_distinct_codes_in_rows(codes, np.cumsum([0, *map(len, label_sets)])))
+    return table, *sort_distinct_codes_in_rows(codes, np.cumsum([0, *map(len, label_sets)]))
 
 
 def sort_distinct_codes_in_rows(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +101,8 @@ def sort_distinct_codes_in_rows(codes: np.ndarray, indptr: np.ndarray) -> tuple[
     codes: (entries,), each ≥ 0.
     indptr: (rows + 1,). Row i has the codes codes[indptr[i]:indptr[i + 1]].
     """
-    rows, wide = len(indptr) - 1, int(codes.max(initial=0)) + 1
+    rows = len(indptr) - 1
+    wide = int(codes.max(initial=0)) + 1
     # Each key holds the number of a row and one of its codes. Sorting the keys sorts within rows.
     keys = np.repeat(np.arange(rows) * wide, np.diff(indptr)) + codes
     keys.sort()
@@ -205,26 +189,16 @@ def _check_labels_fit_arrow(distinct_labels: Sequence[Any]) -> None:
     """
     kind = type(distinct_labels[0]) if distinct_labels else None
     if kind is str:
-        _check_no_lone_surrogates(distinct_labels)
+        try:
+            "".join(distinct_labels).encode()
+        except UnicodeEncodeError:
+            odd = next(label for label in distinct_labels if any("\ud800" <= letter <= "\udfff" for letter in label))
+            raise InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.") from None
     if kind is int and (min(distinct_labels) < INTEGERS[0] or max(distinct_labels) > INTEGERS[1]):
         odd = next(v for v in distinct_labels if not INTEGERS[0] <= v <= INTEGERS[1])
         raise InvalidTargets(
             f"label {odd} is outside the integers from -2**63 to 2**64 - 1; pass such labels as strings."
         )
-
-
-def _check_no_lone_surrogates(distinct_labels: Sequence[str]) -> None:
-    """Raise InvalidTargets for a string label with half a character.
-
-    Half a character is a lone surrogate of Unicode.
-
-    distinct_labels: distinct labels.
-    """
-    try:
-        "".join(distinct_labels).encode()
-    except UnicodeEncodeError:
-        odd = next(label for label in distinct_labels if any("\ud800" <= letter <= "\udfff" for letter in label))
-        raise InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.") from None
 
 
 def _encode_same_type_by_appearance(flat_labels: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:

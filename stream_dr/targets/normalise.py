@@ -111,7 +111,9 @@ def _unwrap_container(y: Any) -> Any:
         y = y.to_numpy()
     if isinstance(y, DenseConvertible):
         return y.toarray()
-    return np.asarray(y) if isinstance(y, NumpyArrayLike) and not isinstance(y, Iterable) else y
+    if isinstance(y, NumpyArrayLike) and not isinstance(y, Iterable):
+        return np.asarray(y)
+    return y
 
 
 def _has_missing_of_pandas(y: object) -> bool:
@@ -139,7 +141,9 @@ def _from_array(y: np.ndarray, keep_columns: bool) -> CollectionsOrArray:
         y = y.astype(np.float64)
     if y.ndim not in (1, 2):
         raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")
-    return _from_objects(y.tolist()) if y.ndim == 1 and y.dtype == object else y
+    if y.ndim == 1 and y.dtype == object:
+        return _from_objects(y.tolist())
+    return y
 
 
 def _array_from_scalars(items: list[Any], types: set[type]) -> CollectionsOrArray:

@@ -69,7 +69,9 @@ class Targets(NamedTuple):
         """Number of rows."""
         if self.values is not None:
             return len(self.values)
-        return len(self.codes) if self.indptr is None else len(self.indptr) - 1
+        if self.indptr is None:
+            return len(self.codes)
+        return len(self.indptr) - 1
 
     def take(self, row_indices: np.ndarray) -> "Targets":
         """Return the targets of some rows, with the same `labels`.
@@ -101,7 +103,8 @@ class Targets(NamedTuple):
         elif self.indptr is None:
             rows = [self.labels[c] if c >= 0 else None for c in self.codes.tolist()]
         else:
-            codes, at = self.codes.tolist(), self.indptr.tolist()
+            codes = self.codes.tolist()
+            at = self.indptr.tolist()
             rows = [[self.labels[c] for c in codes[at[i] : at[i + 1]]] for i in range(len(at) - 1)]
         if self.present is not None:
             rows = [r if p else None for r, p in zip(rows, self.present.tolist(), strict=True)]
@@ -185,6 +188,17 @@ def continuous_targets(values: ArrayLike) -> Targets:
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=array)
 
 
+def indicator_targets(indicator: np.ndarray, labels: tuple[Label, ...]) -> Targets:
+    """Return Targets of kind "multilabel" from an indicator array.
+
+    indicator: (rows, labels), nonzero where a row has the label.
+    labels: name of the label of each column.
+    """
+    codes = np.nonzero(indicator)[1].astype(np.int32)
+    indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(indicator, axis=1)))).astype(np.int64)
+    return Targets("multilabel", labels, codes, indptr)
+
+
 def raise_unsupported_target_kind(kind: str, allowed_kinds: Sequence[str]) -> NoReturn:
     """Raise TargetKindMismatch for targets that an estimator cannot learn.
 
@@ -202,34 +216,23 @@ def raise_unsupported_target_kind(kind: str, allowed_kinds: Sequence[str]) -> No
     )
 
 
-class LabelledRows(NamedTuple):
-    """Rows of a block that have a target.
-
-    Attributes
-    ----------
-    block : Block
-        The rows that have a target.
-    n_skipped : int
-        Number of rows that have no target.
-    """
-
-    block: Block
-    n_skipped: int
-
-
-def drop_rows_without_target(block: Block) -> LabelledRows:
+def drop_rows_without_target(block: Block) -> tuple[Block, int]:
     """Return a block without the rows that have no target.
 
-    Also returns the number of rows without a target. If all rows have a target, the block itself
-    is returned.
+    Returns two values:
+
+    - The rows that have a target.
+    - Number of rows that have no target.
+
+    If all rows have a target, the block itself is returned.
     """
     if block.y is None:
-        return LabelledRows(block.take(np.arange(0)), block.rows)
+        return block.take(np.arange(0)), block.rows
     present = block.y.present
     if present is None or present.all():
-        return LabelledRows(block, 0)
+        return block, 0
     keep = np.flatnonzero(present)
-    return LabelledRows(block.take(keep), block.rows - len(keep))
+    return block.take(keep), block.rows - len(keep)
 
 
 def _remove_repeated_row_labels(labels: object, row_number: int) -> list[Any]:

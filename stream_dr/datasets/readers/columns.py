@@ -33,7 +33,7 @@ from stream_dr.errors import (
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
 from stream_dr.rows.frames import as_matrix
 from stream_dr.rows.table_rows import as_floats, is_string_type, raw_from_arrow
-from stream_dr.targets.targets import Targets, class_targets, continuous_targets
+from stream_dr.targets.targets import Targets, class_targets, continuous_targets, indicator_targets
 
 Blocks = Iterator[Block]
 """Blocks of a file, as a reader yields them."""
@@ -310,7 +310,7 @@ def must_read_as_table(first_batch: pa.RecordBatch, feature_names: Sequence[str]
     if roles.raw is not None or feature_names is None:
         return bool(roles.raw)
     return any(kind != "number" for _, kind in roles.kinds) or any(
-        not _is_number_or_number_list_type(first_batch.schema.field(name).type) or first_batch.column(name).null_count
+        not _has_numbers(first_batch.schema.field(name).type) or first_batch.column(name).null_count
         for name in feature_names
     )
 
@@ -349,10 +349,12 @@ def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa
     # Integers are read as floats, because later values may have fractions.
     # If the first integers all differ, they may be ids, which are read as integers.
     distinct = pa.types.is_integer(kind) and pc.count_distinct(first_values).as_py() == len(first_values) > 1
-    return pa.float64() if pa.types.is_integer(kind) and not distinct else kind
+    if pa.types.is_integer(kind) and not distinct:
+        return pa.float64()
+    return kind
 
 
-def _is_number_or_number_list_type(arrow_type: pa.DataType) -> bool:
+def _has_numbers(arrow_type: pa.DataType) -> bool:
     """Return True if an Arrow type is numeric.
 
     Lists of numbers, booleans and extension types count as numeric.
@@ -370,7 +372,9 @@ def ids_as_integers_or_strings(column: pa.Array, column_name: str) -> Ids:
     """
     _raise_if_missing_values(column, column_name)
     ids: Ids = column.to_pylist()
-    return ids if pa.types.is_integer(column.type) or is_string_type(column.type) else [str(v) for v in ids]
+    if pa.types.is_integer(column.type) or is_string_type(column.type):
+        return ids
+    return [str(v) for v in ids]
 
 
 def replace_empty_strings_by_null(texts: pa.Array) -> pa.Array:
@@ -408,8 +412,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         if not np.all((Y == 0) | (Y == 1)):
             column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
             raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as label or target.")
-        indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(Y, axis=1)))).astype(np.int64)
-        return Targets("multilabel", roles.labels, np.nonzero(Y)[1].astype(np.int32), indptr)
+        return indicator_targets(Y, roles.labels)
 
     if roles.target:
         columns = [convert_complete_column_to_float64(batch.column(name), name) for name in roles.target]

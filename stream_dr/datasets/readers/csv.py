@@ -17,7 +17,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from typing import IO, NamedTuple, NoReturn
@@ -28,7 +28,6 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.arrow_stream import open_text_for_arrow, read_first_bytes_as_utf8
 from stream_dr.datasets.readers.columns import (
     ColumnRoles,
     choose_column_types,
@@ -36,7 +35,14 @@ from stream_dr.datasets.readers.columns import (
     split_batch_into_blocks,
     split_labels,
 )
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_decompressed
+from stream_dr.datasets.readers.lines import (
+    BLOCK_ROWS,
+    LONGEST,
+    MARK,
+    open_decompressed,
+    open_text_for_arrow,
+    read_first_bytes_as_utf8,
+)
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
 
@@ -49,7 +55,7 @@ MOST_COLUMNS = 50_000
 Each column takes about 6 kB of memory, even if it has no rows.
 """
 
-_SEARCHED_FIELDS = 200_000
+_SEARCHED_FIELDS = 50_000
 """Number of fields that are checked together in the search for the line with an error."""
 
 GAPS = frozenset(pacsv.ConvertOptions().null_values)
@@ -64,6 +70,10 @@ _TYPE_WORDS = {
     pa.bool_(): "true or false, as the first ones are",
 }
 """Type of a column → end of the error message "… is no" for a field of another type."""
+
+
+Record = tuple[int, list[str]]
+"""Line at which a row ends, and the fields of the row."""
 
 
 class CsvFormat(NamedTuple):
@@ -191,7 +201,9 @@ def _read_codes(
         return texts if sets is None else sets
     if integers is None:
         file.raise_not_whole(column_name, roles)
-    return integers if sets is None else pa.ListArray.from_arrays(sets.offsets, integers, mask=sets.is_null())
+    if sets is None:
+        return integers
+    return pa.ListArray.from_arrays(sets.offsets, integers, mask=sets.is_null())
 
 
 def _replace_words_by_null(batch: pa.RecordBatch, feature_names: list[str], words: Sequence[str]) -> pa.RecordBatch:
@@ -238,7 +250,7 @@ class CsvFile:
 
         # Arrow infers a binary type if a column is not valid UTF-8. Such a file is refused.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
-            self._raise_if_any_bad_record({})
+            self._refuse_bad_record({})
 
     def batches(
         self, type_by_column: dict[str, pa.DataType], column_names: list[str], first_batch_only: bool
@@ -256,8 +268,13 @@ class CsvFile:
             batch = None
             for batch in itertools.islice(reader, 1 if first_batch_only else None):
                 yield batch
-            if batch is not None and not first_batch_only:
-                self._raise_if_last_field_unclosed(batch)
+            if batch is None or first_batch_only:
+                return
+            # A field with an open quote includes the rest of the file.
+            # So only a last field with line breaks can have an open quote.
+            last = batch.column(batch.num_columns - 1)
+            if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
+                self._refuse_open_quote()
 
     @contextmanager
     def _open_arrow_reader(
@@ -289,20 +306,8 @@ class CsvFile:
                 yield reader
 
         except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
-            self._raise_if_any_bad_record(type_by_column)
+            self._refuse_bad_record(type_by_column)
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
-
-    def _raise_if_last_field_unclosed(self, last_batch: pa.RecordBatch) -> None:
-        """Raise MalformedInput if the last quote is not closed.
-
-        A field with an open quote includes the rest of the file. So only a last field with line
-        breaks can have an open quote.
-
-        last_batch: last Arrow batch of the file.
-        """
-        last = last_batch.column(last_batch.num_columns - 1)
-        if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
-            self._raise_if_file_ends_quoted()
 
     def as_integers(self, texts: pa.Array, are_ids: bool = False) -> pa.Array | None:
         """Return texts as integers, or None if one is no integer.
@@ -318,7 +323,9 @@ class CsvFile:
             integers = texts.cast(pa.int64())
         except pa.ArrowInvalid:
             return None
-        return integers if integers.cast(pa.string()).equals(texts) else None
+        if integers.cast(pa.string()).equals(texts):
+            return integers
+        return None
 
     def raise_not_whole(self, column_name: str, roles: ColumnRoles) -> NoReturn:
         """Raise MalformedInput for the first value that is no whole number.
@@ -328,23 +335,20 @@ class CsvFile:
         j = self.names.index(column_name)
         separator = roles.separator if column_name in roles.labels else None
 
-        def are_whole(records: list[tuple[int, list[str]]]) -> bool:
+        def are_whole(records: list[Record]) -> bool:
             codes = [fields[j] for _, fields in records]
             if separator is not None:
                 codes = [code for field in codes for code in field.split(separator)]
             texts = pa.array([code for code in codes if code.strip() not in self.form.gaps], pa.string())
             return self.as_integers(texts, column_name == roles.id) is not None
 
-        # Many rows are checked at once, which is fast. Only rows with an error are checked one by one.
-        records = itertools.islice(self._read_records(), int(self.form.header is not False), None)
-        while group := list(itertools.islice(records, 1_000)):
-            if are_whole(group):
-                continue
-            line, fields = next(record for record in group if not are_whole([record]))
-            message = f"{fields[j]!r} in column {column_name!r} is no whole number, as the first values are."
-            advice = "Correct it, or put a row with a text first: all values are then texts."
-            self._raise_malformed(line, f"{message} {advice}", j + 1)
-        raise MalformedInput(f"{self.path}: column {column_name!r} changed while it was read.", file=self.path)
+        found = self._first_bad_record(are_whole)
+        if found is None:
+            raise MalformedInput(f"{self.path}: column {column_name!r} changed while it was read.", file=self.path)
+        line, fields = found
+        message = f"{fields[j]!r} in column {column_name!r} is no whole number, as the first values are."
+        advice = "Correct it, or put a row with a text first: all values are then texts."
+        self._raise_malformed(line, f"{message} {advice}", j + 1)
 
     def raise_if_decimal_commas(self, column_names: list[str]) -> None:
         """Raise MalformedInput if numbers have a decimal comma.
@@ -362,9 +366,9 @@ class CsvFile:
                     pc.match_substring_regex(texts, rf"^\s*([-+]?\d[\d.]*(,\d+)?|{_THOUSANDS})\s*$")
                 ).as_py()
                 if are_numbers and pc.any(pc.match_substring(texts, ",")).as_py():
-                    self._raise_if_any_bad_record({name: pa.float64()})
+                    self._refuse_bad_record({name: pa.float64()})
 
-    def _raise_if_file_ends_quoted(self) -> None:
+    def _refuse_open_quote(self) -> None:
         """Raise MalformedInput if the file ends within a quote.
 
         The error names the line at which the last row begins.
@@ -390,7 +394,7 @@ class CsvFile:
             this line if the exact line is not found.
         """
         if isinstance(error, SchemaMismatch | NotFinite):
-            self._raise_if_any_bad_record(type_by_column)
+            self._refuse_bad_record(type_by_column)
         message = f"{self.path}, after line {approximate_line - 1}: {error}"
         raise MalformedInput(message, file=self.path, line=approximate_line) from error
 
@@ -432,8 +436,8 @@ class CsvFile:
                 )
             seen[name] = j
 
-        are_numbers = self.form.header is None and all(map(_is_number_or_nan_or_infinity, first_record))
-        if are_numbers and not _are_consecutive_from_any_start(first_record):
+        are_numbers = self.form.header is None and all(map(_is_float, first_record))
+        if are_numbers and not _are_consecutive(first_record):
             self._raise_malformed(
                 record_line,
                 f"the columns' names are numbers ({first_record[0]}, …), as of a row; say --no-header or --header.",
@@ -456,7 +460,7 @@ class CsvFile:
                 )
                 self._raise_malformed(self.first_line - 1, message, j)
 
-    def _read_records(self) -> Iterator[tuple[int, list[str]]]:
+    def _read_records(self) -> Iterator[Record]:
         """Yield the line number and the fields of each record.
 
         A record is a row or the header. The line number is the number of the line at which the
@@ -465,8 +469,11 @@ class CsvFile:
         Raises MalformedInput if a record is too long or has a quote that is not closed.
         """
         with open_decompressed(self.path) as file:
-            is_utf8 = self.form.encoding == "utf-8"
-            lines = self._decode_utf8_lines(file) if is_utf8 else self._decode_lines_with_replacement(file)
+            if self.form.encoding == "utf-8":
+                lines = self._decode_utf8_lines(file)
+            else:
+                text_file = io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="")
+                lines = iter(partial(text_file.readline, LONGEST // 4), "")
             size = 0
             line = 0
 
@@ -510,16 +517,7 @@ class CsvFile:
         except (OSError, EOFError) as e:
             raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
 
-    def _decode_lines_with_replacement(self, file: IO[bytes]) -> Iterator[str]:
-        """Yield the lines of a file as strings.
-
-        The file is decoded from `form.encoding`, which is not UTF-8. Bytes that cannot be decoded
-        become the replacement character "�".
-        """
-        with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
-            yield from iter(partial(text.readline, LONGEST // 4), "")
-
-    def _raise_if_any_bad_record(self, type_by_column: dict[str, pa.DataType]) -> None:
+    def _refuse_bad_record(self, type_by_column: dict[str, pa.DataType]) -> None:
         """Raise MalformedInput for the first row with an error.
 
         The error names the line. A row has an error if its number of fields is wrong, or if a
@@ -527,44 +525,44 @@ class CsvFile:
 
         type_by_column: Arrow types by name of the column.
         """
-        records = itertools.islice(self._read_records(), int(self.form.header is not False), None)
-        checked = [
-            _TypedColumn(j, name, type_by_column[name])
+        checked = {
+            j: type_by_column[name]
             for j, name in enumerate(self.names)
             if name in type_by_column and type_by_column[name] != pa.string()
-        ]
+        }
 
-        # A group of many rows is checked at once, column by column, which is fast.
+        def can_parse(records: list[Record]) -> bool:
+            if any(len(fields) != len(self.names) for _, fields in records):
+                return False
+            return all(self._can_parse_all_fields([f[j] for _, f in records], kind) for j, kind in checked.items())
+
+        found = self._first_bad_record(can_parse)
+        if found is None:
+            return
+        line, fields = found
+        if len(fields) != len(self.names):
+            self._raise_malformed(line, f"{len(fields)} fields where {len(self.names)} are needed.")
+        j = next(j for j, kind in checked.items() if not self._can_parse_all_fields([fields[j]], kind))
+        field = fields[j]
+        name = self.names[j]
+        if not field.strip():
+            self._raise_malformed(line, f"column {name!r} has no value; fill it or leave the row out.", j + 1)
+        expected = _describe_expected_type(field, checked[j])
+        self._raise_malformed(line, f"{field!r} in column {name!r} is no {expected}.", j + 1)
+
+    def _first_bad_record(self, are_good: Callable[[list[Record]], bool]) -> Record | None:
+        """Return the first row with an error, or None.
+
+        are_good: function that returns True if no row of a list has an error.
+        """
+        records = itertools.islice(self._read_records(), int(self.form.header is not False), None)
+        # Many rows are checked at once, which is fast.
         # The rows of a group are checked one by one only if the group has an error.
         group_rows = max(1, _SEARCHED_FIELDS // len(self.names))
         while group := list(itertools.islice(records, group_rows)):
-            is_rectangular = all(len(fields) == len(self.names) for _, fields in group)
-            if is_rectangular and all(
-                self._can_parse_all_fields([fields[j] for _, fields in group], kind) for j, _, kind in checked
-            ):
-                continue
-            for line, fields in group:
-                self._check_record(line, fields, checked)
-
-    def _check_record(self, line: int, fields: list[str], typed_columns: "list[_TypedColumn]") -> None:
-        """Raise MalformedInput if a row has an error.
-
-        A row has an error if its number of fields is wrong, or if a field does not have its
-        column's type.
-
-        line: line number at which the row ends.
-        fields: fields of the row.
-        typed_columns: the columns whose values are not strings.
-        """
-        if len(fields) != len(self.names):
-            self._raise_malformed(line, f"{len(fields)} fields where {len(self.names)} are needed.")
-        for j, name, kind in typed_columns:
-            if not fields[j].strip() or (self.has_gaps and fields[j] in self.form.gaps):
-                if kind == pa.float64() and not self.has_gaps:
-                    self._raise_malformed(line, f"column {name!r} has no value; fill it or leave the row out.", j + 1)
-            elif not self._can_parse_all_fields([fields[j]], kind):
-                expected = _describe_expected_type(fields[j], kind)
-                self._raise_malformed(line, f"{fields[j]!r} in column {name!r} is no {expected}.", j + 1)
+            if not are_good(group):
+                return next(record for record in group if not are_good([record]))
+        return None
 
     def _can_parse_all_fields(self, fields: list[str], arrow_type: pa.DataType) -> bool:
         """Return True if all fields can be parsed.
@@ -574,8 +572,10 @@ class CsvFile:
         fields: fields of one column.
         arrow_type: Arrow type of the column.
         """
-        texts = [field.strip().replace(self.form.decimal, ".") for field in fields]
-        gaps = self.form.gaps if self.has_gaps else frozenset({""}) - ({""} if arrow_type == pa.float64() else set())
+        gaps = frozenset() if arrow_type == pa.float64() else frozenset({""})
+        if self.has_gaps:
+            gaps = self.form.gaps
+        texts = [field.strip().replace(self.form.decimal, ".") for field in fields if field not in gaps]
         try:
             values = pa.array([text for text in texts if text not in gaps], pa.string()).cast(arrow_type)
         except pa.ArrowException:
@@ -584,19 +584,6 @@ class CsvFile:
 
     def _raise_malformed(self, line: int, message: str, column_number: int | None = None) -> NoReturn:
         raise MalformedInput(f"{self.path}, line {line}: {message}", file=self.path, line=line, column=column_number)
-
-
-class _TypedColumn(NamedTuple):
-    """Column with the Arrow type of its converted values.
-
-    number: index of the column among all columns of the file, from 0.
-    name: name of the column.
-    kind: Arrow type. A value that cannot be converted to this type is an error.
-    """
-
-    number: int
-    name: str
-    kind: pa.DataType
 
 
 def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
@@ -614,17 +601,17 @@ def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
     if re.fullmatch(_THOUSANDS, number):
         or_decimal = ", or say --decimal , if it stands before the fraction" if number.count(",") == 1 else ""
         return f"number; leave out the comma of thousands{or_decimal}"
-    if "," in number and _is_number_or_nan_or_infinity(number.replace(".", "").replace(",", ".")):
+    if "," in number and _is_float(number.replace(".", "").replace(",", ".")):
         points = "leave out the points of thousands and " if "." in number else ""
         return f"number; where a comma stands before the fraction, {points}say --decimal ,"
     if number.lower().strip("+-") in ("inf", "infinity"):
         return f"number, it is infinite; leave the row out, or say --missing {number}"
-    if _is_number_or_nan_or_infinity(number) and abs(float(number)) > LARGEST:
+    if _is_float(number) and abs(float(number)) > LARGEST:
         return "number of at most 1e100 in size; write the column in a larger unit"
     return _TYPE_WORDS.get(arrow_type, str(arrow_type))
 
 
-def _is_number_or_nan_or_infinity(text: str) -> bool:
+def _is_float(text: str) -> bool:
     try:
         float(text)
     except ValueError:
@@ -632,7 +619,7 @@ def _is_number_or_nan_or_infinity(text: str) -> bool:
     return True
 
 
-def _are_consecutive_from_any_start(names: list[str]) -> bool:
+def _are_consecutive(names: list[str]) -> bool:
     """Return True if column names are consecutive whole numbers.
 
     A line of consecutive whole numbers is probably a header. Programs write 0, 1, 2 … for columns

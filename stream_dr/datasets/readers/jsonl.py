@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.arrow_stream import open_text_for_arrow
 from stream_dr.datasets.readers.columns import (
     Blocks,
     ColumnRoles,
@@ -29,7 +28,7 @@ from stream_dr.datasets.readers.columns import (
     must_read_as_table,
     split_batch_into_blocks,
 )
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_line_groups
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, open_text_for_arrow, read_line_groups
 from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST
 
@@ -198,7 +197,9 @@ def _replace_integer_by_float_type(inferred_type: pa.DataType) -> pa.DataType:
     """
     if pa.types.is_list(inferred_type):
         return pa.list_(_replace_integer_by_float_type(inferred_type.value_type))
-    return pa.float64() if pa.types.is_integer(inferred_type) or pa.types.is_null(inferred_type) else inferred_type
+    if pa.types.is_integer(inferred_type) or pa.types.is_null(inferred_type):
+        return pa.float64()
+    return inferred_type
 
 
 @contextmanager
@@ -254,13 +255,11 @@ def _raise_if_any_bad_json_line(path: FileName, float64_columns: dict[str, pa.Da
                     )
 
             for name, arrow_type in float64_columns.items():
-                if arrow_type == pa.float64() and not _is_number_within_limit(parsed.get(name)):
+                value = parsed.get(name)
+                is_number = isinstance(value, int | float) and abs(value) <= LARGEST
+                if arrow_type == pa.float64() and not is_number:
                     lines.fail(
                         i,
-                        f"{parsed.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size); fill "
+                        f"{value!r} in column {name!r} is no number (finite, at most 1e100 in size); fill "
                         "it, or leave the row or the column out.",
                     )
-
-
-def _is_number_within_limit(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) <= LARGEST

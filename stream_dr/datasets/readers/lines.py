@@ -16,11 +16,23 @@ decide. The first rule that applies is used:
 3. In all other cases the targets are numbers.
 
 If a later row has another kind of targets, an error is raised that names the line.
+
+`open_text_for_arrow` opens a file for the readers of Arrow, which do not call Python. Arrow reads
+ahead in its own thread. This thread must not call Python functions. If it did, the process would
+abort while the interpreter shuts down. The process would deadlock if the main thread waits for
+Arrow.
+
+Arrow itself can open UTF-8 files that are uncompressed or compressed as gz or bz2. All other files
+are first copied to a temporary file.
 """
 
 import bz2
+import codecs
 import gzip
+import io
 import lzma
+import shutil
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +42,7 @@ from pathlib import Path
 from typing import IO, Literal, NamedTuple, NoReturn, cast
 
 import numpy as np
+import pyarrow as pa
 
 from stream_dr.aliases import FileName
 from stream_dr.errors import MalformedInput, SourceMissing, StreamDRError, did_you_mean
@@ -69,7 +82,9 @@ class LabelParser:
         is_multilabel = self._kind == "multilabel"
         parse = self._parse_comma_separated_labels if is_multilabel else self._parse_label_like_first
         labels = [parse(field, i, raise_for_row) for i, field in enumerate(label_fields)]
-        return multilabel_targets(labels) if is_multilabel else class_targets(labels)
+        if is_multilabel:
+            return multilabel_targets(labels)
+        return class_targets(labels)
 
     def _parse_comma_separated_labels(self, field: str, row: int, raise_for_row: RaiseForRow) -> list[str | int]:
         return [self._parse_label_like_first(part, row, raise_for_row) for part in field.split(",") if part]
@@ -123,7 +138,9 @@ def _parse_whole_number_or_none(field: str) -> int | None:
         number = float(field)
     except ValueError:
         return None
-    return int(number) if number.is_integer() and abs(number) < EXACT else None
+    if number.is_integer() and abs(number) < EXACT:
+        return int(number)
+    return None
 
 
 def _infer_target_kind(label_fields: Sequence[str]) -> Literal["class", "multilabel", "continuous"]:
@@ -137,7 +154,9 @@ def _infer_target_kind(label_fields: Sequence[str]) -> Literal["class", "multila
         numbers = [float(field) for field in label_fields]
     except ValueError:
         return "class"
-    return "class" if all(number.is_integer() for number in numbers) else "continuous"
+    if all(number.is_integer() for number in numbers):
+        return "class"
+    return "continuous"
 
 
 BLOCK_ROWS = 1_000
@@ -368,3 +387,99 @@ def _locate_lines_in_bytes(
         keep &= array[np.minimum(starts, len(array) - 1)] != comment_byte[0]
     if keep.any():
         yield Lines(path, array, numbers[keep], starts[keep], ends[keep])
+
+
+_COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
+"""Suffix of a compressed file → Arrow's name of the compression."""
+
+
+class _Utf8EncodedStream(io.RawIOBase):
+    """Binary stream that encodes a text stream as UTF-8."""
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text = text
+        self._rest = b""
+
+    def readable(self) -> bool:
+        """Return True, because the stream can be read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes of the stream.
+
+        size: maximum number of bytes. A negative size means all remaining bytes.
+        """
+        if size < 0:
+            return self._rest + self._text.read().encode()
+        data = self._rest or self._text.read(size).encode()
+        self._rest = data[size:]
+        return data[:size]
+
+
+@contextmanager
+def _open_decompressed_as_utf8(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
+    """Open a file as a binary stream of UTF-8 text.
+
+    The stream decompresses the file and converts its text to UTF-8.
+
+    encoding: encoding of the file's text.
+
+    Raises MalformedInput if the file cannot be decompressed.
+    """
+    refuse_damaged = errors_as_malformed_input(path, "cannot be unpacked", zlib.error, zipfile.BadZipFile)
+    with refuse_damaged, open_decompressed(path) as file:
+        if _is_utf8(encoding):
+            yield file  # type: ignore[misc]
+        else:
+            with io.TextIOWrapper(file, encoding=encoding, newline="") as text:
+                yield _Utf8EncodedStream(text)
+
+
+def _is_utf8(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == "utf-8"
+
+
+@contextmanager
+def open_text_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.NativeFile]:
+    """Open a file as an Arrow stream of UTF-8 text.
+
+    The text is decompressed and converted to UTF-8. Arrow cannot open xz files, members of zip
+    archives, and files in other encodings than UTF-8. These files are first copied to a temporary
+    file, which is deleted when it is closed.
+
+    encoding: encoding of the file's text.
+
+    Raises
+    ------
+    SourceMissing
+        If there is no such file.
+    MalformedInput, OSError, EOFError, UnicodeError
+        If the file cannot be decompressed or decoded.
+    """
+    suffix = Path(str(path)).suffix.lower()
+    if _is_utf8(encoding) and "!" not in str(path) and suffix not in (".xz", ".zip"):
+        open_decompressed(path).close()
+        with pa.input_stream(str(path), compression=_COMPRESSION.get(suffix)) as stream:
+            yield stream
+        return
+
+    with _open_decompressed_as_utf8(path, encoding) as file, tempfile.NamedTemporaryFile() as copy:
+        shutil.copyfileobj(file, copy)  # type: ignore[misc]
+        copy.flush()
+        stream = pa.OSFile(copy.name)
+    with stream:
+        yield stream
+
+
+def read_first_bytes_as_utf8(path: FileName, encoding: str, n_bytes: int) -> pa.BufferReader:
+    """Return the first bytes of a file as UTF-8 text.
+
+    The bytes are decompressed and converted to UTF-8.
+
+    encoding: encoding of the file's text.
+    n_bytes: approximate number of bytes to return.
+
+    Raises the errors of `open_text_for_arrow`.
+    """
+    with _open_decompressed_as_utf8(path, encoding) as file:
+        return pa.BufferReader(file.read(n_bytes))

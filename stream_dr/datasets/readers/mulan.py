@@ -35,7 +35,7 @@ from stream_dr.datasets.readers.lines import (
 )
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing, did_you_mean
 from stream_dr.rows.block import Block
-from stream_dr.targets.targets import Targets
+from stream_dr.targets.targets import Targets, indicator_targets
 
 _ATTRIBUTE = re.compile(r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|(\S+))\s+(.*)""", re.IGNORECASE)
 
@@ -260,5 +260,4 @@ class _ArffRowParser:
                 if word not in ("0", "1", "0.0", "1.0"):
                     lines.fail(i, f"{word!r} of a label is neither 0 nor 1.")
         Y = np.array([[word[0] == "1" for word in row] for row in label_values_of_lines])
-        indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(Y, axis=1)))).astype(np.int64)
-        return Targets("multilabel", self._names, np.nonzero(Y)[1].astype(np.int32), indptr)
+        return indicator_targets(Y, self._names)

@@ -21,8 +21,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
+from stream_dr.datasets.readers.libsvm import parse_index_value_pairs
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_line_groups
-from stream_dr.datasets.readers.pairs import parse_index_value_pairs
 from stream_dr.errors import InvalidTargets, MalformedInput
 from stream_dr.rows.block import Block, Rows
 from stream_dr.targets.targets import Targets

@@ -10,13 +10,12 @@ The base class has the common parameters and the accumulator, and makes the proj
 components.
 """
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
+from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
 
@@ -24,11 +23,11 @@ from stream_dr.aliases import JsonDict
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting import mapping
-from stream_dr.estimators.fitting.additive import AdditiveEstimator
-from stream_dr.estimators.fitting.inputs import RefineSource
+from stream_dr.estimators.fitting.estimator import AdditiveEstimator, StateType
+from stream_dr.estimators.fitting.folds import jackknife_components
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, mask_labels_with_few_rows
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
-from stream_dr.feature_maps.draws import check_seed_or_none
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
+from stream_dr.feature_maps.feature_map import check_seed_or_none
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block
@@ -42,9 +41,6 @@ from stream_dr.statistics.row_hashes import group_hashes
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
-
-if TYPE_CHECKING:
-    from stream_dr.estimators.fitting.refining import Refining
 
 DEFAULT_CV_FOLDS = 5
 """Number of folds if a parameter is "cv" and `folds` is 0."""
@@ -123,7 +119,7 @@ class ClosedForm(AdditiveEstimator):
         Labels with fewer rows than `min_class_rows`, which are not yet classes, sorted.
     """
 
-    state_type: ClassVar[mapping.StateType] = mapping.StateType(MomentState)
+    state_type: ClassVar[StateType] = StateType(MomentState)
     fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map", "fold_count", "folds_by")
     encoding: ClassVar[str] = "indicator"
     """Encoding of targets as numeric columns, by default one column of 0 and 1 for each label."""
@@ -135,12 +131,6 @@ class ClosedForm(AdditiveEstimator):
     """True if predictions also use components that n_components excludes."""
     cross_validates: ClassVar[str] = ""
     """Name of the parameter that may be "cv", or "" if there is none."""
-    eigenvalue_growth_exponent_in_rows: ClassVar[int] = 0
-    """Exponent g, if eigenvalues grow as N^g with the summed weight N of the rows.
-
-    The eigenvalues are multiplied by 2^g if every row is learned twice and the ridge `gamma` is
-    doubled. The ridge must be doubled, because it is added to a sum over rows.
-    """
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True)
     """Values that `standardize` may have."""
 
@@ -486,8 +476,6 @@ class ClosedForm(AdditiveEstimator):
 
         state: state from which the projection was solved.
         """
-        from stream_dr.estimators.fitting.ridge_path import jackknife_components
-
         inner = mapping.inner_linear_projection(projection)
         parts = mapping.inner_states_of_folds(state)
         if not parts or inner.solution == "refined":
@@ -511,66 +499,6 @@ class ClosedForm(AdditiveEstimator):
     def centre(self, moments: Moments) -> np.ndarray:
         """Return the point (features,) subtracted from rows before projecting."""
         return moments.mean
-
-    def refine(
-        self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20, resume: "Refining | None" = None
-    ) -> Self:
-        """Replace the projection by the exact solution of the method.
-
-        The rows are read again from `source`, in several passes. The refined projection stays when
-        `partial_fit` learns more rows. `refine_report_` has the residual and the angle of every
-        pass. If the solution is already exact, a warning is issued. Then `source` is not read, and
-        nothing is changed [mathematics §4].
-
-        Parameters
-        ----------
-        source : (X, y), iterable of (X, y) or (X, y, weights), or source of events
-            Exactly the rows that were learned. A source of events is an object with a method
-            events(after=-1, until=None), which yields (position, stream_dr.Block(X, y, weights)).
-        tol : float
-            Tolerance. Refine stops when the relative residual is at most tol and the angle (in
-            radians) to the projection of the previous pass is at most tol. Refine also stops when
-            nothing remains to be solved.
-        max_passes : int
-            Maximum number of passes, including the passes of `resume`.
-        resume : Refining or None
-            State of an earlier call from which to continue, `refine_report_.refining`. None means
-            to start from the last refined projection, or from the beginning.
-
-        Raises
-        ------
-        CannotRefine
-            If the rows of the source are not the rows that were learned. The estimator is then
-            unchanged.
-
-        Notes
-        -----
-        For d features and k targets, a pass takes O(entries · k) time and O(d k) memory.
-        """
-        from stream_dr.estimators.fitting import refining
-
-        with self.lock:
-            self.check_parameters()
-            fitted = self.fitted()
-            fitted.check_learning_parameters_unchanged(self)
-            state = fitted.accumulator.freeze()
-            version = fitted.version
-
-            refining.check_refinable(self, state)
-            if refining.is_exact_without_refine(self, state):
-                warnings.warn(
-                    f"{type(self).__name__} is exact already, from one pass: nothing was changed.", stacklevel=2
-                )
-                return self
-
-            names, guess = fitted.names, fitted.refined
-            steps = refining.refine_steps(
-                self, state, source, tol=tol, max_passes=max_passes, resume=resume, feature_names=names, guess=guess
-            )
-            projection, self.refine_report_ = refining.run_passes_and_warn_if_unconverged(steps, tol, max_passes)
-            multiply = partial(self.scatter_product, state)
-            fitted.refined = fitted.orient_and_cache_projection(projection, multiply, version)
-        return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the largest possible size of the state in bytes.

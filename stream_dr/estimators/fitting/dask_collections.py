@@ -9,24 +9,17 @@ Each block costs a merge in addition to learning. If a block is smaller than a s
 more than learning.
 """
 
-from copy import copy
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
-from sklearn.base import clone
 
-from stream_dr.errors import CannotMerge, ClusterError, InvalidRows, InvalidTargets
-from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.mapping import can_merge_parts
-from stream_dr.estimators.fitting.stream_learner import FittedState, new_fitted_state
+from stream_dr.errors import ClusterError, InvalidRows, InvalidTargets
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
-from stream_dr.targets.parsing import parse_targets
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from stream_dr.estimators.fitting.estimator import Estimator
 
 Collection = Any
 """Dask array or dataframe. Dask is imported only when a collection is passed."""
@@ -35,88 +28,74 @@ Delayed = Any
 """Dask's delayed object of one block of rows, which is computed later."""
 
 
-def learn_dask_collections(estimator: "Estimator", rows: Block) -> FittedState:
-    """Learn Dask collections and return the fitted state.
+Learner = TypeVar("Learner")
+"""Type of an estimator that learns blocks."""
 
-    Parameters
-    ----------
-    estimator : Estimator
-        Estimator whose parameters are used to learn. The estimator is unchanged.
-    rows : Block
-        Rows, targets and weights. X (rows, features) is a Dask array or a Dask dataframe, whose
+
+def split_into_blocks(rows: Block) -> list[tuple[Delayed, Delayed | None, Delayed | None]]:
+    """Return the blocks of rows, each with its targets and weights.
+
+    Raises InvalidRows if blocks are split along features. Raises InvalidTargets if the blocks of y
+    or weights have other rows than the blocks of X. Raises ClusterError if the cluster has no
+    workers.
+
+    rows: Rows, targets and weights. X (rows, features) is a Dask array or a Dask dataframe, whose
         blocks have all features of their rows. y and weights are None, or Dask collections whose
         blocks have the same rows as the blocks of X.
-
-    Raises
-    ------
-    InvalidRows
-        If blocks are split along features.
-    InvalidTargets
-        If the blocks of y or weights have other rows than the blocks of X.
-    CannotMerge
-        If states of the estimator cannot be merged.
-    ClusterError
-        If the cluster has no workers.
     """
-    import dask
-
-    if not can_merge_parts(estimator):
-        raise _cannot_learn_blocks_error(estimator)
-
     X = rows.X
-    blocks = [
+    columns = [
         _delayed_row_blocks("X", X),
         _delayed_blocks_matching("y", rows.y, X),
         _delayed_blocks_matching("sample_weight", rows.weights, X),
     ]
     _check_dask_has_workers()
+    return list(zip(*columns, strict=True))
 
-    # Learn each block, then merge the states of neighbouring blocks in pairs.
-    learner = _clone_with_target_kind(estimator, blocks[1][0])
-    parts = [dask.delayed(_fit_clone_on_block)(learner, *block, pure=False) for block in zip(*blocks, strict=True)]
+
+def learn_blocks(
+    blocks: list[tuple[Delayed, Delayed | None, Delayed | None]],
+    learn: Callable[[Any, Any, Any], Learner],
+    merge: Callable[[Learner, Learner], Learner],
+) -> Learner:
+    """Return the estimator that has learned all blocks.
+
+    blocks: rows, targets and weights of each block.
+    learn: function that returns an estimator that has learned one block.
+    merge: function that returns an estimator that has learned the rows of two estimators. The
+        older rows come first.
+    """
+    import dask
+
+    parts = [dask.delayed(learn)(*block, pure=False) for block in blocks]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
-        parts = [dask.delayed(_merge_into_copy)(a, b) for a, b in pairs] + parts[len(parts) // 2 * 2 :]
+        parts = [dask.delayed(merge)(a, b) for a, b in pairs] + parts[len(parts) // 2 * 2 :]
 
     (merged,) = dask.compute(parts[0])
-    return new_fitted_state(estimator, merged.state_, merged.fitted_.names)
+    return merged  # type: ignore[no-any-return]
 
 
-def project_dask_collection(estimator: "Estimator", collection: Collection) -> Collection:
+def project_dask_collection(
+    collection: Collection, transform: Callable[[Any], np.ndarray], names: list[str]
+) -> Collection:
     """Return a lazy Dask collection of the projected rows.
 
     For a Dask array, the result is a Dask array (rows, components). For a Dask dataframe, the
     result is a Dask dataframe with one column for each component.
+
+    transform: function that projects the rows of a block.
+    names: names of the components.
     """
     _delayed_row_blocks("X", collection)
-    width = estimator.rank_
+    meta = np.empty((0, len(names)))
     if rows_kind(collection) is Kind.DASK_ARRAY:
-        meta = np.empty((0, width))
-        return collection.map_blocks(
-            _transform_block, estimator, dtype=meta.dtype, chunks=(collection.chunks[0], (width,)), meta=meta
-        )
+        chunks = (collection.chunks[0], (len(names),))
+        return collection.map_blocks(_transform_block, transform, dtype=meta.dtype, chunks=chunks, meta=meta)
     import pandas as pd
 
-    names = list(estimator.get_feature_names_out())
-    meta_frame = pd.DataFrame(np.empty((0, width)), columns=names)
-    return collection.map_partitions(_transform_to_data_frame, estimator, names, meta=meta_frame)
-
-
-def _cannot_learn_blocks_error(estimator: "Estimator") -> CannotMerge:
-    """Return the error for an estimator that cannot learn Dask collections.
-
-    The blocks of a collection are learned separately, and the states of such an estimator cannot be
-    merged.
-    """
-    if estimator.merges:
-        return CannotMerge(
-            "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit with one "
-            "block after the other."
-        )
-    return CannotMerge(
-        f"{type(estimator).__name__} learns one row after the other; blocks of a Dask collection are learned side by side. "
-        f"Use {estimator.merges_as or 'one'}, whose states merge, or call partial_fit with one block after the other."
-    )
+    meta_frame = pd.DataFrame(meta, columns=names)
+    return collection.map_partitions(_transform_to_data_frame, transform, names, meta=meta_frame)
 
 
 def _check_dask_has_workers() -> None:
@@ -186,36 +165,13 @@ def _delayed_blocks_matching(
     return blocks
 
 
-def _clone_with_target_kind(estimator: "Estimator", first_targets_block: Collection) -> "Estimator":
-    """Return a new estimator whose kind of targets is fixed.
-
-    The kind of the first block is set as the parameter `target`, so that all blocks are learned
-    with the same kind of targets. The other parameters are unchanged.
-
-    first_targets_block: first block of the targets, or None.
-    """
-    learner: Estimator = clone(estimator)
-    if first_targets_block is not None and estimator.target == "auto" and estimator.target_kinds:
-        first = first_targets_block.compute()
-        learner.set_params(target=parse_targets(first, len(first), estimator.target_kinds, "auto", None).kind)
-    return learner
+def _transform_block(rows: Any, transform: Callable[[Any], np.ndarray]) -> np.ndarray:
+    return np.asarray(transform(rows), dtype=np.float64)
 
 
-def _fit_clone_on_block(estimator: "Estimator", X: RowsLike, y: TargetsLike, weights: WeightsLike) -> "Estimator":
-    options = {} if weights is None else {"sample_weight": weights}
-    learner: Estimator = clone(estimator)
-    return learner.partial_fit(X, y, **options)
-
-
-def _merge_into_copy(older: "Estimator", newer: "Estimator") -> "Estimator":
-    return copy(older).merge(newer)
-
-
-def _transform_block(rows: RowsLike, estimator: "Estimator") -> np.ndarray:
-    return np.asarray(estimator.transform(rows), dtype=np.float64)
-
-
-def _transform_to_data_frame(rows: "pd.DataFrame", estimator: "Estimator", column_names: list[str]) -> "pd.DataFrame":
+def _transform_to_data_frame(
+    rows: "pd.DataFrame", transform: Callable[[Any], np.ndarray], column_names: list[str]
+) -> "pd.DataFrame":
     import pandas as pd
 
-    return pd.DataFrame(_transform_block(rows, estimator), columns=column_names, index=rows.index)
+    return pd.DataFrame(_transform_block(rows, transform), columns=column_names, index=rows.index)

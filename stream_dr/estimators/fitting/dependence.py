@@ -21,7 +21,7 @@ class DependenceMethod(ClosedForm):
         the rows learned [SRP eq. 1]. See `stream_dr.hsic`.
     """
 
-    eigenvalue_growth_exponent_in_rows: ClassVar[int] = 2
+    eigenvalue_growth: ClassVar[int] = 2
 
     @property
     def hsic_(self) -> float:

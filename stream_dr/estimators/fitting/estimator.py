@@ -8,19 +8,15 @@ A subclass provides:
 - the class attributes `target_kinds` and `additive`.
 
 The base class parses rows, targets and weights, caches the projection, and has the fitted
-attributes and the methods `merge`, `unlearn` and `save`.
-
-The docstring of a class also lists inherited parameters and attributes. A class describes its own
-parameters and attributes in numpydoc's sections Parameters and Attributes. `help`, tooltips and
-the reference show these descriptions and the inherited ones. If a class and its base describe the
-same name, the description in the class is used.
+attributes and the methods `merge`, `unlearn` and `save`. The states of an AdditiveEstimator are
+sums over rows. Estimators that are updated row by row (CCIPCA, IncrementalSKM) do not have this
+base class, and their methods have no argument `sample_weight`.
 """
 
 import inspect
-import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -29,11 +25,13 @@ from typing import Any, ClassVar, Literal, NoReturn, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils import Tags
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import (
     CannotMerge,
+    CannotRefine,
     CannotUnlearn,
     FewerComponents,
     InvalidParameter,
@@ -44,63 +42,51 @@ from stream_dr.errors import (
     nothing_to_fit_error,
 )
 from stream_dr.estimators.fitting import named_columns
-from stream_dr.estimators.fitting.dask_collections import learn_dask_collections, project_dask_collection
-from stream_dr.estimators.fitting.inputs import RefineSource, RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.mapping import StateType, map_reads_tables, warn_if_columns_differ
-from stream_dr.estimators.fitting.not_fitted import NotFitted
+from stream_dr.estimators.fitting.dask_collections import learn_blocks, project_dask_collection, split_into_blocks
+from stream_dr.estimators.fitting.inputs import GroupsLike, RefineSource, RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.mapping import (
+    feature_map_or_none,
+    map_reads_tables,
+    max_bytes_up_to_width,
+    warn_if_columns_differ,
+)
+from stream_dr.estimators.fitting.parameters import docstring_with_inherited
 from stream_dr.estimators.fitting.sklearn_bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from stream_dr.estimators.fitting.stream_learner import FittedState, StreamLearner, new_fitted_state
-from stream_dr.feature_maps import feature_map, spec_without_defaults
+from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner, new_fitted_state
+from stream_dr.feature_maps import feature_map, spec_of_map, spec_without_defaults, widths
+from stream_dr.feature_maps.nystroem import Nystroem
+from stream_dr.feature_maps.table import Table, TableState
 from stream_dr.projection import Linear, Mapped, Projection, check_n_features
 from stream_dr.rows.batches import as_block, batches, move_named_column_to_targets
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import iterate_arrow_tables
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
 from stream_dr.rows.raw_rows import default_column_names
-from stream_dr.statistics.protocol import Accumulator, State
+from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.moments.folds import FoldedState
+from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
+from stream_dr.statistics.row_hashes import group_hashes
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, check_label_type
 
-SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
-ENTRY = re.compile(r"^(\w+) : .*(?:\n    .*)*", re.MULTILINE)
-NOTES = "Notes\n-----\n"
 
+class StateType:
+    """Descriptor that returns the class of an estimator's state.
 
-def collect_documented_entries(cls: type) -> dict[str, dict[str, str]]:
-    """Return the descriptions of a class's parameters and attributes.
-
-    The descriptions are read from the docstrings of the class and its base classes. The result has
-    the text of each description, first by section ("Parameters" or "Attributes"), then by name.
+    The class is MappedState if the estimator has a feature map. Otherwise it is FoldedState if the
+    estimator stores rows in folds, and `plain` if not.
     """
-    sections: dict[str, dict[str, str]] = {"Parameters": {}, "Attributes": {}}
-    for base in reversed(cls.__mro__):
-        if base.__module__.startswith("stream_dr."):
-            for section, entries in SECTION.findall(_own_text(base)):
-                sections[section] |= {entry[1]: entry[0] for entry in ENTRY.finditer(entries)}
-    return sections
 
+    def __init__(self, unmapped_type: type) -> None:
+        self.plain = register_nested_state(unmapped_type)
 
-def docstring_with_inherited(cls: type) -> str:
-    """Return the class's docstring, with inherited parameters and attributes added.
-
-    The order of the sections is purpose and example, Parameters, Attributes, Notes.
-    """
-    # Store the docstring without the inherited descriptions, because subclasses need it.
-    cls._own_text = _own_text(cls)  # type: ignore[attr-defined]
-    purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
-    sections = [
-        "\n".join([name, "-" * len(name), *entries.values()])
-        for name, entries in collect_documented_entries(cls).items()
-        if entries
-    ]
-    parts = [re.sub(r"\n{3,}", "\n\n", purpose).strip(), *sections, heading + notes]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _own_text(cls: type) -> str:
-    """Return the class's docstring without inherited parameters and attributes."""
-    return vars(cls).get("_own_text") or inspect.cleandoc(vars(cls).get("__doc__") or "")
+    def __get__(self, instance: "Estimator | None", owner: type) -> type:
+        if instance is None:
+            return self.plain
+        if instance.feature_map is not None:
+            return MappedState
+        return FoldedState if instance.fold_count else self.plain
 
 
 def warn_if_fewer_components(estimator: "Estimator", n_components: int, stacklevel: int = 4) -> None:
@@ -213,14 +199,21 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     Set only if states of this class cannot be merged.
     """
-    refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
-    """Solver that `refine` uses (see refining.py), or None if refine is not possible."""
+    eigenvalue_growth: ClassVar[int] = 0
+    """Exponent g, if eigenvalues grow as N^g with the summed weight N of the rows.
+
+    The eigenvalues are multiplied by 2^g if every row is learned twice and the ridge `gamma` is
+    doubled. The ridge must be doubled, because it is added to a sum over rows.
+    """
+    refines: ClassVar[bool] = False
+    """True if `refine` makes an approximate projection exact."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
     """Text for a warning, which says why there are fewer components than n_components."""
 
     # Defaults for estimators that do not have these parameters.
     feature_map: JsonDict | None = None
     n_components: int | float | None = None
+    gamma: float | Literal["cv"] = 0.0
     radius: float | None = None
     unlabelled: Literal["skip", "use"] = "skip"
     random_state: int | None = None
@@ -289,6 +282,39 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         columns: (features, m), m columns.
         """
         return columns
+
+    def max_state_bytes(
+        self, n_features: int, n_targets: int, known_columns: dict[str, str] | TableState | None
+    ) -> int:
+        """Return the largest size in bytes of a state of these columns.
+
+        known_columns: columns of a table, or None if the rows are no table. The columns are given
+            in one of two forms. The first is a dict from column name to kind of column ("" if it
+            is not known). The second is the statistics that the feature map has learned of the
+            columns.
+        """
+        mapping = feature_map_or_none(self.feature_map)
+        if known_columns is None or not isinstance(mapping, Table):
+            return self.state_bytes(n_features, n_targets)
+        if isinstance(known_columns, TableState):
+            width = widths.max_mapped_columns_of_table(mapping.encoding(), known_columns.columns)
+        else:
+            width = widths.max_mapped_columns_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
+        plain = type(self)(**(self.get_params() | {"feature_map": None}))
+        return max_bytes_up_to_width(plain.state_bytes, width, n_targets) + 64 * width
+
+    def can_merge_parts(self) -> bool:
+        """Return True if states of a stream's parts can be merged.
+
+        The states cannot be merged if the feature map chooses something from the rows of each
+        part. Examples are landmarks (sampled rows with which other rows are compared) and the
+        width of a kernel.
+        """
+        mapping = feature_map_or_none(self.feature_map)
+        if mapping is None or not self.merges:
+            return self.merges
+        draws = isinstance(mapping, Nystroem) and mapping.draws_landmarks
+        return mapping.has_final_parameters and not draws
 
     def solve_bytes(self) -> int:
         """Return the largest memory that solving takes, in bytes.
@@ -359,7 +385,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         projection = self.projection()
         warn_if_fewer_components(self, projection.n_components)
         if (kind := rows_kind(X)) in DASK:
-            return project_dask_collection(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
+            names = list(self.get_feature_names_out())
+            return project_dask_collection(X, self.transform, names)  # type: ignore[no-any-return]
         if kind is Kind.STREAM:
             parts = [self.project(projection, part, keep_float32=True) for part in iterate_arrow_tables(X)]
             return np.concatenate(parts)
@@ -384,9 +411,13 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
         Other estimators replace an approximate projection by the exact projection.
         """
-        from stream_dr.estimators.fitting.refining import cannot_refine_error
+        raise self.cannot_refine_error()
 
-        raise cannot_refine_error(self)
+    def cannot_refine_error(self) -> CannotRefine:
+        """Return the error for an estimator that cannot be refined."""
+        return CannotRefine(
+            f"{type(self).__name__} has no out-of-core solution. LDA, OPLS, CCA, HSL, PCA, PLSDA, SKM, MMC and WMV have."
+        )
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Return the constructor call, without parameters at their defaults.
@@ -480,7 +511,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         tags = super().__sklearn_tags__()
         tags.target_tags.required = bool(self.target_kinds) and self.unlabelled == "skip"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        if map_reads_tables(self):
+        if map_reads_tables(self.feature_map):
             tags.input_tags.sparse = False
             tags.input_tags.allow_nan = True
             tags.input_tags.categorical = True
@@ -495,7 +526,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
             # Learn in a new state, so that the estimator is unchanged if an error is raised.
             if kind in DASK:
-                fitted = learn_dask_collections(self, move_named_column_to_targets(rows, kind))
+                fitted = self._learn_collections(move_named_column_to_targets(rows, kind))
             else:
                 fitted = new_fitted_state(self)
                 for block in batches(rows, kind):
@@ -521,7 +552,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             target_column = rows.y if isinstance(rows.y, str) else self.target_column_
             # Learn a Dask collection separately, and merge the two states.
             if kind in DASK:
-                learned = learn_dask_collections(self, move_named_column_to_targets(rows, kind))
+                learned = self._learn_collections(move_named_column_to_targets(rows, kind))
                 # Columns without names go by their position, as those of an array.
                 learned.names = learned.names or fitted.names
                 parts = copy(self)
@@ -538,6 +569,41 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             self.fitted_ = fitted
             self.target_column_ = target_column
         return self
+
+    def _learn_collections(self, rows: Block) -> FittedState:
+        """Return the fitted state that has learned Dask collections.
+
+        The estimator is unchanged. Raises CannotMerge if states of the estimator cannot be merged.
+        """
+        if not self.can_merge_parts():
+            raise self._cannot_learn_blocks_error()
+        blocks = split_into_blocks(rows)
+
+        # Learn all blocks with the kind of targets of the first block.
+        learner: Estimator = clone(self)
+        first_targets = blocks[0][1]
+        if first_targets is not None and self.target == "auto" and self.target_kinds:
+            y = first_targets.compute()
+            learner.set_params(target=parse_targets(y, len(y), self.target_kinds, "auto", None).kind)
+
+        merged = learn_blocks(blocks, partial(_fit_clone_on_block, learner), _merge_into_copy)
+        return new_fitted_state(self, merged.state_, merged.fitted_.names)
+
+    def _cannot_learn_blocks_error(self) -> CannotMerge:
+        """Return the error for an estimator that cannot learn Dask collections.
+
+        The blocks of a collection are learned separately, and the states of such an estimator
+        cannot be merged.
+        """
+        if self.merges:
+            return CannotMerge(
+                "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit with "
+                "one block after the other."
+            )
+        return CannotMerge(
+            f"{type(self).__name__} learns one row after the other; blocks of a Dask collection are learned side by side. "
+            f"Use {self.merges_as or 'one'}, whose states merge, or call partial_fit with one block after the other."
+        )
 
     def _parse_and_learn(
         self, fitted: FittedState, rows: Block, rows_kind_if_known: Kind | None, raise_if_empty: bool = False
@@ -574,7 +640,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """
         accumulator, by_name = fitted.accumulator, self.identifies_columns_by_name()
         X, names = named_columns.read_rows_and_names(
-            rows, by_name, map_reads_tables(self), rows_kind_if_known, fitted.names
+            rows, by_name, map_reads_tables(self.feature_map), rows_kind_if_known, fitted.names
         )
         if raise_if_empty:
             named_columns.raise_if_no_rows_or_features(X)
@@ -636,7 +702,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         by_name, learned = self.identifies_columns_by_name(), self.n_features_in_
         given = self.without_target_column(as_block(X))
         known_names = self.fitted().names
-        rows, names = named_columns.read_rows_and_names(given, by_name, map_reads_tables(self), known_names=known_names)
+        rows, names = named_columns.read_rows_and_names(
+            given, by_name, map_reads_tables(self.feature_map), known_names=known_names
+        )
         if not by_name:
             rows, _ = named_columns.reorder_columns_by_name(known_names, names, rows, type(self).__name__)
 
@@ -725,3 +793,128 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 "nearest to them. Read eigenvalues_, and project with transform."
             )
         return array
+
+
+def _fit_clone_on_block(estimator: Estimator, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Estimator:
+    options = {} if weights is None else {"sample_weight": weights}
+    learner: Estimator = clone(estimator)
+    return learner.partial_fit(X, y, **options)
+
+
+def _merge_into_copy(older: Estimator, newer: Estimator) -> Estimator:
+    return copy(older).merge(newer)
+
+
+class AdditiveEstimator(Estimator):
+    """Base class of estimators whose states are sums over rows.
+
+    Rows may have weights, states can be merged and rows can be unlearned.
+    """
+
+    additive: ClassVar[bool] = True
+    merges: ClassVar[bool] = True
+
+    # A splitter of a cross-validation asks for `groups`, too. It alone gets them, unless the caller
+    # calls `set_fit_request(groups=True)`.
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"groups": False}
+    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {"groups": False}
+
+    def fit(
+        self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
+    ) -> Self:
+        """Forget all learned rows, then learn rows X (rows, features).
+
+        y: targets (rows,).
+        sample_weight: weights (rows,).
+        groups: group (rows,) of each row, if the estimator has the parameter `folds`. Rows of one
+            group are in the same fold.
+        """
+        return self._fit(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+
+    def partial_fit(
+        self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
+    ) -> Self:
+        """Learn more rows X (rows, features).
+
+        If an error is raised, the state is unchanged.
+
+        y: targets (rows,).
+        sample_weight: weights (rows,).
+        groups: group (rows,) of each row, if the estimator has the parameter `folds`. Rows of one
+            group are in the same fold.
+        """
+        return self._partial_fit(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+
+    def block_with_group_hashes(self, X: RowsLike, groups: Iterable[object]) -> Block:
+        """Return rows as a Block with hashes of their groups.
+
+        X: rows (rows, features).
+        groups: group (rows,) of each row.
+
+        Raises InvalidParameter if the estimator does not store rows in cross-validation folds, or
+        if X is read batch by batch, as streams of tables and Dask collections are.
+        """
+        if not self.fold_count:
+            raise InvalidParameter(
+                f"groups were given, but {type(self).__name__} does not store rows in folds. Set folds=5, if it has this "
+                "parameter."
+            )
+        names = np.asarray(groups)
+        if names.ndim != 1:
+            raise InvalidParameter(f"groups={groups!r}; it must be a list or array of one group a row.")
+        block = as_block(X)
+        if (kind := rows_kind(block.X)) is Kind.STREAM or kind in DASK:
+            raise InvalidParameter(
+                "groups were given with rows that are read batch by batch: pass one batch a call, or Blocks with ids to an "
+                "estimator of folds_by='id'."
+            )
+        return block._replace(hashes=group_hashes(names.tolist()))
+
+    def merge(self, other: Estimator) -> Self:
+        """Add another estimator's learned rows to this estimator.
+
+        `other` is unchanged. After the merge, components have the signs that this estimator's
+        components had before. Columns are matched by position. Either both estimators have
+        column names or neither has. The shorter list of names must be the beginning of the longer
+        list.
+
+        Raises CannotMerge if the estimators differ in class, parameters or column names.
+        """
+        if type(other) is not type(self) or _comparable_parameters(other) != _comparable_parameters(self):
+            raise CannotMerge(
+                f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
+            )
+        return self.merge_state(other)
+
+    def unlearn(
+        self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
+    ) -> Self:
+        """Remove rows X (rows, features) that were learned before.
+
+        The targets and weights must be those with which the rows were learned. Raises
+        CannotUnlearn if decay < 1, or if the rows cannot be removed.
+
+        y: targets (rows,).
+        sample_weight: weights (rows,).
+        groups: group (rows,) of each row, with which the rows were learned.
+        """
+        with self.lock:
+            fitted = self.fitted()
+            fitted.check_learning_parameters_unchanged(self)
+
+            rows = as_block(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
+            block, _ = self.parse(fitted, move_named_column_to_targets(rows))
+            fitted.accumulator.remove(block)
+
+            # Projections of the rows before the removal are no longer valid.
+            fitted.forget_projection()
+            fitted.refined = None
+        return self
+
+
+def _comparable_parameters(estimator: Estimator) -> JsonDict:
+    """Return an estimator's parameters, with all entries of its feature map."""
+    parameters = estimator.get_params()
+    if estimator.feature_map is not None:
+        parameters["feature_map"] = spec_of_map(feature_map(estimator.feature_map))
+    return parameters

@@ -8,27 +8,24 @@ add the map: `make_accumulator` to learning, `prepend_feature_map` to the soluti
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
-from stream_dr.feature_maps import FeatureMap, feature_map, map_spec_with_defaults, widths
+from stream_dr.feature_maps import FeatureMap, feature_map, widths
 from stream_dr.feature_maps.nystroem import Nystroem
-from stream_dr.feature_maps.table import Table, TableState, check_map_can_learn, mapped_columns_by_kind
+from stream_dr.feature_maps.table import Table, TableState, mapped_columns_by_kind
 from stream_dr.feature_maps.widths import declared_or_inferred_kind
 from stream_dr.projection import Linear, Mapped, Projection
-from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.block import Block
 from stream_dr.rows.raw_rows import RawColumn
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.folds import FoldedState
 from stream_dr.statistics.moments.state import MomentState
-from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
-
-if TYPE_CHECKING:
-    from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.statistics.protocol import Accumulator, State
 
 InnerState = TypeVar("InnerState")
 """Type of an estimator's state without the feature map's own part."""
@@ -54,25 +51,9 @@ class TableColumns(NamedTuple):
     gaps: np.ndarray
 
 
-class StateType:
-    """Descriptor that returns the class of an estimator's state.
-
-    The class is MappedState if the estimator has a feature map. Otherwise it is FoldedState if the
-    estimator stores rows in folds, and `plain` if not.
-    """
-
-    def __init__(self, unmapped_type: type) -> None:
-        self.plain = register_nested_state(unmapped_type)
-
-    def __get__(self, instance: "Estimator | None", owner: type) -> type:
-        if instance is None:
-            return self.plain
-        return MappedState if instance.feature_map is not None else FoldedState if instance.fold_count else self.plain
-
-
-def feature_map_or_none(estimator: "Estimator") -> FeatureMap | None:
-    """Return an estimator's feature map, or None."""
-    return None if estimator.feature_map is None else feature_map(estimator.feature_map)
+def feature_map_or_none(spec: JsonDict | None) -> FeatureMap | None:
+    """Return the feature map of a spec, or None without a spec."""
+    return None if spec is None else feature_map(spec)
 
 
 def check_feature_map(spec: JsonDict | None) -> None:
@@ -228,30 +209,10 @@ def max_bytes_with_map(
         return unmapped_bytes(n_features, n_targets)
     mapping: FeatureMap = feature_map(spec)
     width = mapping.max_mapped_columns(n_features)
-    return _max_bytes_up_to_width(unmapped_bytes, width, n_targets) + mapping.bytes(n_features)
+    return max_bytes_up_to_width(unmapped_bytes, width, n_targets) + mapping.bytes(n_features)
 
 
-def state_bytes(
-    estimator: "Estimator", n_features: int, n_targets: int, known_columns: dict[str, str] | TableState | None
-) -> int:
-    """Return the largest size in bytes of an estimator's state.
-
-    known_columns: columns of a table, or None if the rows are no table. The columns are given in
-        one of two forms. The first is a dict from column name to kind of column ("" if it is not
-        known). The second is the statistics that the feature map has learned of the columns.
-    """
-    mapping = feature_map_or_none(estimator)
-    if known_columns is None or not isinstance(mapping, Table):
-        return int(estimator.state_bytes(n_features, n_targets))
-    if isinstance(known_columns, TableState):
-        width = widths.max_mapped_columns_of_table(mapping.encoding(), known_columns.columns)
-    else:
-        width = widths.max_mapped_columns_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
-    plain = type(estimator)(**(estimator.get_params() | {"feature_map": None}))
-    return _max_bytes_up_to_width(plain.state_bytes, width, n_targets) + 64 * width
-
-
-def _max_bytes_up_to_width(state_bytes_of: Callable[[int, int], int], max_columns: int, n_targets: int) -> int:
+def max_bytes_up_to_width(state_bytes_of: Callable[[int, int], int], max_columns: int, n_targets: int) -> int:
     """Return the largest size in bytes of a state of at most `max_columns` columns.
 
     A state of fewer columns may be larger, because it stores the whole scatter matrix up to
@@ -287,32 +248,6 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
         warnings.warn(f"{'; '.join(messages)}.", OtherColumns, stacklevel=4)
 
 
-def have_same_parameters(first_estimator: "Estimator", second_estimator: "Estimator") -> bool:
-    """True if two estimators of one class have equal parameters.
-
-    If the spec of a feature map omits an entry, the default value of this entry is compared.
-    """
-    mine, theirs = first_estimator.get_params(), second_estimator.get_params()
-    for parameters in (mine, theirs):
-        if parameters.get("feature_map") is not None:
-            parameters["feature_map"] = map_spec_with_defaults(parameters["feature_map"])
-    return bool(mine == theirs)
-
-
-def can_merge_parts(estimator: "Estimator") -> bool:
-    """True if states of a stream's parts can be merged.
-
-    The states cannot be merged if the feature map chooses something from the rows of each part.
-    Examples are landmarks (sampled rows with which other rows are compared) and the width of a
-    kernel.
-    """
-    mapping = feature_map_or_none(estimator)
-    return bool(estimator.merges) and (
-        mapping is None
-        or (mapping.has_final_parameters and not (isinstance(mapping, Nystroem) and mapping.draws_landmarks))
-    )
-
-
 def can_unlearn_exactly(accumulator: Accumulator) -> bool:
     """Return True if rows can be unlearned exactly.
 
@@ -322,28 +257,19 @@ def can_unlearn_exactly(accumulator: Accumulator) -> bool:
     return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_other_rows)
 
 
-def map_reads_tables(estimator: "Estimator") -> bool:
-    """True if the estimator's feature map reads tables of mixed columns."""
-    mapping = feature_map_or_none(estimator)
+def map_reads_tables(spec: JsonDict | None) -> bool:
+    """True if a feature map reads tables of mixed columns."""
+    mapping = feature_map_or_none(spec)
     return mapping is not None and bool(mapping.learns)
 
 
-def check_can_learn_table(estimator: "Estimator", rows: Rows) -> None:
-    """Check that an estimator can learn a table.
-
-    Raises SchemaMismatch or InvalidRows if it cannot. A table cannot be learned if a column has an
-    unsuitable type or rows have unsuitable values.
-    """
-    check_map_can_learn(feature_map_or_none(estimator), rows)
-
-
-def is_category(estimator: "Estimator", table: TableState | None, name: str, values: RawColumn) -> bool:
+def is_category(spec: JsonDict | None, table: TableState | None, name: str, values: RawColumn) -> bool:
     """Return True if the feature map takes a table's column as categories.
 
     The kind of the column is the learned one. If no value was learned so far, the kind is declared,
     or inferred from these values.
     """
-    mapping = feature_map_or_none(estimator)
+    mapping = feature_map_or_none(spec)
     if not isinstance(mapping, Table):
         return False
     for column in table.columns if table else ():
@@ -352,14 +278,13 @@ def is_category(estimator: "Estimator", table: TableState | None, name: str, val
     return declared_or_inferred_kind(name, values, mapping.column_overrides()).kind == "category"
 
 
-def check_max_table_width(estimator: "Estimator", kinds_by_column: dict[str, str]) -> None:
+def check_max_table_width(spec: JsonDict | None, kinds_by_column: dict[str, str]) -> None:
     """Raise TooManyFeatures if a mapped table may be too wide.
 
-    Only estimators that store a whole scatter matrix are checked. The matrix has at most
-    MAX_EXACT_WIDTH columns.
+    A whole scatter matrix has at most MAX_EXACT_WIDTH columns.
 
     kinds_by_column: kind of each column by column name, "" if it is not known.
     """
-    mapping = feature_map_or_none(estimator)
-    if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
+    mapping = feature_map_or_none(spec)
+    if isinstance(mapping, Table):
         widths.check_max_encoded_columns(mapping.encoding(), mapping.column_overrides(), kinds_by_column)

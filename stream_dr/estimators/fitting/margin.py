@@ -10,7 +10,7 @@ import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.not_fitted import NeedsRefine
+from stream_dr.estimators.fitting.stream_learner import NeedsRefine
 from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs, scatter_sum_eigenpairs
 
 

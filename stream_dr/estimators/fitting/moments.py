@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from stream_dr.estimators.fitting.mapping import mapped_state_of_all_folds
 from stream_dr.solve.conjugate_gradient import BlockSolve
-from stream_dr.solve.rounding import Rounding
-from stream_dr.solve.spectral import EPS, LeftSingularPairs, left_singular_pairs
+from stream_dr.solve.spectral import EPS, LeftSingularPairs, Rounding, left_singular_pairs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State

@@ -14,8 +14,8 @@ SKM, MMC and WMV, the memory also grows with the number of passes, up to a limit
 
 There are two solvers. Both need only products with the rows' scatter.
 
-- FirstStageSolver is the solver of LDA, OPLS, CCA and HSL. These methods solve a linear system
-  first. The solver is block conjugate gradient.
+- FirstStageSolver (in two_stage_method.py) is the solver of LDA, OPLS, CCA and HSL. These methods
+  solve a linear system first. The solver is block conjugate gradient.
 - SubspaceSolver is the solver of PCA, PLSDA, SKM, MMC and WMV. These methods are solved on a basis
   of directions, to which each pass adds directions.
 
@@ -46,132 +46,41 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from stream_dr.aliases import JsonDict
 from stream_dr.checks import FEATURE_COUNT_LIMIT, check_finite_arrays, check_within, shape_of_checked_matrix
 from stream_dr.errors import CannotRefine, InvalidParameter
+from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RefineSource
 from stream_dr.estimators.fitting.mapping import inner_projection, mapped_state_of_all_folds, prepend_feature_map
 from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_feature_scale
-from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.parameter_checks import check_number_in_range, check_positive_int
-from stream_dr.estimators.fitting.stream_learner import FittedState
+from stream_dr.estimators.fitting.parameters import check_number_in_range, check_positive_int
+from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import clear_counts_keep_columns, map_table_rows, update_statistics
-from stream_dr.projection import Projection
+from stream_dr.projection import Linear, Projection
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source, as_source
-from stream_dr.solve import conjugate_gradient as cg
 from stream_dr.solve import subspace
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
-from stream_dr.solve.scatter_product import ScatterProduct
-from stream_dr.solve.singular import tall_qr
-from stream_dr.solve.spectral import EPS
-from stream_dr.solve.subspace import Subspace
+from stream_dr.solve.spectral import tall_qr
+from stream_dr.solve.subspace import ScatterProduct, Subspace
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.clock import decayed_weights
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State, register_nested_state
 from stream_dr.targets.targets import drop_rows_without_target, targets_without_labels
 
-if TYPE_CHECKING:
-    from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
-    from stream_dr.estimators.fitting.estimator import Estimator
-    from stream_dr.estimators.fitting.two_stage_method import TwoStage
-
-
 MAX_BASIS_BYTES = 400_000_000
 """Size in bytes above which a basis and its products are cut down to the solution.
 
 A basis of at most 4 blocks is never cut. A block is the directions that one pass adds.
 """
-
-
-class RefinedSolution(NamedTuple):
-    """Solution of a method after some passes of refine.
-
-    Attributes
-    ----------
-    loadings : (features, components)
-        Loadings of the components.
-    eigenvalues : (components,)
-        Eigenvalues of the components.
-    residual : float
-        Relative residual of the solution.
-    """
-
-    loadings: np.ndarray
-    eigenvalues: np.ndarray
-    residual: float
-
-
-class FirstStageSolver:
-    """Solver of refine for LDA, OPLS, CCA and HSL.
-
-    These methods solve a linear system first. The solver is block conjugate gradient.
-
-    estimator: estimator with the parameters of the method.
-    moments: centred sums of the rows and targets.
-    state: state from which the moments were computed.
-    varying_columns: (features,) bool, True for columns that are not constant.
-    """
-
-    along = None
-
-    def __init__(
-        self, estimator: "TwoStage", moments: Moments, state: MomentState, varying_columns: np.ndarray
-    ) -> None:
-        self._estimator, self._moments, self._state = estimator, moments, state
-        self._varying = varying_columns
-        if not estimator.ridge_terms(moments)[0]:
-            raise CannotRefine(
-                f"{type(estimator).__name__} with shrinkage=1 reads the trace of Cxx alone: there is nothing to refine."
-            )
-
-    def start(self, initial_columns: np.ndarray) -> cg.BlockSolve:
-        """Return the first state of the solver.
-
-        If the method's right-hand sides are only rounding error, there is nothing to solve.
-
-        initial_columns: (features, p), columns of an earlier solution, in whose span the solver
-            starts. p may be 0.
-        """
-        xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
-        is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
-        right = np.where(self._varying[:, None] & is_real, xh, 0.0)
-        guess = np.where(self._varying[:, None], initial_columns, 0.0)
-        return cg.start_block_solve(right, 8 * EPS * self._mean_to_total_deviation_ratio(), guess)
-
-    def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
-        """Return the state after one step of conjugate gradient.
-
-        solver_state: state before the step.
-        scatter_product: (features, r), product of the rows' scatter and the r columns of
-            `solver_state.directions`.
-        """
-        share, ridge = self._estimator.ridge_terms(self._moments)
-        return cg.advance_linear_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
-
-    def current_solution(self, solver_state: cg.BlockSolve) -> RefinedSolution:
-        """Return loadings, eigenvalues and relative residual after the steps so far."""
-        moments = self._moments._replace(first_stage=solver_state)
-        loadings, eigenvalues = self._estimator.directions(moments, self._state)
-        return RefinedSolution(loadings, eigenvalues, cg.relative_solve_residual(solver_state))
-
-    def _mean_to_total_deviation_ratio(self) -> float:
-        """Return the mean's distance from zero, in standard deviations.
-
-        The distance is the largest absolute mean of a feature. The standard deviation is the root
-        of the sum of the features' variances. The relative rounding error of centred sums is about
-        eps times the returned value.
-        """
-        size = float(np.sqrt(self._moments.diagonal.sum()))
-        return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
 
 
 class SubspaceSolver:
@@ -191,7 +100,7 @@ class SubspaceSolver:
     along: np.ndarray | None = None
 
     def __init__(
-        self, estimator: "ClosedForm", moments: Moments, state: MomentState, varying_columns: np.ndarray
+        self, estimator: ClosedForm, moments: Moments, state: MomentState, varying_columns: np.ndarray
     ) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying_columns
@@ -241,7 +150,7 @@ class SubspaceSolver:
         answer = self._directions_in_basis(grown)[0][:, :block]
         return subspace.restart_from_solution(grown, answer) if answer.shape[1] else grown
 
-    def current_solution(self, solver_state: subspace.Subspace) -> RefinedSolution:
+    def current_solution(self, solver_state: subspace.Subspace) -> tuple[np.ndarray, np.ndarray, float]:
         """Return loadings, eigenvalues and relative residual after the passes so far."""
         small, eigenvalues = self._directions_in_basis(solver_state)
         if self._estimator.n_components is None and len(eigenvalues) > self._count:
@@ -249,9 +158,9 @@ class SubspaceSolver:
         small, eigenvalues = small[:, : self._count], eigenvalues[: self._count]
         self.along = np.einsum("ij,ij->j", small, solver_state.scatter @ small)
         residual = subspace.relative_subspace_residual(solver_state, small)
-        return RefinedSolution(solver_state.basis @ small, eigenvalues, residual)
+        return solver_state.basis @ small, eigenvalues, residual
 
-    def _directions_in_basis(self, basis_state: subspace.Subspace) -> "Directions":
+    def _directions_in_basis(self, basis_state: subspace.Subspace) -> Directions:
         """Return the method's directions and eigenvalues on a basis.
 
         The directions are (m, p) and the eigenvalues (p,). The p directions are coefficients of
@@ -282,10 +191,6 @@ class SubspaceSolver:
             f"{type(self._estimator).__name__} with n_components=None would need every direction there is, that is the "
             "whole scatter matrix. State n_components."
         )
-
-
-SOLVERS: JsonDict = {"first_stage": FirstStageSolver, "subspace": SubspaceSolver}
-"""Solver classes, by the value of an estimator's attribute `refined_by`."""
 
 
 RELATIVE_TOLERANCE = 1e-8
@@ -329,42 +234,6 @@ class Sums(NamedTuple):
         return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
 
 
-class CheckedProduct(NamedTuple):
-    """Product of a pass whose rows were checked.
-
-    Attributes
-    ----------
-    product : (features, r)
-        Product of the rows' scatter and the r columns of the pass.
-    rows : int
-        Number of rows read.
-    """
-
-    product: np.ndarray
-    rows: int
-
-
-class MappedInputs(NamedTuple):
-    """Inputs of refine after the feature map.
-
-    Attributes
-    ----------
-    estimator : ClosedForm
-        Estimator without a feature map.
-    state : MomentState
-        State of the mapped rows.
-    source : Source
-        Source of mapped rows.
-    names : tuple of str or None
-        Names of the features, if there is no feature map and the rows have named columns.
-    """
-
-    estimator: "ClosedForm"
-    state: MomentState
-    source: Source
-    names: tuple[str, ...] | None
-
-
 class RowReplay:
     """Reader of a state's learned rows, for passes of refine.
 
@@ -377,7 +246,7 @@ class RowReplay:
 
     def __init__(
         self,
-        estimator: "ClosedForm",
+        estimator: ClosedForm,
         state: MomentState,
         moments: Moments,
         feature_names: tuple[str, ...] | None = None,
@@ -426,8 +295,8 @@ class RowReplay:
                     progress(rows)
         return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if relearn_rows else None)
 
-    def checked_product(self, pass_sums: Sums, columns: np.ndarray) -> CheckedProduct:
-        """Check the rows of a pass, and return its product.
+    def checked_product(self, pass_sums: Sums, columns: np.ndarray) -> np.ndarray:
+        """Check the rows of a pass, and return its product (features, r).
 
         Raises CannotRefine if the rows are not the rows that the state has learned.
 
@@ -447,7 +316,7 @@ class RowReplay:
         # Remove the influence of the means of labels with too few rows to be classes.
         means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
         factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
-        return CheckedProduct(pass_sums.product - (means * factors) @ (means.T @ columns), pass_sums.rows)
+        return np.asarray(pass_sums.product - (means * factors) @ (means.T @ columns))
 
     def _parse_source_block(self, replay_state: FittedState, unparsed_block: Block, position: int) -> Block:
         """Return a block of the source, parsed as in `partial_fit`.
@@ -524,7 +393,7 @@ class MappedSource:
     """
 
     def __init__(
-        self, estimator: "ClosedForm", state: MappedState, source: Source, feature_names: tuple[str, ...] | None
+        self, estimator: ClosedForm, state: MappedState, source: Source, feature_names: tuple[str, ...] | None
     ) -> None:
         self._estimator = estimator
         self._source = source
@@ -553,8 +422,8 @@ class MappedSource:
 
 
 def strip_feature_map(
-    estimator: "ClosedForm", state: State, source: Source, feature_names: tuple[str, ...] | None
-) -> MappedInputs:
+    estimator: "Refinable", state: State, source: Source, feature_names: tuple[str, ...] | None
+) -> tuple["Refinable", MomentState, Source, tuple[str, ...] | None]:
     """Return inputs of refine that need no feature map.
 
     The returned source maps the rows while it reads them. The returned estimator has no feature
@@ -571,11 +440,12 @@ def strip_feature_map(
     source: source of the original rows, before the map.
     feature_names: names of the features, if the rows have named columns.
     """
+    inner = cast(MomentState, mapped_state_of_all_folds(state))
     if not isinstance(state, MappedState):
-        return MappedInputs(estimator, cast(MomentState, mapped_state_of_all_folds(state)), source, feature_names)
+        return estimator, inner, source, feature_names
     plain = clone(estimator).set_params(feature_map=None)
     mapped_source = MappedSource(estimator, state, source, feature_names)
-    return MappedInputs(plain, cast(MomentState, mapped_state_of_all_folds(state)), mapped_source, None)
+    return plain, inner, mapped_source, None
 
 
 def name_differing_sum(learned_state: MomentState, relearned_state: MomentState) -> str | None:
@@ -742,7 +612,7 @@ class RefinePass(NamedTuple):
 
 
 def refine_steps(
-    estimator: "Estimator",
+    estimator: Estimator,
     state: State,
     source: RefineSource,
     *,
@@ -772,79 +642,42 @@ def refine_steps(
     """
     check_number_in_range("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
-    check_refinable(estimator, state)
-    solver, moments, sums, replayed, method = _prepare_problem(estimator, state, source, feature_names, n_threads)
+    refinable = check_refinable(estimator, state)
+    solver, mapped_state, mapped_source, names = strip_feature_map(refinable, state, as_source(source), feature_names)
+    moments = refinable.moments(state)
+    replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
+    method = solver.refine_solver(moments, mapped_state, replayed.scale > 0)
+    summed = compute_pass_sums or partial(replayed.sum_over_pass, mapped_source)
 
     # Continue from the earlier refine, or start from the columns of the guess.
     now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_loadings_or_empty(guess, moments)))
-    summed = compute_pass_sums or sums
-    basis = tall_qr(now.loadings)[0]
     first = now.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
         pass_progress = None if progress is None else partial(progress, number)
         directions = now.solve.directions
-        product, rows = replayed.checked_product(summed(directions, number == first, pass_progress), directions)
-
+        sums = summed(directions, number == first, pass_progress)
         # Update the solver, and compare the new projection with the projection of the last pass.
-        solve = method.advance(now.solve, product)
+        solve = method.advance(now.solve, replayed.checked_product(sums, directions))
         loadings, eigenvalues, residual = method.current_solution(solve)
         measured = moments._replace(along=method.along)
         projection = solver.make_projection(measured, (loadings, eigenvalues), "refined")
-        last_basis, basis = basis, tall_qr(projection.loadings)[0]
-        turned = largest_principal_angle(last_basis, basis) if number > 1 else np.pi / 2
+        turned = _angle_to_last_pass(now, projection)
         # Stop if residual and angle are small. The residual alone may be small too early.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
-
+        seconds = time.monotonic() - began
+        report = PassReport(number, sums.rows, residual, turned, projection.n_components, seconds, done)
         now = Refining(number, projection.loadings, solve)
-        report = PassReport(number, rows, residual, turned, projection.n_components, time.monotonic() - began, done)
         yield RefinePass(report, prepend_feature_map(state, projection), now)
         if done:
             return
 
 
-class _MappedProblem(NamedTuple):
-    """Problem that refine solves, in the space of mapped rows.
-
-    Without a feature map, the mapped rows are the rows themselves.
-
-    Attributes
-    ----------
-    solver : ClosedForm
-        Estimator without a feature map.
-    moments : Moments
-        Centred sums of the mapped rows.
-    sums : ComputePassSums
-        Function that computes the sums of a pass over the mapped rows.
-    replayed : RowReplay
-        Reader of the mapped rows, which checks the sums of a pass.
-    method : FirstStageSolver or SubspaceSolver
-        Solver that is updated after each pass.
-    """
-
-    solver: "ClosedForm"
-    moments: Moments
-    sums: ComputePassSums
-    replayed: RowReplay
-    method: Any
-
-
-def _prepare_problem(
-    estimator: "Estimator", state: State, source: RefineSource, feature_names: tuple[str, ...] | None, n_threads: int
-) -> _MappedProblem:
-    """Return the problem that refine solves, for mapped rows.
-
-    state: state that has learned the rows of the source.
-    source: rows that are not mapped.
-    feature_names: names of the features, if the rows have named columns.
-    n_threads: number of threads that compute products.
-    """
-    closed_form = cast("ClosedForm", estimator)
-    moments = closed_form.moments(state)
-    solver, mapped_state, mapped_source, names = strip_feature_map(closed_form, state, as_source(source), feature_names)
-    replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
-    method = SOLVERS[solver.refined_by or ""](solver, moments, mapped_state, replayed.scale > 0)
-    return _MappedProblem(solver, moments, partial(replayed.sum_over_pass, mapped_source), replayed, method)
+def _angle_to_last_pass(last: Refining, projection: Linear) -> float:
+    """Return the largest angle to the last pass's projection, in radians."""
+    if last.number == 0:
+        return np.pi / 2
+    return largest_principal_angle(tall_qr(last.loadings)[0], tall_qr(projection.loadings)[0])
 
 
 def run_passes_and_warn_if_unconverged(
@@ -889,8 +722,8 @@ def not_converged_message(pass_number: int, residual: float, angle: float, tol: 
     )
 
 
-def check_refinable(estimator: "Estimator", state: State) -> None:
-    """Raise CannotRefine or NotFitted if a state cannot be refined.
+def check_refinable(estimator: Estimator, state: State) -> "Refinable":
+    """Return the estimator, or raise an error if it cannot be refined.
 
     CannotRefine is raised if the estimator has no method to make an approximate solution exact by
     further passes over the rows. NotFitted is raised if no row was learned.
@@ -899,30 +732,24 @@ def check_refinable(estimator: "Estimator", state: State) -> None:
     if state is None or state.rows == 0:
         who = type(estimator).__name__
         raise NotFitted(f"This {who} has learned no row so far: there is nothing to refine. Learn the stream first.")
+    return cast("Refinable", estimator)
 
 
-def check_has_refine(estimator: "Estimator") -> None:
+def check_has_refine(estimator: Estimator) -> None:
     """Raise CannotRefine if an estimator cannot be refined.
 
     Refining makes an approximate solution exact by further passes over the rows.
     """
-    if estimator.refined_by is None:
-        raise cannot_refine_error(estimator)
+    if not estimator.refines:
+        raise estimator.cannot_refine_error()
 
 
-def cannot_refine_error(estimator: "Estimator") -> CannotRefine:
-    """Return the error for an estimator that cannot be refined."""
-    return CannotRefine(
-        f"{type(estimator).__name__} has no out-of-core solution. LDA, OPLS, CCA, HSL, PCA, PLSDA, SKM, MMC and WMV have."
-    )
-
-
-def is_exact_without_refine(estimator: "Estimator", state: State) -> bool:
+def is_exact_without_refine(estimator: Estimator, state: State) -> bool:
     """Return True if the solution is exact after one pass.
 
     Further passes over the rows (refine) would then change nothing.
     """
-    return not cast("ClosedForm", estimator).reads_scatter() or compute_moments(state).scatter is not None
+    return not cast(ClosedForm, estimator).reads_scatter() or compute_moments(state).scatter is not None
 
 
 def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) -> np.ndarray:
@@ -939,3 +766,79 @@ def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) 
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
     return divide_or_zero_by_feature_scale(columns, moments.scale)
+
+
+class Refinable(ClosedForm):
+    """Base class of methods that further passes over the rows make exact.
+
+    These methods need only products with the rows' scatter.
+    """
+
+    refines: ClassVar[bool] = True
+
+    def refine_solver(self, moments: Moments, state: MomentState, varying_columns: np.ndarray) -> Any:
+        """Return the solver that is updated after each pass.
+
+        moments: centred sums of the rows and targets.
+        state: state from which the moments were computed.
+        varying_columns: (features,) bool, True for columns that are not constant.
+        """
+        return SubspaceSolver(self, moments, state, varying_columns)
+
+    def refine(
+        self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20, resume: Refining | None = None
+    ) -> Self:
+        """Replace the projection by the exact solution of the method.
+
+        The rows are read again from `source`, in several passes. The refined projection stays when
+        `partial_fit` learns more rows. `refine_report_` has the residual and the angle of every
+        pass. If the solution is already exact, a warning is issued. Then `source` is not read, and
+        nothing is changed [mathematics §4].
+
+        Parameters
+        ----------
+        source : (X, y), iterable of (X, y) or (X, y, weights), or source of events
+            Exactly the rows that were learned. A source of events is an object with a method
+            events(after=-1, until=None), which yields (position, stream_dr.Block(X, y, weights)).
+        tol : float
+            Tolerance. Refine stops when the relative residual is at most tol and the angle (in
+            radians) to the projection of the previous pass is at most tol. Refine also stops when
+            nothing remains to be solved.
+        max_passes : int
+            Maximum number of passes, including the passes of `resume`.
+        resume : Refining or None
+            State of an earlier call from which to continue, `refine_report_.refining`. None means
+            to start from the last refined projection, or from the beginning.
+
+        Raises
+        ------
+        CannotRefine
+            If the rows of the source are not the rows that were learned. The estimator is then
+            unchanged.
+
+        Notes
+        -----
+        For d features and k targets, a pass takes O(entries · k) time and O(d k) memory.
+        """
+        with self.lock:
+            self.check_parameters()
+            fitted = self.fitted()
+            fitted.check_learning_parameters_unchanged(self)
+            state = fitted.accumulator.freeze()
+            version = fitted.version
+
+            check_refinable(self, state)
+            if is_exact_without_refine(self, state):
+                warnings.warn(
+                    f"{type(self).__name__} is exact already, from one pass: nothing was changed.", stacklevel=2
+                )
+                return self
+
+            names, guess = fitted.names, fitted.refined
+            steps = refine_steps(
+                self, state, source, tol=tol, max_passes=max_passes, resume=resume, feature_names=names, guess=guess
+            )
+            projection, self.refine_report_ = run_passes_and_warn_if_unconverged(steps, tol, max_passes)
+            multiply = partial(self.scatter_product, state)
+            fitted.refined = fitted.orient_and_cache_projection(projection, multiply, version)
+        return self

@@ -15,21 +15,18 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import CannotUnlearn, InvalidParameter
-from stream_dr.estimators.fitting.additive import AdditiveEstimator
-from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.estimator import AdditiveEstimator, Estimator, StateType
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapped_method import MappedMethod
 from stream_dr.estimators.fitting.mapping import (
-    StateType,
     check_feature_map,
     inner_projection,
     mapped_state_of_all_folds,
 )
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range, check_positive_int
-from stream_dr.feature_maps.draws import check_seed_or_none
-from stream_dr.solve.barycentre import BarycentricProjection
-from stream_dr.solve.eigenmap import Eigenmap
-from stream_dr.solve.graph import Edges, Graph, neighbourhood_graph
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
+from stream_dr.feature_maps.feature_map import check_seed_or_none
+from stream_dr.solve.embedding import BarycentricProjection, Eigenmap
+from stream_dr.solve.neighbours import Edges, Graph, neighbourhood_graph
 from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import KeepLabels, Reservoir, ReservoirAccumulator
 

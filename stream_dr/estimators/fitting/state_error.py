@@ -8,10 +8,17 @@ coefficients W (features, targets). Its summed squared errors on the rows T are 
     E = Cyy − Wᵀ Cxy − Cxyᵀ W + Wᵀ Cxx W + n b bᵀ,    b = (ȳ_T − ȳ) − Wᵀ(x̄_T − x̄)
 
 [mathematics §12].
+
+Cross-validation compares many predictors, on each fold in turn. The error is then tr(Fᵀ E F). The
+matrix F (k, r) weighs the residuals of the k target columns. For example, LDA divides the residual
+of each class by the root of the class's weight. F is the same for all folds. Every predictor of
+a path is W = V diag(g) Vᵀ Cxy, where Cxy belongs to the training rows. The basis V is computed
+once for each fold, and g depends on the ridge or on the number of components. So the error is
+a quadratic form in g, and a further value of the ridge costs only O(d²) for d features.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple, Self, cast
 
@@ -20,9 +27,16 @@ import numpy as np
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting import mapping
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_feature_scale
-from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.parameter_checks import check_choice
+from stream_dr.estimators.fitting.folds import merge_all_folds_but_one
+from stream_dr.estimators.fitting.moments import (
+    Moments,
+    compute_moments,
+    divide_or_zero_by_feature_scale,
+    scale_moments,
+)
+from stream_dr.estimators.fitting.parameters import check_choice
+from stream_dr.estimators.fitting.refining import Refinable
+from stream_dr.estimators.fitting.stream_learner import NotFitted
 from stream_dr.projection import Projection
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.state import MomentState
@@ -51,7 +65,7 @@ class HeldOutError(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class PredictsHeldOut(ClosedForm):
+class PredictsHeldOut(Refinable):
     """Base class of methods with a least-squares error on held-out rows.
 
     The error is that of predicting the targets from the components. A parameter of these methods
@@ -217,26 +231,6 @@ class PredictsHeldOut(ClosedForm):
         return squared_error_from_moments(W, mine, theirs)
 
 
-class TargetColumns(NamedTuple):
-    """Places of two models' targets among their joint columns.
-
-    The joint columns are the target columns of both models together.
-
-    Attributes
-    ----------
-    mine : list of int
-        Column of each target of the first model.
-    theirs : list of int
-        Column of each target of the second model.
-    n_columns : int
-        Number of columns.
-    """
-
-    mine: list[int]
-    theirs: list[int]
-    n_columns: int
-
-
 def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validation_moments: Moments) -> HeldOutError:
     """Return the error of a linear predictor on held-out rows.
 
@@ -251,7 +245,7 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     """
     # Pad the predictor to the features and targets of both models.
     d = max(len(training_moments.mean), len(validation_moments.mean))
-    a, b, k = _number_target_columns_of_both(training_moments, validation_moments)
+    a, b, k = _number_target_columns(training_moments, validation_moments)
     coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
     coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, training_moments.mean, training_moments.target_mean
 
@@ -276,18 +270,21 @@ def squared_error_from_moments(W: np.ndarray, training_moments: Moments, validat
     return HeldOutError(validation_moments.weight, sse, 1.0 - np.divide(sse, cyy, out=np.full(k, np.nan), where=varies))
 
 
-def _number_target_columns_of_both(training_moments: Moments, validation_moments: Moments) -> TargetColumns:
+def _number_target_columns(training_moments: Moments, validation_moments: Moments) -> tuple[list[int], list[int], int]:
     """Return the target columns of two models, numbered together.
+
+    The result has the column of each target of the first and of the second model, and the number
+    of columns.
 
     Labels that both models have learned share a column.
     """
     if not (training_moments.labelled or validation_moments.labelled):
         k = training_moments.cross.shape[1]
-        return TargetColumns(list(range(k)), list(range(validation_moments.cross.shape[1])), k)
+        return list(range(k)), list(range(validation_moments.cross.shape[1])), k
     labels = sorted({*training_moments.labels, *validation_moments.labels})
     both = training_moments.labels, validation_moments.labels
     first, second = ([labels.index(label) for label in own] for own in both)
-    return TargetColumns(first, second, len(labels))
+    return first, second, len(labels)
 
 
 def _check_error_is_computable(model: ClosedForm, moments: Moments) -> None:
@@ -348,3 +345,100 @@ def _check_compatible_targets(training_moments: Moments, validation_moments: Mom
             f"other has {validation_moments.cross.shape[1]} targets of kind {validation_moments.kind}; "
             f"it must have targets as this model: {training_moments.cross.shape[1]} of kind {training_moments.kind}."
         )
+
+
+class Predictors(NamedTuple):
+    """Linear predictors that share a basis.
+
+    A predictor is W = V diag(g) Vᵀ Cxy, where Cxy is the training rows' cross-scatter.
+
+    Attributes
+    ----------
+    basis : (features, r)
+        Basis V of all predictors.
+    factors : (m, r)
+        Factors g of each of the m predictors.
+    """
+
+    basis: np.ndarray
+    factors: np.ndarray
+
+
+FitPredictors = Callable[[Moments], Predictors]
+"""Function that returns the predictors of training rows, from the rows' moments."""
+
+
+def cross_validation_errors(
+    estimator: PredictsHeldOut,
+    states_by_fold: list[MomentState],
+    all_rows_moments: Moments,
+    fit_predictors: FitPredictors,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cross-validated errors of m predictors, and their standard errors.
+
+    Both have the shape (m,). For each fold, the predictors are computed from the other folds.
+    Their error is measured on the rows of the fold, and averaged over all folds. Raises InvalidParameter if errors overflow.
+
+    states_by_fold: states with the same features and labels, in the same order.
+    all_rows_moments: moments of all rows, from which a matrix F is computed. The residuals of the
+        target columns are multiplied by F before they are squared.
+    fit_predictors: function that returns the m predictors of training rows.
+    """
+    factors = estimator.loss_factors(all_rows_moments)
+    F = np.zeros((len(all_rows_moments.present), factors.shape[1]))
+    F[all_rows_moments.present] = factors
+
+    # Sum squared errors for each fold, with predictors from the other folds.
+    errors = []
+    weights = []
+    for fold, other in zip(states_by_fold, merge_all_folds_but_one(states_by_fold), strict=True):
+        train = estimator.moments(other)
+        validation = scale_moments(compute_moments(fold), train.scale)
+        errors.append(_held_out_errors(train, validation, F, fit_predictors(train)))
+        weights.append(validation.weight)
+
+    # Average over all rows. The standard error comes from the differences between the folds.
+    sse, n = np.array(errors), np.array(weights)[:, None]
+    with np.errstate(all="ignore"):
+        mean = sse.sum(axis=0) / n.sum()
+        deviations = n / n.mean() * (sse / n - mean)
+        std_error = np.sqrt((deviations**2).sum(axis=0) / (len(n) * (len(n) - 1)))
+    if not (np.isfinite(mean).all() and np.isfinite(std_error).all()):
+        raise InvalidParameter(
+            f"{estimator.cross_validates}='cv' compares squared errors, and these are not finite: rows, targets or weights "
+            f"are too large or too small. Scale them, or give {estimator.cross_validates} as a number."
+        )
+    return mean, std_error
+
+
+def _held_out_errors(
+    train_moments: Moments, validation_moments: Moments, loss_factors: np.ndarray, predictors: Predictors
+) -> np.ndarray:
+    """Return the errors (m,) of m predictors on held-out rows.
+
+    An error is the weighted sum of |Fᵀ e|² over the rows, for a row's residuals e (k,). A label
+    that is not a class of the training rows is predicted as 0.
+
+    train_moments: moments of the training rows.
+    validation_moments: moments of the held-out rows, in the same scaled features.
+    loss_factors: (k, r), matrix F with one row for each of the k target columns of the states.
+    predictors: the m predictors.
+    """
+    basis, g = predictors
+    F_train, F = loss_factors[train_moments.present], loss_factors[validation_moments.present]
+
+    # Cxx is the scatter, and Cxy the sums of products of features and targets. V is the basis.
+    # B is Vᵀ Cxy F of the training rows. C and S are Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
+    B = basis.T @ (train_moments.cross @ F_train)
+    C = basis.T @ (validation_moments.cross @ F)
+    S = basis.T @ validation_moments.scatter_product(basis)
+
+    # Compute the explained sums of squares for all predictors W = V diag(g) Vᵀ Cxy at once.
+    # The sums are tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1.
+    explained = 2.0 * g @ (B * C).sum(axis=1) - ((g @ (S * (B @ B.T))) * g).sum(axis=1)
+    total = (F * (validation_moments.target_scatter @ F)).sum()
+
+    # Add the error that comes from the different means of training rows and held-out rows.
+    step = basis.T @ ((validation_moments.mean - train_moments.mean) * train_moments.scale)
+    bias = F.T @ validation_moments.target_mean - F_train.T @ train_moments.target_mean - (g * step) @ B
+    return np.asarray(np.maximum(total - explained, 0.0) + validation_moments.weight * (bias**2).sum(axis=1))

@@ -6,6 +6,10 @@ not change after rows were learned (`Estimator.fixed`). The FittedState stores t
 these parameters had when its accumulator was made. `set_params` itself raises no error, because a
 new `fit` may follow. An error is raised when rows are learned or the state is solved, merged or
 saved.
+
+The errors of an estimator that has learned too little are also scikit-learn's `NotFittedError`.
+Their base classes in `stream_dr.errors` do not import scikit-learn, so a client can catch these
+errors without scikit-learn.
 """
 
 from abc import abstractmethod
@@ -15,17 +19,34 @@ from threading import RLock
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 
+from stream_dr import errors
 from stream_dr.aliases import FileName, JsonDict
 from stream_dr.errors import InvalidParameter, error_for_unknown_parameter
-from stream_dr.estimators.fitting.parameter_checks import NamedParameters
+from stream_dr.estimators.fitting.named_columns import joint_names
+from stream_dr.estimators.fitting.parameters import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
 from stream_dr.projection import Linear, Projection
 from stream_dr.rows.batches import drop_column
 from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import MultiplyByScatter, orient_components
-from stream_dr.statistics.protocol import Accumulator, State
+from stream_dr.statistics.protocol import Accumulator, AdditiveState, State
+
+
+class NotFitted(errors.NotFitted, NotFittedError):
+    """Error of an estimator that has learned no row.
+
+    It is also scikit-learn's NotFittedError.
+    """
+
+
+class NeedsRefine(errors.NeedsRefine, NotFitted):
+    """Error of an estimator that has no projection before `refine`.
+
+    It is also scikit-learn's NotFittedError.
+    """
 
 
 class FittedState:
@@ -237,6 +258,31 @@ class StreamLearner(NamedParameters, BaseEstimator):
         import stream_dr
 
         stream_dr.save(self, path)
+
+    def merge_state(self, other: "StreamLearner") -> Self:
+        """Add another learner's rows, of the same class and parameters.
+
+        `other` is unchanged. Columns are matched by position.
+        """
+        # Release the lock of `other` before taking the lock of `self`.
+        # Otherwise two threads that merge a into b and b into a would wait for each other for ever.
+        with other.lock:
+            theirs = other.fitted()
+            theirs.check_learning_parameters_unchanged(other)
+            their_names = theirs.names
+            their_state = theirs.accumulator.freeze()
+
+        with self.lock:
+            mine = self.fitted()
+            mine.check_learning_parameters_unchanged(self)
+            # A state without rows has no columns that could be mistaken for others.
+            names = mine.names or their_names
+            if mine.accumulator.rows and their_state.rows:
+                names = joint_names(mine.names, their_names)
+            state = cast(AdditiveState, mine.accumulator.freeze()).merge(their_state)
+            self.fitted_ = new_fitted_state(self, state, names)
+            self.fitted_.shown = mine.shown
+        return self
 
     def without_target_column(self, rows: Block) -> Block:
         """Return rows without the column that had the targets.

@@ -15,26 +15,29 @@ divided by the standard deviation of the learned rows along the component. The s
 depend on `scaling`.
 """
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter
+from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
+from stream_dr.estimators.fitting.folds import merge_and_align_folds
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.not_fitted import NeedsRefine
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number_in_range
-from stream_dr.estimators.fitting.ridge_path import check_gamma_cv_compatible, cross_validate_ridges
-from stream_dr.estimators.fitting.state_error import PredictsHeldOut
-from stream_dr.solve.conjugate_gradient import second_stage_components
-from stream_dr.solve.rounding import zero_rounding
-from stream_dr.solve.spectral import EPS
-from stream_dr.solve.two_stage import condition_number, two_stage
+from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
+from stream_dr.estimators.fitting.state_error import Predictors, PredictsHeldOut, cross_validation_errors
+from stream_dr.estimators.fitting.stream_learner import NeedsRefine
+from stream_dr.solve import conjugate_gradient as cg
+from stream_dr.solve.spectral import EPS, nonzero_semidefinite_eigenpairs, zero_rounding
+from stream_dr.solve.two_stage import condition_number, scatter_of_varying_features, two_stage
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.uncertainty import CrossValidation
+
+RELATIVE_RIDGES = np.concatenate([[0.0], np.logspace(-6.0, 3.0, 25)])
+"""Ridges that are compared, divided by the mean scatter of a feature."""
 
 
 class RightHandSide(NamedTuple):
@@ -102,7 +105,6 @@ class TwoStage(PredictsHeldOut):
         relative error of the solution is about 2e-16 times this number.
     """
 
-    refined_by = "first_stage"
     cross_validates = "gamma"
 
     _: KW_ONLY
@@ -117,7 +119,16 @@ class TwoStage(PredictsHeldOut):
         super().check_parameters()
         check_choice("scaling", self.scaling, ("unit", "source"))
         if self.is_cross_validated:
-            check_gamma_cv_compatible(self)
+            if self.shrinkage is not None:
+                raise InvalidParameter(
+                    f"gamma='cv' and shrinkage={self.shrinkage!r} are two ways to choose the ridge; give one of them. The "
+                    "components of each shrinkage are also those of a gamma, so gamma='cv' leaves none out."
+                )
+            if self.keeps_label_sets():
+                raise InvalidParameter(
+                    f"gamma='cv' was given to {self!r}, and the targets of 'clique' and 'star' depend on all rows together, "
+                    "so the error on some of the rows is not defined. Give laplacian='zhou', or a number as gamma."
+                )
 
         if self.shrinkage is None:
             return
@@ -152,7 +163,7 @@ class TwoStage(PredictsHeldOut):
         # While `refine` is running, its solver has the system's solution, so do not solve here.
         xh, target_matrix_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
-            return second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
+            return cg.second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
 
         # Remove rounding errors from the right-hand side. The inversion would amplify them.
         significant_combinations = moments.significant_cross_sum_combinations(xh, target_matrix_norm)
@@ -192,13 +203,56 @@ class TwoStage(PredictsHeldOut):
             1.0 - share, share * self.scatter_trace_for_shrinkage(moments) / max(len(moments.diagonal), 1)
         )
 
+    def refine_solver(self, moments: Moments, state: MomentState, varying_columns: np.ndarray) -> Any:
+        """Return the solver that is updated after each pass.
+
+        moments: centred sums of the rows and targets.
+        state: state from which the moments were computed.
+        varying_columns: (features,) bool, True for columns that are not constant.
+        """
+        return FirstStageSolver(self, moments, state, varying_columns)
+
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each of 26 ridges.
 
+        The ridge of least error is chosen. With `one_standard_error`, it is the largest ridge
+        whose error exceeds the least error by at most the standard error of the least error. Costs
+        O(K d³) for K folds and d features. The parameters `gamma` and `shrinkage` are not used.
+
+        A UserWarning is issued if the chosen ridge is the first, the second or the last one,
+        because the best ridge may then be outside the compared ones. Raises NotFitted if fewer
+        than three folds have rows. Raises InvalidParameter if there are more than 2,048 features,
+        if only the diagonal of the rows' scatter is stored, or if errors overflow.
+
         states_by_fold: the learned state of each fold. A fold is a part of the rows that is left
-            out once.
+            out once. Labels may be in different order. Folds without rows are ignored.
         """
-        return cross_validate_ridges(self, states_by_fold)
+        full, folds = merge_and_align_folds(states_by_fold, "gamma")
+        whole = self.moments(full)
+
+        def fit_ridges(train: Moments) -> Predictors:
+            values, vectors = _varying_scatter_eigenpairs(train)
+            return Predictors(vectors, 1.0 / (values + RELATIVE_RIDGES[:, None] * _mean_varying_scatter(train)))
+
+        # Choose the ridge of least error, or the largest ridge within one standard error of it.
+        mean, std_error = cross_validation_errors(self, folds, whole, fit_ridges)
+        chosen = int(mean.argmin())
+        if self.one_standard_error:
+            chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[-1])
+
+        ridges = RELATIVE_RIDGES * _mean_varying_scatter(whole)
+        path = CrossValidation("gamma", ridges, mean, std_error, chosen, RELATIVE_RIDGES.copy())
+        # Warn that the best ridge may be outside the compared ridges.
+        # If all errors are equal, no ridge is better than the first.
+        if chosen in (0, 1, len(RELATIVE_RIDGES) - 1) and mean.min() < mean.max():
+            units = chosen < 2 and not self.standardize
+            advice = " Features of very different units cause this. Try standardize=True." if units else ""
+            warnings.warn(
+                f"gamma='cv' chose gamma={path.chosen_value:.3g}, at an end of the compared values (0, and "
+                f"{path.values[1]:.3g} to {path.values[-1]:.3g}). A gamma that was not compared may be better.{advice}",
+                stacklevel=2,
+            )
+        return path
 
     @property
     def gamma_(self) -> float:
@@ -257,3 +311,89 @@ class TwoStage(PredictsHeldOut):
             raise NeedsRefine(f"{type(self).__name__} keeps only the diagonal of Cxx; its condition is not known.")
         share, ridge = self.ridge_terms(moments)
         return condition_number(moments.scatter, ridge / share, moments.rounding) if share else 1.0
+
+
+class FirstStageSolver:
+    """Solver of refine for LDA, OPLS, CCA and HSL.
+
+    These methods solve a linear system first. The solver is block conjugate gradient.
+
+    estimator: estimator with the parameters of the method.
+    moments: centred sums of the rows and targets.
+    state: state from which the moments were computed.
+    varying_columns: (features,) bool, True for columns that are not constant.
+    """
+
+    along = None
+
+    def __init__(self, estimator: TwoStage, moments: Moments, state: MomentState, varying_columns: np.ndarray) -> None:
+        self._estimator, self._moments, self._state = estimator, moments, state
+        self._varying = varying_columns
+        if not estimator.ridge_terms(moments)[0]:
+            raise CannotRefine(
+                f"{type(estimator).__name__} with shrinkage=1 reads the trace of Cxx alone: there is nothing to refine."
+            )
+
+    def start(self, initial_columns: np.ndarray) -> cg.BlockSolve:
+        """Return the first state of the solver.
+
+        If the method's right-hand sides are only rounding error, there is nothing to solve.
+
+        initial_columns: (features, p), columns of an earlier solution, in whose span the solver
+            starts. p may be 0.
+        """
+        xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
+        is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
+        right = np.where(self._varying[:, None] & is_real, xh, 0.0)
+        guess = np.where(self._varying[:, None], initial_columns, 0.0)
+        return cg.start_block_solve(right, 8 * EPS * self._mean_to_total_deviation_ratio(), guess)
+
+    def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
+        """Return the state after one step of conjugate gradient.
+
+        solver_state: state before the step.
+        scatter_product: (features, r), product of the rows' scatter and the r columns of
+            `solver_state.directions`.
+        """
+        share, ridge = self._estimator.ridge_terms(self._moments)
+        return cg.advance_linear_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
+
+    def current_solution(self, solver_state: cg.BlockSolve) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return loadings, eigenvalues and relative residual after the steps so far."""
+        moments = self._moments._replace(first_stage=solver_state)
+        loadings, eigenvalues = self._estimator.directions(moments, self._state)
+        return loadings, eigenvalues, cg.relative_solve_residual(solver_state)
+
+    def _mean_to_total_deviation_ratio(self) -> float:
+        """Return the mean's distance from zero, in standard deviations.
+
+        The distance is the largest absolute mean of a feature. The standard deviation is the root
+        of the sum of the features' variances. The relative rounding error of centred sums is about
+        eps times the returned value.
+        """
+        size = float(np.sqrt(self._moments.diagonal.sum()))
+        return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
+
+
+def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
+    """Return the eigenvalues and eigenvectors of the scatter.
+
+    The eigenvalues are (r,) and the eigenvectors (features, r). Constant columns are left out.
+    Eigenvalues that are only rounding errors are left out, too. The same rule is used when the
+    method is solved [mathematics §3, rule 1].
+    """
+    assert moments.scatter is not None
+    varying_columns, scatter, rounding = scatter_of_varying_features(moments.scatter, moments.rounding)
+    values, inner = nonzero_semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
+    vectors = np.zeros((len(moments.diagonal), len(values)))
+    vectors[varying_columns] = inner
+    return values, vectors
+
+
+def _mean_varying_scatter(moments: Moments) -> float:
+    """Return the mean scatter of the columns that vary.
+
+    The scatter of a column is the sum of its squared deviations from the mean.
+    """
+    varying = np.count_nonzero(moments.rounding.varying_columns(moments.diagonal))
+    return float(moments.diagonal.sum()) / max(int(varying), 1)

@@ -111,7 +111,8 @@ class MomentAccumulator(AccumulatorBase):
 
         # Compute the sums of this batch alone.
         batch = self.check_and_plan_batch(block)
-        sets, classes = self._sets is not None, self._classes is not None
+        sets = self._sets is not None
+        classes = self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
         batch = part.with_label_set_numbers(batch)
         if batch.rows:
@@ -169,15 +170,25 @@ class MomentAccumulator(AccumulatorBase):
         return self._classes is not None
 
     def _load_state(self, state: MomentState) -> None:
-        self.encoding, self.scatter, self.decay = state.encoding, state.scatter, state.decay
-        self.rows, self.rows_skipped, self._clock = state.rows, state.rows_skipped, state.clock
-        self.n_features, self.dense = state.n_features, state.dense
-        self.target_kind, self.target_width, self.labels = state.target_kind, state.target_width, state.labels
+        self.encoding = state.encoding
+        self.scatter = state.scatter
+        self.decay = state.decay
+        self.rows = state.rows
+        self.rows_skipped = state.rows_skipped
+        self._clock = state.clock
+        self.n_features = state.n_features
+        self.dense = state.dense
+        self.target_kind = state.target_kind
+        self.target_width = state.target_width
+        self.labels = state.labels
         self._codes = {label: j for j, label in enumerate(state.labels)}
-        self._scale, self._weight = state.scale, state.weight
+        self._scale = state.scale
+        self._weight = state.weight
         # Largest value of each sum before rows were unlearned. `add` does not change them.
         self._largest = state.largest
-        f, classes, sets = state.features, state.class_scatter, state.label_sets
+        f = state.features
+        classes = state.class_scatter
+        sets = state.label_sets
         self._features: SparseSums | CentredSums | None = None
         if isinstance(f, SparsePart | CentredPart):
             self._features = SparseSums.continue_from_part(f) if isinstance(f, SparsePart) else CentredSums(f)
@@ -214,8 +225,11 @@ class MomentAccumulator(AccumulatorBase):
         # Set the kind of targets, the number of features and the labels.
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.n_target_columns))
-        self.scatter, self.n_features, self.dense = batch.scatter, batch.width, batch.dense
-        self.target_kind, self.target_width = batch.target_kind, batch.target_width
+        self.scatter = batch.scatter
+        self.n_features = batch.width
+        self.dense = batch.dense
+        self.target_kind = batch.target_kind
+        self.target_width = batch.target_width
         if len(batch.labels) > len(self.labels):
             self._codes.update((label, j) for j, label in enumerate(batch.labels) if j >= len(self.labels))
             self.labels = batch.labels

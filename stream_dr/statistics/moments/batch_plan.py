@@ -142,7 +142,8 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     weights = weights_or_ones(weights, rows)
 
     # The first batch decides whether the whole scatter matrix is stored.
-    scatter, width = accumulator.scatter, max(accumulator.n_features, features)
+    scatter = accumulator.scatter
+    width = max(accumulator.n_features, features)
     if scatter == "auto" and rows:
         stated = not sparse or block.width_stated
         scatter = "exact" if stated and features <= MAX_EXACT_WIDTH else "diagonal"
@@ -154,7 +155,8 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     if y is None:
         k = accumulator.n_target_columns
     else:
-        kind, target_width = y.kind, 0 if y.values is None else y.values.shape[1]
+        kind = y.kind
+        target_width = 0 if y.values is None else y.values.shape[1]
         labels, column = with_new_labels_appended(label_codes, labels, y)
         encoded = encode_as_columns(y, accumulator.encoding, column)
         k = len(labels) if encoded.values is None else encoded.values.shape[1]
@@ -165,25 +167,12 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     )
 
 
-class ExtendedLabels(NamedTuple):
-    """Labels that an accumulator has after a batch.
-
-    Attributes
-    ----------
-    labels : tuple of Label
-        The earlier labels, then the new labels of the batch.
-    batch_indices : (labels of the batch,) int32
-        Index of each label of the batch in `labels`.
-    """
-
-    labels: tuple[Label, ...]
-    batch_indices: np.ndarray
-
-
 def with_new_labels_appended(
     label_codes: dict[Label, int], earlier_labels: tuple[Label, ...], targets: Targets
-) -> ExtendedLabels:
+) -> tuple[tuple[Label, ...], np.ndarray]:
     """Append a batch's new labels to the earlier labels.
+
+    Also returns the index (labels of the batch,) int32 of each label of the batch.
 
     label_codes: index of each earlier label.
     earlier_labels: labels before the batch.
@@ -193,7 +182,7 @@ def with_new_labels_appended(
     if new:
         label_codes = label_codes | {label: code for code, label in enumerate(new, len(earlier_labels))}
     column = np.array([label_codes[label] for label in targets.labels], dtype=np.int32)
-    return ExtendedLabels(earlier_labels + tuple(new), column)
+    return earlier_labels + tuple(new), column
 
 
 def _warn_only_diagonal(n_features: int) -> None:

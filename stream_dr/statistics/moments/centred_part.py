@@ -77,7 +77,9 @@ class CentredPart(NamedTuple):
         check_field_equals(self, "exact", whole_scatter)
         check_at_least(self, 0.0, "weight")
         square = (n_features, n_features) if whole_scatter else (0, 0)
-        d, k, n_diagonal = n_features, n_target_columns, 0 if whole_scatter else n_features
+        d = n_features
+        k = n_target_columns
+        n_diagonal = 0 if whole_scatter else n_features
         check_dtype_and_shapes(self, np.float64, mean=(d,), low=(d,), diagonal=(n_diagonal,), scatter=square)
         check_dtype_and_shapes(self, np.float64, cross=(d, k), nonzero=(d,))
         check_finite_arrays(self, "mean", "low", "diagonal", "scatter", "cross")
@@ -145,7 +147,8 @@ class CentredPart(NamedTuple):
             mean over the rows of `self`. None if there are no target columns.
         sign: 1 to add the rows of other, −1 to remove them.
         """
-        a, b = self, other
+        a = self
+        b = other
         if b.weight == 0.0 or a.weight == 0.0:
             return a if b.weight == 0.0 else b
 
@@ -162,7 +165,8 @@ class CentredPart(NamedTuple):
         if other_minus_own_target_mean is not None:
             cross += factor * np.outer(step, other_minus_own_target_mean)
 
-        scatter, diagonal = a.scatter, a.diagonal
+        scatter = a.scatter
+        diagonal = a.diagonal
         if a.exact:
             scatter = a.scatter + sign * b.scatter + factor * np.outer(step, step)
         else:

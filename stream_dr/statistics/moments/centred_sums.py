@@ -8,25 +8,40 @@ outer product of a vector with itself. The vector is the difference of the two m
 a factor. The vector is appended to the centred chunk as one more row, the joining row. So one
 matrix product computes all terms.
 
-Sparse rows with few nonzeros are not centred but shifted (shifted_rows.py). Products of few rows
-are added in place (dense_kernels.py), so a small batch allocates no large array.
+Sparse rows with few nonzeros are not centred but shifted. Products of few rows are added in place,
+so a small batch allocates no large array.
 
 A dense row of d features and k target columns costs d k multiplications, plus d² / 2 with exact
 scatter or d without. A sparse row costs nonzeros² / 2. A batch of sparse rows costs d² more.
 Temporary memory is one chunk of 8 MB. Only the lower triangle of the scatter matrix is updated.
 `freeze` returns the symmetric matrix.
+
+numpy and scipy each have a BLAS library with threads of its own. After a product, the threads of
+one library stay busy for a while on cores that the other library needs. So all products of a batch
+use the same library. Batches of many rows use numpy, like the other products of the program.
+Batches of few rows use scipy, whose function dsyrk adds a product to a matrix in place.
+
+Sums of products lose digits for a feature whose mean is large compared with its standard
+deviation. A feature of sparse rows can have a large mean only if it is nonzero in many rows. So a feature
+is shifted if the rows in which it is nonzero have at least half of the batch's weight. To shift a
+feature means to subtract the mean of its nonzeros from all of its values. Its zeros then become
+stored entries.
+
+After the shift, |mean|/std of every column is at most about 1, and sums of products lose no
+digits. The shifted rows have at most twice as many stored entries. A shift costs O(nonzeros + d)
+for d features. Adding the products of a row costs nonzeros² / 2 additions.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.linalg.blas import dgemm, dsyr, dsyrk
 
-from stream_dr.compiled import readonly_view
+from stream_dr.compiled import compiled, readonly_view
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments import dense_kernels
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
 from stream_dr.statistics.moments.encoding import EncodedTargets, dense_encoded_rows
-from stream_dr.statistics.moments.shifted_rows import add_sparse_products, shift_mostly_nonzero_features
 
 CHUNK_VALUES = 1 << 20
 """Number of values in a chunk of dense rows, which are 8 MB.
@@ -49,24 +64,6 @@ def rows_per_chunk(n_features: int) -> int:
     return max(16, CHUNK_VALUES // max(1, n_features))
 
 
-class Joining(NamedTuple):
-    """Terms that add rows to the sums of earlier rows.
-
-    The added rows are called a chunk.
-
-    Attributes
-    ----------
-    step : (features,)
-        Mean of the chunk minus the mean of the earlier rows.
-    root : float
-        √(N n / (N + n)), where N is the weight of the earlier rows and n the weight of the chunk.
-        The outer product of the vector root · step with itself is added to the scatter matrix.
-    """
-
-    step: np.ndarray
-    root: float
-
-
 class CentredSums:
     """Growing weight, mean and centred second moments of rows.
 
@@ -75,10 +72,14 @@ class CentredSums:
 
     def __init__(self, part: CentredPart) -> None:
         """Continue from the sums in `part`, whose arrays are copied."""
-        self.exact, self.weight = part.exact, part.weight
-        self.mean, self.low = part.mean.copy(), part.low.copy()
-        self._diagonal, self._cross = part.diagonal.copy(), part.cross.copy(order="C")
-        self._scatter, self._nonzero = part.scatter.copy(order="C"), part.nonzero.copy()
+        self.exact = part.exact
+        self.weight = part.weight
+        self.mean = part.mean.copy()
+        self.low = part.low.copy()
+        self._diagonal = part.diagonal.copy()
+        self._cross = part.cross.copy(order="C")
+        self._scatter = part.scatter.copy(order="C")
+        self._nonzero = part.nonzero.copy()
 
     @property
     def sum_of_squares_per_feature(self) -> np.ndarray:
@@ -91,7 +92,11 @@ class CentredSums:
 
     def freeze(self) -> CentredPart:
         """Return a copy of the sums as a CentredPart."""
-        scatter = dense_kernels.symmetric_from_lower_triangle(self._scatter) if self.exact else self._scatter
+        scatter = self._scatter
+        if self.exact:
+            # Only the lower triangle is up to date. Return the symmetric matrix.
+            scatter = np.tril(scatter)
+            scatter += np.tril(scatter, -1).T
         mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
 
@@ -158,20 +163,25 @@ class CentredSums:
         # `rows` gets the centred rows and, later, a last row that joins them to the earlier rows.
         # The last row is a factor times (mean of these rows − mean of the earlier rows).
         rows = np.empty((len(X) + 1, X.shape[1]))
-        mean, low = dense_kernels.write_centred_rows_and_return_mean_parts(
-            X, weights, added_weight, rows[:-1], self._nonzero
-        )
-        joining = self._add_chunk_to_mean(mean, low, added_weight)
-        np.multiply(joining.step, joining.root, out=rows[-1])
+        mean, low = write_centred_rows_and_return_mean_parts(X, weights, added_weight, rows[:-1], self._nonzero)
+        step, root = self._add_chunk_to_mean(mean, low, added_weight)
+        np.multiply(step, root, out=rows[-1])
 
+        # BLAS raises an error for rows without features. (A table may have only constant columns.)
+        few = len(rows) < FEW
         # Add the products of features and targets, then the products of features and features.
         if targets is not None and self._cross.shape[1]:
-            own = targets.rows(weights, added_weight, joining.root)
-            dense_kernels.add_cross_product(self._cross, rows, own)
+            own = targets.rows(weights, added_weight, root)
+            if self._cross.size and few:
+                dgemm(1.0, own.T, rows.T, beta=1.0, c=self._cross.T, trans_b=1, overwrite_c=1)
+            else:
+                self._cross += rows.T @ own
         if not self.exact:
             self._diagonal += np.einsum("ij,ij->j", rows, rows)
+        elif self._scatter.size and few:
+            dsyrk(1.0, rows.T, beta=1.0, c=self._scatter.T, overwrite_c=1)
         else:
-            dense_kernels.add_scatter_product(self._scatter, rows)
+            self._scatter += rows.T @ rows
         return rows
 
     def _add_single_and_return_centred_row(
@@ -187,12 +197,12 @@ class CentredSums:
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
         rows = np.zeros((2, len(high)))
-        joining = self._add_chunk_to_mean(high, rows[0].copy(), added_weight)
-        np.multiply(joining.step, joining.root, out=rows[1])
+        step, root = self._add_chunk_to_mean(high, rows[0].copy(), added_weight)
+        np.multiply(step, root, out=rows[1])
         if targets is not None and self._cross.shape[1]:
-            self._cross += rows[1][:, None] * targets.rows(weights, added_weight, joining.root)[1]
+            self._cross += rows[1][:, None] * targets.rows(weights, added_weight, root)[1]
         if self.exact:
-            dense_kernels.add_outer_product_to_lower(self._scatter, rows[1], 1.0)
+            add_outer_product_to_lower(self._scatter, rows[1], 1.0)
         else:
             self._diagonal += rows[1] ** 2
         return rows
@@ -201,34 +211,40 @@ class CentredSums:
         shifted, shift = shift_mostly_nonzero_features(X, weights, added_weight, self._nonzero)
         transposed = shifted.T
         rest = transposed @ weights / added_weight
-        joining = self._add_chunk_to_mean(*add_to_double_double(shift, np.zeros_like(shift), rest), added_weight)
+        step, root = self._add_chunk_to_mean(*add_to_double_double(shift, np.zeros_like(shift), rest), added_weight)
         shifted.data *= np.repeat(np.sqrt(weights), np.diff(shifted.indptr))
         add_sparse_products(*map(readonly_view, (shifted.indptr, shifted.indices, shifted.data)), self._scatter)
-        dense_kernels.add_outer_product_to_lower(self._scatter, rest, -added_weight)
-        dense_kernels.add_outer_product_to_lower(self._scatter, joining.step, joining.root**2)
+        add_outer_product_to_lower(self._scatter, rest, -added_weight)
+        add_outer_product_to_lower(self._scatter, step, root**2)
         if targets is not None and self._cross.shape[1]:
-            own = targets.rows(weights, added_weight, joining.root)
+            own = targets.rows(weights, added_weight, root)
             self._cross += transposed @ own[:-1]
-            self._cross += np.outer(joining.root * joining.step, own[-1])
+            self._cross += np.outer(root * step, own[-1])
 
-    def _add_chunk_to_mean(self, chunk_mean: np.ndarray, chunk_mean_low: np.ndarray, chunk_weight: float) -> Joining:
+    def _add_chunk_to_mean(
+        self, chunk_mean: np.ndarray, chunk_mean_low: np.ndarray, chunk_weight: float
+    ) -> tuple[np.ndarray, float]:
         """Add a chunk of rows to the weight and mean.
 
-        Returns a Joining: the difference of the chunk's mean and the earlier mean, and the factors
-        by which the caller adds this difference to the second moments.
+        Returns `step` (features,), which is the mean of the chunk minus the mean of the earlier
+        rows, and `root`, which is √(N n / (N + n)). N is the weight of the earlier rows, and n the
+        weight of the chunk. The caller adds the outer product of root · step with itself to the
+        scatter matrix.
 
         chunk_mean, chunk_mean_low: (features,) mean of the chunk as the sum of two arrays.
         chunk_weight: weight of the chunk.
         """
         if self.weight == 0.0:
-            self.weight, self.mean, self.low = chunk_weight, chunk_mean, chunk_mean_low
-            return Joining(np.zeros_like(chunk_mean), 0.0)
+            self.weight = chunk_weight
+            self.mean = chunk_mean
+            self.low = chunk_mean_low
+            return np.zeros_like(chunk_mean), 0.0
         step = (chunk_mean - self.mean) + (chunk_mean_low - self.low)
         both = self.weight + chunk_weight
         root = float(np.sqrt(self.weight / both * chunk_weight))
         self.mean, self.low = add_to_double_double(self.mean, self.low, (chunk_weight / both) * step)
         self.weight = both
-        return Joining(step, root)
+        return step, root
 
 
 class TargetRows(NamedTuple):
@@ -276,3 +292,119 @@ class TargetRows(NamedTuple):
         out[:-1] *= np.sqrt(weights)[:, None]
         out[-1] = joining_factor * (own - self.before)
         return out
+
+
+FEW = 256
+"""Number of rows below which BLAS adds a product to the sums in place.
+
+The product is a matrix (features, features). For few rows, adding a separate matrix to the sums
+costs as much as computing it.
+"""
+
+
+def write_centred_rows_and_return_mean_parts(
+    X: np.ndarray,
+    weights: np.ndarray,
+    total_weight: float,
+    centred_rows: np.ndarray,
+    nonzero_counts_to_update: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Centre rows, and multiply them by their weights' square roots.
+
+    Writes √w (x − mean) into `centred_rows` for each row x of weight w. Returns two arrays (d,)
+    for d features, whose sum is the mean of the rows. The second array holds the digits that do
+    not fit into the first. So the mean is exact to 1e-16 of the rows' standard deviation, even if
+    the rows are far from 0.
+
+    X: (b, d), b rows x.
+    weights: (b,) weights w.
+    total_weight: sum of the weights, above 0.
+    centred_rows: (b, d) float64, the output.
+    nonzero_counts_to_update: (d,), changed in place. To the entry of each feature is added the
+        number of rows of weight above 0 in which the feature is not 0.
+    """
+    # For each feature, count the rows of weight above 0 in which the feature is not 0.
+    weighing = X if weights.all() else X[weights > 0]
+    zero = weighing == 0.0
+    nonzero_counts_to_update += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
+
+    # Copy the rows as float64, because numpy multiplies other types without BLAS.
+    centred_rows[:] = X
+    # Compute the mean by einsum, which uses no threads.
+    # Threads of BLAS would stay busy afterwards, on cores that later matrix products need.
+    point = np.einsum("i,ij->j", weights, centred_rows) / total_weight
+    centred_rows -= point
+    step = np.einsum("i,ij->j", weights, centred_rows) / total_weight
+    centred_rows -= step
+    if (weights != 1.0).any():
+        centred_rows *= np.sqrt(weights)[:, None]
+    return add_to_double_double(point, np.zeros_like(point), step)
+
+
+def add_outer_product_to_lower(lower_scatter: np.ndarray, vector: np.ndarray, factor: float) -> None:
+    """Add factor · vector vectorᵀ to a matrix's lower triangle.
+
+    lower_scatter: (features, features), changed in place.
+    vector: (features,).
+    """
+    if len(vector):
+        dsyr(factor, vector, a=lower_scatter.T, overwrite_a=1)
+
+
+def shift_mostly_nonzero_features(
+    X: sp.csr_matrix, weights: np.ndarray, total_weight: float, nonzero_counts_to_update: np.ndarray
+) -> tuple[sp.csr_matrix, np.ndarray]:
+    """Return shifted rows, and the shift of each feature.
+
+    To shift a feature means to subtract the mean of its nonzeros from all of its values. A feature
+    is shifted if the rows in which it is nonzero have at least half of the total weight. Sums of
+    products of the shifted rows then lose no digits. The shift of the other features is 0.
+
+    X: (rows, columns), at most as many columns as features.
+    weights: (rows,) float64.
+    total_weight: sum of the weights, above 0.
+    nonzero_counts_to_update: (features,), changed in place. To the entry of each feature is added
+        the number of rows of weight above 0 in which the feature is not 0.
+    """
+    n_rows = X.shape[0]
+    n_features = len(nonzero_counts_to_update)
+    values = X.data.astype(np.float64)
+    features = X.indices.astype(np.intp)
+    entry_weights = np.repeat(weights, np.diff(X.indptr)) * (values != 0.0)
+    nonzero_counts_to_update += np.bincount(features, entry_weights > 0.0, n_features)
+
+    rows = sp.csr_matrix((values, X.indices, X.indptr), shape=(n_rows, n_features))
+    shift = np.zeros(n_features)
+    weight = np.bincount(features, entry_weights, n_features)
+    shifted = np.flatnonzero(weight >= 0.5 * total_weight)
+    if not len(shifted):
+        return rows, shift
+
+    # The mean is summed about one of the values, so that it is exact for a constant feature.
+    counted = entry_weights > 0.0
+    point = np.zeros(n_features)
+    point[features[counted]] = values[counted]
+    sums = np.bincount(features, entry_weights * (values - point[features]), n_features)
+    shift[shifted] = point[shifted] + sums[shifted] / weight[shifted]
+
+    indptr = len(shifted) * np.arange(n_rows + 1)
+    rows -= sp.csr_matrix((np.tile(shift[shifted], n_rows), np.tile(shifted, n_rows), indptr), shape=rows.shape)
+    return rows, shift
+
+
+@compiled()
+def add_sparse_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, lower_scatter: np.ndarray) -> None:
+    """Add each CSR row's outer product to a matrix.
+
+    Only the lower triangle of the matrix is changed.
+
+    indptr: (rows + 1,), start of each CSR row in `indices` and `values`.
+    indices, values: (entries,), feature and value of each entry of the CSR rows.
+    lower_scatter: (features, features), the matrix, changed in place.
+    """
+    for i in range(len(indptr) - 1):
+        for s in range(indptr[i], indptr[i + 1]):
+            a, v = indices[s], values[s]
+            for t in range(indptr[i], indptr[i + 1]):
+                if indices[t] <= a:
+                    lower_scatter[a, indices[t]] += v * values[t]

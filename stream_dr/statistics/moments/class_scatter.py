@@ -53,15 +53,18 @@ class ClassScatter(NamedTuple):
         n_features: number of features. It is not checked if there are no classes.
         n_classes: number of classes.
         """
-        k, d = n_classes, n_features if n_classes else 0
+        k = n_classes
+        d = n_features if n_classes else 0
         check_dtype_and_shapes(self, np.float64, weights=(k,), mean=(k, d), low=(k, d), scatter=(k, d, d))
         check_finite_arrays(self, "mean", "low", "scatter")
         check_at_least(self, 0.0, "weights")
 
     def part(self, class_index: int) -> CentredPart:
         """Return one class's weight, mean and scatter as a CentredPart."""
-        d, j = self.mean.shape[1], class_index
-        cross, nonzero = np.zeros((d, 0)), np.full(d, np.nan)
+        d = self.mean.shape[1]
+        j = class_index
+        cross = np.zeros((d, 0))
+        nonzero = np.full(d, np.nan)
         return CentredPart(
             True, float(self.weights[j]), self.mean[j], self.low[j], np.zeros(0), self.scatter[j], cross, nonzero
         )
@@ -85,7 +88,9 @@ class ClassScatter(NamedTuple):
         k, d = self.mean.shape
         if not k:
             return self
-        weights, mean, low = np.zeros(n_classes), np.zeros((n_classes, n_features)), np.zeros((n_classes, n_features))
+        weights = np.zeros(n_classes)
+        mean = np.zeros((n_classes, n_features))
+        low = np.zeros((n_classes, n_features))
         scatter = np.zeros((n_classes, n_features, n_features))
         weights[new_class_indices] = self.weights
         mean[new_class_indices, :d], low[new_class_indices, :d] = self.mean, self.low

@@ -60,7 +60,8 @@ class Fourier(NamedTuple):
 
         width: number of entries of a target.
         """
-        omega, phase = np.empty((width, self.size)), np.empty(self.size)
+        omega = np.empty((width, self.size))
+        phase = np.empty(self.size)
         for j in range(self.size):
             random = np.random.default_rng((self.seed, j))
             phase[j] = random.uniform(0.0, 2.0 * np.pi)

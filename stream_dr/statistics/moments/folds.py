@@ -195,7 +195,9 @@ class FoldedAccumulator(AccumulatorBase):
 
     def _load_state(self, state: FoldedState) -> None:
         self._parts = [self._build(part) for part in state.parts]
-        self._scale, self._clock, self.rows_skipped = state.scale, state.clock, state.rows_skipped
+        self._scale = state.scale
+        self._clock = state.clock
+        self.rows_skipped = state.rows_skipped
 
     @property
     def rows(self) -> int:

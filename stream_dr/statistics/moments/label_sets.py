@@ -252,7 +252,8 @@ class LabelSetSums:
 
     def __init__(self, state: LabelSets) -> None:
         self._numbers = {s: i for i, s in enumerate(state.sets)}
-        self._weights, self._rows = state.weights, state.rows
+        self._weights = state.weights
+        self._rows = state.rows
         self._shift = state.shift
         self._stack = list(state.stack)
 
@@ -320,7 +321,9 @@ class LabelSetSums:
         # For each label set (combination of labels), add the weights and number of new rows.
         # Also add the weighted sum of the new rows of each label set.
         labelled = np.flatnonzero(set_numbers >= 0)
-        own, w, count = set_numbers[labelled], weights[labelled], len(self._numbers)
+        own = set_numbers[labelled]
+        w = weights[labelled]
+        count = len(self._numbers)
         self._weights = self._weights + np.bincount(own, w, count)
         self._rows = self._rows + np.bincount(own, minlength=count)
         if len(labelled):
@@ -355,7 +358,8 @@ class LabelSetSums:
             )
 
         # Change copies of the weights and row counts, because a LabelSets may share the arrays.
-        self._weights, self._rows = self._weights.copy(), self._rows.copy()
+        self._weights = self._weights.copy()
+        self._rows = self._rows.copy()
         self._weights[at] += sign * other.weights
         self._rows[at] += other.rows if sign > 0 else -other.rows
         if sign < 0:

@@ -1,6 +1,6 @@
-"""Compiled loops that add CSR rows to sums per feature.
+"""Compiled loops that add rows to sums per feature and per label.
 
-The sums are the rows of the array `feature_sums` (d, 4 + k) for d features and k target columns.
+The sums of CSR rows are the rows of the array `feature_sums` (d, 4 + k) for d features and k target columns.
 Row j of `feature_sums` belongs to feature j. Let v be the nonzeros of the feature, w the weights
 of their rows, and c the first of the nonzeros. The row holds
 
@@ -22,12 +22,14 @@ relative error of the sums is at most N/w · eps.
 
 The numbers of a feature lie next to each other in memory. So a nonzero needs one cache line, which
 is prefetched. Indices are unsigned, so the compiler omits the check for negative indices.
+
+`add_multilabel_targets` adds the labels of rows with several labels to sums per label.
 """
 
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.prefetch import AHEAD, prefetch
+from stream_dr.statistics.cache_lines import AHEAD, prefetch
 
 LINE = 8
 """Number of float64 values in a cache line."""
@@ -229,3 +231,40 @@ def add_sparse_rows_continuous_targets(
                     for t in range(k):
                         record[4 + t] += part * targets[i, t]
     return total_weight
+
+
+@compiled()
+def add_multilabel_targets(
+    indptr: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    label_values: np.ndarray,
+    label_weights: np.ndarray,
+    label_rows: np.ndarray,
+    label_sums: np.ndarray,
+    gram: np.ndarray,
+) -> None:
+    """Add rows with several labels to the labels' sums.
+
+    Row i has the labels codes[indptr[i]:indptr[i + 1]] and the weight w = weights[i]. All labels
+    of the row have the value y = label_values[i].
+
+    * For each label of the row, w is added to label_weights, and w y to label_sums.
+    * For each label of the row, 1 is added to label_rows if w > 0.
+    * For each pair of labels of the row, w y² is added to gram.
+
+    indptr: (rows + 1,) int64, position in `codes` of the first label of each row.
+    codes: (labels of all rows,) index of each label of each row, row after row.
+    weights, label_values: (rows,) w and y of each row.
+    label_weights, label_rows, label_sums: (k,) for k labels, changed in place.
+    gram: (k, k), changed in place.
+    """
+    for i in range(len(weights)):
+        w, y = weights[i], label_values[i]
+        for s in range(indptr[i], indptr[i + 1]):
+            a = codes[s]
+            label_weights[a] += w
+            label_rows[a] += w > 0.0
+            label_sums[a] += w * y
+            for t in range(indptr[i], indptr[i + 1]):
+                gram[a, codes[t]] += w * y * y

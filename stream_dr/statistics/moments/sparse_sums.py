@@ -30,7 +30,7 @@ import numpy as np
 from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, field_error
 from stream_dr.compiled import readonly_view
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.aligned import aligned_zeros
+from stream_dr.statistics.cache_lines import aligned_zeros
 from stream_dr.statistics.moments import sparse_kernels
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
 from stream_dr.statistics.moments.encoding import EncodedTargets
@@ -95,7 +95,8 @@ class SparsePart(NamedTuple):
         n_features: number of features.
         n_target_columns: number of target columns.
         """
-        d, k = n_features, n_target_columns
+        d = n_features
+        k = n_target_columns
         check_dtype_and_shapes(self, np.float64, features=(d, HEAD), cross=(d, k), reference=(k,))
         check_finite_arrays(self, "features", "cross", "reference")
         if (self.features[:, WEIGHT] < 0.0).any():
@@ -113,7 +114,8 @@ class SparsePart(NamedTuple):
         total_weight: total weight of all rows.
         target_mean_minus_reference: (target columns,) mean of the targets minus `reference`.
         """
-        n, point = self.features[:, WEIGHT], self.features[:, POINT]
+        n = self.features[:, WEIGHT]
+        point = self.features[:, POINT]
         offset, _ = nonzero_offsets_and_scatters(self.features)
         share = n / total_weight if total_weight > 0.0 else np.zeros_like(n)
         mean, low = add_to_double_double(share * point, np.zeros_like(n), share * offset)
@@ -150,7 +152,8 @@ class SparsePart(NamedTuple):
         new_column_indices: (target columns,) new index of each target column.
         n_target_columns: number of target columns of the result.
         """
-        cross, reference = np.zeros((n_features, n_target_columns)), np.zeros(n_target_columns)
+        cross = np.zeros((n_features, n_target_columns))
+        reference = np.zeros(n_target_columns)
         cross[: len(self.cross), new_column_indices] = self.cross
         reference[new_column_indices] = self.reference
         return SparsePart(pad_to_shape(self.features, (n_features, HEAD)), cross, reference)
@@ -217,7 +220,8 @@ class SparseSums:
 
     def freeze(self) -> SparsePart:
         """Return a copy of the sums as a SparsePart."""
-        records, end = self._records[: self.width], HEAD + self.columns
+        records = self._records[: self.width]
+        end = HEAD + self.columns
         return SparsePart(records[:, :HEAD].copy(), records[:, HEAD:end].copy(), self.reference.copy())
 
     def rescale(self, factor: float) -> None:
@@ -229,7 +233,9 @@ class SparseSums:
         """
         self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
-        self._move_points_to_means()
+        head = self._records[:, :HEAD]
+        offset, spread = nonzero_offsets_and_scatters(head)
+        head[:] = _nonzero_sums_about_their_mean(head[:, WEIGHT], head[:, POINT], offset, spread)
 
     def grow(self, n_features: int, n_target_columns: int) -> None:
         """Make room for more features and more target columns.
@@ -244,10 +250,12 @@ class SparseSums:
             rows = rows if n_features <= rows else max(n_features, 2 * rows)
             if HEAD + n_target_columns > record:
                 record = _values_per_feature(max(n_target_columns, 2 * (record - HEAD)))
-            old, self._records = self._records, aligned_zeros(rows, record)
+            old = self._records
+            self._records = aligned_zeros(rows, record)
             self._records[: old.shape[0], : old.shape[1]] = old
         self.reference = pad_to_shape(self.reference, (n_target_columns,))
-        self.width, self.columns = n_features, n_target_columns
+        self.width = n_features
+        self.columns = n_target_columns
 
     def add_and_return_total_weight(
         self, X: Rows, weights: np.ndarray, encoded: EncodedTargets | None, total_weight_before: float
@@ -307,15 +315,6 @@ class SparseSums:
             self._records[:, HEAD:end] -= np.outer(sums, offset)
             self.reference = values.mean.copy()
 
-    def _move_points_to_means(self) -> None:
-        """Recompute each feature's sums about the mean of its nonzeros.
-
-        So far, another number was subtracted from the nonzeros before they were summed.
-        """
-        head = self._records[:, :HEAD]
-        offset, spread = nonzero_offsets_and_scatters(head)
-        head[:] = _nonzero_sums_about_their_mean(head[:, WEIGHT], head[:, POINT], offset, spread)
-
 
 def _nonzero_sums_about_their_mean(
     weights: np.ndarray, subtracted_numbers: np.ndarray, mean_offsets: np.ndarray, nonzero_scatters: np.ndarray
@@ -337,33 +336,19 @@ def _nonzero_sums_about_their_mean(
     return np.stack((weights, mean, weights * rest, nonzero_scatters + weights * rest**2), axis=1)
 
 
-class NonzeroSpreads(NamedTuple):
-    """Mean and scatter of the nonzeros of each feature.
-
-    Attributes
-    ----------
-    offset : (features,)
-        Mean of the feature's nonzeros, minus the number that is subtracted from them in the stored
-        sums.
-    spread : (features,)
-        Σ w (v − mean of v)² over the nonzeros v of the feature, with the weights w of their rows.
-    """
-
-    offset: np.ndarray
-    spread: np.ndarray
-
-
-def nonzero_offsets_and_scatters(feature_sums: np.ndarray) -> NonzeroSpreads:
+def nonzero_offsets_and_scatters(feature_sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and the scatter of each feature's nonzeros.
 
-    The mean is returned as its difference from a number c, which is fixed for each feature.
+    The mean is returned as its difference from a number c, which is fixed for each feature. The
+    scatter is Σ w (v − mean of v)².
 
     feature_sums: (features, 4). Let v be the nonzeros of a feature, and w the weights of their
         rows. The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)².
     """
-    n, total = feature_sums[:, WEIGHT], feature_sums[:, SUM]
+    n = feature_sums[:, WEIGHT]
+    total = feature_sums[:, SUM]
     offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
-    return NonzeroSpreads(offset, np.maximum(feature_sums[:, SQUARES] - total * offset, 0.0))
+    return offset, np.maximum(feature_sums[:, SQUARES] - total * offset, 0.0)
 
 
 def _values_per_feature(n_target_columns: int) -> int:

@@ -171,7 +171,9 @@ class MomentState(NamedTuple):
             raise field_error(self, "target_width", "0", "at least 1, targets being numbers")
 
         # All arrays of sums must be for the same d features and k target columns.
-        d, k, exact = self.n_features, len(self.labels), self.scatter == "exact"
+        d = self.n_features
+        k = len(self.labels)
+        exact = self.scatter == "exact"
         if self.target_kind == "continuous":
             k = self.encoding.size if isinstance(self.encoding, Fourier) else self.target_width
         self.targets.check(self.target_kind, k)
@@ -253,8 +255,11 @@ class MomentState(NamedTuple):
         columns.
         """
         # The state stores all sums divided by its scale s, so sums are multiplied by s below.
-        s, part, targets = self.scale, centred_features(self), self.targets
-        mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
+        s = self.scale
+        part = centred_features(self)
+        targets = self.targets
+        mean_y = targets.mean(self.weight)
+        cyy = targets.scatter(self.weight)
 
         diagonal = s * part.sum_of_squares_per_feature if self.scatter != "none" else None
         scatter = s * part.scatter if part.exact and self.scatter == "exact" else None
@@ -330,7 +335,8 @@ def current_value_of_each_sum(state: MomentState) -> Largest:
     target. They are returned as stored, so true values are larger by the factor `state.scale`. If
     the state stores no scatter, the scatter of each feature is returned as 0.
     """
-    part, targets = state.features, state.targets
+    part = state.features
+    targets = state.targets
     scatter = np.zeros(state.n_features)
     if state.scatter != "none" and isinstance(part, SparsePart):
         scatter = part.sum_of_squares_per_feature(state.weight)
@@ -356,7 +362,8 @@ def moment_bytes(
     whole_scatter: True if the whole scatter matrix is stored.
     class_scatter: True if a scatter matrix is stored for each class.
     """
-    d, k = n_features, 0 if encoding == "none" else n_target_columns
+    d = n_features
+    k = 0 if encoding == "none" else n_target_columns
     if isinstance(encoding, Fourier):
         k = max(k, encoding.size)
     numbers = d * (k + 5) + k * k + 4 * k + (d * d if whole_scatter else 0)
@@ -391,7 +398,8 @@ def check_same_parameters(first_state: MomentState, second_state: MomentState) -
     matrix, and which optional sums are stored. The value "auto" of the scatter fits every value.
     """
     for name in ("encoding", "decay", "scatter"):
-        mine, theirs = getattr(first_state, name), getattr(second_state, name)
+        mine = getattr(first_state, name)
+        theirs = getattr(second_state, name)
         if mine != theirs and not (name == "scatter" and "auto" in (mine, theirs)):
             raise CannotMerge(f"states of {name} {mine!r} and {theirs!r} do not fit: learn both with the same {name}.")
     if _stores_label_sets_and_class_scatter(first_state) != _stores_label_sets_and_class_scatter(second_state):
@@ -417,41 +425,25 @@ def align_states_together(*states: MomentState) -> tuple[MomentState, ...]:
     for state in states:
         columns = np.array([number[label] for label in state.labels], dtype=np.int64)
         columns = columns if state.labels else np.arange(state.n_target_columns)
-        aligned.append(align_state(state, width, labels, columns, total))
+        if width == state.n_features and np.array_equal(columns, np.arange(total)):
+            aligned.append(state._replace(labels=labels))
+            continue
+        part = state.features
+        classes = state.class_scatter
+        sets = state.label_sets
+        moved = state._replace(
+            n_features=width,
+            labels=labels,
+            features=part if isinstance(part, Absent) else part.aligned(width, columns, total),
+            targets=state.targets.aligned(columns, total, state.target_kind == "multilabel"),
+            class_scatter=classes if isinstance(classes, Absent) else classes.aligned(width, columns, total),
+            label_sets=sets if isinstance(sets, Absent) else sets.with_renumbered_labels(columns),
+            largest=state.largest.aligned(columns, total),
+        )
+        aligned.append(moved)
     if len({isinstance(state.features, SparsePart) for state in aligned}) > 1:
         aligned = [state._replace(features=centred_features(state)) for state in aligned]
     return tuple(aligned)
-
-
-def align_state(
-    state: MomentState,
-    n_features: int,
-    result_labels: tuple[Label, ...],
-    new_column_indices: np.ndarray,
-    n_target_columns: int,
-) -> MomentState:
-    """Return the state with more features and renumbered target columns.
-
-    There is one target column for each label, or for each entry of a continuous target.
-
-    n_features: number of features of the result.
-    result_labels: labels of the result.
-    new_column_indices: (target columns,) new index of each target column.
-    n_target_columns: number of target columns of the result.
-    """
-    if n_features == state.n_features and np.array_equal(new_column_indices, np.arange(n_target_columns)):
-        return state._replace(labels=result_labels)
-    part, classes, sets = state.features, state.class_scatter, state.label_sets
-    columns = (new_column_indices, n_target_columns)
-    return state._replace(
-        n_features=n_features,
-        labels=result_labels,
-        features=part if isinstance(part, Absent) else part.aligned(n_features, *columns),
-        targets=state.targets.aligned(*columns, state.target_kind == "multilabel"),
-        class_scatter=classes if isinstance(classes, Absent) else classes.aligned(n_features, *columns),
-        label_sets=sets if isinstance(sets, Absent) else sets.with_renumbered_labels(new_column_indices),
-        largest=state.largest.aligned(*columns),
-    )
 
 
 def scale_state(state: MomentState, factor: float) -> MomentState:
@@ -495,7 +487,8 @@ def add_or_subtract_aligned_sums(first_state: MomentState, second_state: MomentS
         features = centred_features(first_state).join(centred_features(second_state), step, sign)
 
     # Join the scatter matrices of each class, and the sums for each distinct set of labels.
-    classes, sets = first_state.class_scatter, first_state.label_sets
+    classes = first_state.class_scatter
+    sets = first_state.label_sets
     if isinstance(classes, ClassScatter) and isinstance(second_state.class_scatter, ClassScatter):
         classes = classes.join(second_state.class_scatter, sign, targets.label_weights > 0.0)
     if isinstance(sets, LabelSets) and isinstance(second_state.label_sets, LabelSets):

@@ -20,7 +20,7 @@ from stream_dr.checks import ROW_COUNT_LIMIT, check_dtype_and_shapes, check_fini
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part, pad_to_shape
 from stream_dr.statistics.moments.centred_sums import CentredSums
 from stream_dr.statistics.moments.encoding import EncodedTargets
-from stream_dr.statistics.moments.target_kernels import add_multilabel_targets
+from stream_dr.statistics.moments.sparse_kernels import add_multilabel_targets
 from stream_dr.statistics.protocol import register_nested_state
 
 
@@ -115,7 +115,9 @@ class TargetPart(NamedTuple):
         """
         if not self.labelled:
             return self
-        weights, rows, sums = np.zeros(n_labels), np.zeros(n_labels, dtype=np.int64), np.zeros(n_labels)
+        weights = np.zeros(n_labels)
+        rows = np.zeros(n_labels, dtype=np.int64)
+        sums = np.zeros(n_labels)
         weights[new_label_indices] = self.label_weights
         rows[new_label_indices] = self.label_rows
         sums[new_label_indices] = self.total
@@ -157,8 +159,10 @@ class TargetSums:
 
     def __init__(self, part: TargetPart) -> None:
         """Continue from `part`, whose arrays are copied."""
-        self.label_weights, self.label_rows = part.label_weights.copy(), part.label_rows.copy()
-        self.total, self.gram = part.total.copy(), part.gram.copy()
+        self.label_weights = part.label_weights.copy()
+        self.label_rows = part.label_rows.copy()
+        self.total = part.total.copy()
+        self.gram = part.gram.copy()
         self.labelled = part.labelled
         self.values = CentredSums(part.values)
 
@@ -245,7 +249,8 @@ def add_or_subtract_targets(a: TargetPart, b: TargetPart, sign: float) -> Target
     sign: 1 to add the rows of b, −1 to remove them from the rows of a.
     """
     rows = a.label_rows + (b.label_rows if sign > 0 else -b.label_rows)
-    weights, total = a.label_weights + sign * b.label_weights, a.total + sign * b.total
+    weights = a.label_weights + sign * b.label_weights
+    total = a.total + sign * b.total
     gram = a.gram + sign * b.gram
 
     # Remove rounding errors from the sums of labels without rows.

@@ -69,7 +69,8 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     rows = subtract_row_count(state_of_all.rows, state_to_remove.rows, "rows")
 
     # Give the two states the same labels and features.
-    kind, kind_to_remove = state_of_all.target_kind, state_to_remove.target_kind
+    kind = state_of_all.target_kind
+    kind_to_remove = state_to_remove.target_kind
     if kind_to_remove != kind:
         raise CannotUnlearn(f"{kind_to_remove} targets cannot be unlearned; {kind} ones were learned.")
     a, b = align_states_together(state_of_all, state_to_remove)
@@ -77,7 +78,8 @@ def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> M
     # Check that no more weight is removed than was learned.
     # `largest` holds the largest value of each sum so far, which bounds the rounding errors.
     # If a feature is constant up to rounding errors, its scatter counts as 0.
-    now, bound = current_value_of_each_sum(a), _constant_scatter_bound(a)
+    now = current_value_of_each_sum(a)
+    bound = _constant_scatter_bound(a)
     largest = a.largest.join(now._replace(features=np.where(now.features > bound, now.features, 0.0)))
     noise = ROUNDING * largest.weight
     _check_removable_weight(a.weight, b.weight, noise, "weight")
@@ -122,7 +124,8 @@ def _zero_largest_of_empty_sums(largest: Largest, state: MomentState) -> Largest
     largest: largest value of each sum before the removal.
     state: the state after the removal.
     """
-    features, targets = largest.features.copy(), largest.targets.copy()
+    features = largest.features.copy()
+    targets = largest.targets.copy()
     part = state.features
     weights = part.features[:, WEIGHT] if isinstance(part, SparsePart) else centred_features(state).nonzero
     gone = weights == 0.0
@@ -139,7 +142,8 @@ def _with_rounding_errors_set_to_zero(remaining_sums: JoinedSums) -> JoinedSums:
     Negative scatter becomes 0. The sums of labels without remaining rows become exactly 0, and so
     do the sums of features that are 0 in all remaining rows.
     """
-    features, targets = remaining_sums.features, remaining_sums.targets
+    features = remaining_sums.features
+    targets = remaining_sums.targets
     if isinstance(features, CentredPart):
         features = features.without_negative_scatter()
     if targets.labelled:
@@ -159,7 +163,8 @@ def _check_scatter_not_negative(remaining_sums: JoinedSums, largest: Largest, ro
     rounding_bound: (features,) largest scatter that rounding errors can cause for a constant
         feature.
     """
-    features, values = remaining_sums.features, remaining_sums.targets.values
+    features = remaining_sums.features
+    values = remaining_sums.targets.values
     scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.sum_of_squares_per_feature
     least = -TOLERANCE * largest.features - rounding_bound
     target_bound = (8 * EPS) ** 2 * values.weight * values.mean**2
@@ -185,14 +190,17 @@ def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: Moment
     rounding_error: rounding error that weights may have.
     """
     # For each feature of sparse rows, check the weight of the rows in which it is not 0.
-    f, g = state_of_all.features, state_to_remove.features
+    f = state_of_all.features
+    g = state_to_remove.features
     if isinstance(f, SparsePart) and isinstance(g, SparsePart):
-        had, removed = f.features[:, WEIGHT], g.features[:, WEIGHT]
+        had = f.features[:, WEIGHT]
+        removed = g.features[:, WEIGHT]
         for j in np.flatnonzero(removed > had * (1.0 + TOLERANCE) + rounding_error)[:1]:
             _check_removable_weight(had[j], removed[j], rounding_error, f"weight of rows with feature {j}")
 
     # For each label, check that it does not lose more rows or weight than it has.
-    old, gone = state_of_all.targets, state_to_remove.targets
+    old = state_of_all.targets
+    gone = state_to_remove.targets
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
         label = f"label {state_of_all.labels[j]!r}"
         subtract_row_count(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with {label}")

@@ -34,7 +34,8 @@ weights: (k,), the output q. The caller then adds x qᵀ to D.
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.coefficients import (
+from stream_dr.statistics.recurrences.row_products import (
+    FAST,
     LEAST_SQUARE,
     RESOLVED,
     TINY,
@@ -43,7 +44,6 @@ from stream_dr.statistics.recurrences.coefficients import (
     old_and_new_weight,
     write_products_of_row_and_vectors,
 )
-from stream_dr.statistics.recurrences.row_products import FAST
 
 
 @compiled(fastmath=FAST, forceinline=True)

@@ -31,8 +31,7 @@ import numpy as np
 from stream_dr.checks import check_at_least, check_common_state_fields, check_dtype_and_shapes
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import AccumulatorBase
-from stream_dr.statistics.recurrences.basis_state import BasisState
-from stream_dr.statistics.recurrences.block_basis import BlockBasis
+from stream_dr.statistics.recurrences.block_basis import BasisState, BlockBasis
 from stream_dr.targets.label_codes import Label
 
 

@@ -29,21 +29,19 @@ import numpy as np
 
 from stream_dr.compiled import compiled
 from stream_dr.statistics.recurrences.ccipca_row import learn_ccipca_row, update_mean_squared_length
-from stream_dr.statistics.recurrences.coefficients import (
+from stream_dr.statistics.recurrences.row_products import (
+    BLOCK,
+    FAST,
     GOES_ON,
     HUGE,
     LOST,
     TOO_LONG,
     WORN,
-    needs_basis_refresh,
-    update_squared_lengths,
-)
-from stream_dr.statistics.recurrences.row_products import (
-    BLOCK,
-    FAST,
     add_block_to_basis,
     add_products_of_earlier_rows,
     add_sparse_row_to_basis,
+    needs_basis_refresh,
+    update_squared_lengths,
     write_block_products,
     write_shifted_block,
     write_sparse_row_products,

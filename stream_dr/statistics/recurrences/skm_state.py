@@ -35,8 +35,7 @@ import numpy as np
 from stream_dr.checks import check_common_state_fields
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import AccumulatorBase
-from stream_dr.statistics.recurrences.basis_state import BasisState
-from stream_dr.statistics.recurrences.block_basis import BlockBasis
+from stream_dr.statistics.recurrences.block_basis import BasisState, BlockBasis
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, raise_unsupported_target_kind
 
@@ -104,7 +103,9 @@ class SKMAccumulator(AccumulatorBase):
         """
         self._basis.check(block, "IncrementalSKM")
         if block.y is not None:
-            self._check_targets(block.y)
+            if block.y.kind != "class":
+                raise_unsupported_target_kind(block.y.kind, ("class",))
+            check_label_type(self.labels, block.y.labels)
         known, skipped = drop_rows_without_target(block)
         if known.rows:
             self.target_kind = "class"
@@ -122,11 +123,6 @@ class SKMAccumulator(AccumulatorBase):
         """
         basis = self._basis.freeze()
         return SKMState(self.rows, self.rows_skipped, self.n_features, self.target_kind, self.labels, basis)
-
-    def _check_targets(self, targets: Targets) -> None:
-        if targets.kind != "class":
-            raise_unsupported_target_kind(targets.kind, ("class",))
-        check_label_type(self.labels, targets.labels)
 
     def _add_labels_and_encode(self, targets: Targets) -> np.ndarray:
         """Add new labels to self.labels, and return the rows' classes.

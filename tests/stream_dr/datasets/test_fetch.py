@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import sklearn.datasets
 from sklearn.utils import Bunch
 
-from stream_dr.datasets.fetch import fetch
+from stream_dr.datasets.convert import fetch
 from stream_dr.errors import InvalidParameter, SourceMissing
 from stream_dr.shards.dataset import open_dataset
 

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stream_dr.datasets.generate import generate_rcv1_like, write_rcv1_like_shards
-from stream_dr.datasets.language import TOP_SHARES, TOPICS, WIDTH, build_word_and_topic_tables
+from stream_dr.datasets.generate import (
+    TOP_SHARES,
+    TOPICS,
+    WIDTH,
+    build_word_and_topic_tables,
+    generate_rcv1_like,
+    write_rcv1_like_shards,
+)
 from stream_dr.errors import InvalidParameter
 from stream_dr.shards.dataset import open_dataset
 

@@ -19,7 +19,7 @@ from stream_dr.datasets.sources import infer_format_from_suffix, open_source
 from stream_dr.errors import InvalidParameter, MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.rows.raw_rows import RawRows
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.shards.writer import write_shards
+from stream_dr.shards.folder import write_shards
 
 TABLE = pa.table({"a": [0.5, 0.0, 1.0], "b": [0, 2, 1], "y": ["u", "v", "u"]})
 LINES = b'{"a":0.5,"b":0,"y":"u"}\n{"a":0,"b":2,"y":"v"}\n{"a":1,"b":1,"y":"u"}\n'

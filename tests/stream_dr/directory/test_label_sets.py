@@ -12,7 +12,7 @@ from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.shards.writer import write_shards
+from stream_dr.shards.folder import write_shards
 from stream_dr.targets.targets import multilabel_targets
 from tests.support.batches import SMALL, opened, put
 

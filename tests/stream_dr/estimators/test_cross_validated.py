@@ -11,12 +11,8 @@ from sklearn.base import clone
 
 import stream_dr
 from stream_dr import CCA, HSL, LDA, OPLS, PCA, PLSDA, errors, random_fourier, table
+from stream_dr.estimators.fitting.folds import jackknife_components
 from stream_dr.estimators.fitting.mapping import inner_states_of_folds
-from stream_dr.estimators.fitting.ridge_path import (
-    cross_validate_components,
-    cross_validate_ridges,
-    jackknife_components,
-)
 
 METHODS: dict[str, Callable[..., Any]] = {
     "lda": lambda **kw: LDA(gamma="cv", **kw),
@@ -54,8 +50,7 @@ def test_the_model_is_that_of_the_chosen_value(make, standardize):
 def test_the_choice_is_that_of_the_path(make):
     X, y = rows()
     model = make().fit(X, y)
-    path = cross_validate_components if isinstance(model, PLSDA) else cross_validate_ridges
-    expected = path(model, inner_states_of_folds(model.state_))
+    expected = model.cross_validate(inner_states_of_folds(model.state_))
     tau = [] if isinstance(model, PLSDA) else ["tau"]
     assert sorted(model.cv_results_) == sorted([expected.parameter, "mean", "std_error", *tau])
     np.testing.assert_array_equal(model.cv_results_[expected.parameter], expected.values)

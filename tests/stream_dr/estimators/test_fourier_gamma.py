@@ -13,7 +13,6 @@ from scipy.spatial.distance import pdist
 import stream_dr
 from stream_dr import LDA, PCA, random_fourier
 from stream_dr.errors import CannotMerge, DamagedFile, InvalidParameter, NarrowKernel, StreamDRError
-from stream_dr.estimators.fitting.mapping import can_merge_parts
 from stream_dr.models.snapshot import write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
@@ -99,8 +98,8 @@ def test_two_that_differ_do_not_merge_and_an_empty_one_always_does() -> None:
     same = [PCA(feature_map=random_fourier(20)).fit(part) for part in (X[:300], X[300:])]
     whole = PCA(feature_map=random_fourier(20)).fit(X)
     assert np.allclose(same[0].merge(same[1]).explained_variance_, whole.explained_variance_)
-    assert not can_merge_parts(PCA(feature_map=spec))
-    assert can_merge_parts(PCA(feature_map=random_fourier(20, gamma=0.1)))
+    assert not PCA(feature_map=spec).can_merge_parts()
+    assert PCA(feature_map=random_fourier(20, gamma=0.1)).can_merge_parts()
 
 
 def test_it_is_saved_and_gone_on_with(tmp_path: Path) -> None:

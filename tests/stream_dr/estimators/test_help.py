@@ -8,7 +8,7 @@ import pytest
 from sklearn.utils import get_tags
 
 from stream_dr import ESTIMATORS, KNearest
-from stream_dr.estimators.fitting.estimator import collect_documented_entries
+from stream_dr.estimators.fitting.parameters import collect_documented_entries
 
 rng = np.random.default_rng(3)
 X = rng.normal(size=(60, 5))

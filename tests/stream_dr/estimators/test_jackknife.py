@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from stream_dr import CCA, ESTIMATORS, LDA, OPLS, PCA, PLSDA, SPCA, errors, polynomial, table
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.ridge_path import jackknife_components
+from stream_dr.estimators.fitting.folds import jackknife_components
 from stream_dr.uncertainty import ComponentSpread, component_angle_sentences
 from tests.naive import jackknife as naive
 
@@ -275,9 +275,7 @@ def test_eigenvalues_grow_with_the_rows_as_declared(key: str, params: dict[str, 
     once.fit(X, y)
     doubled = {"gamma": 2.0 * once.gamma} | {k: v for k, v in params.items() if k != "gamma"}
     twice = CLOSED_FORMS[key](**doubled).fit(np.tile(X, (2, 1)), np.tile(y, 2))
-    np.testing.assert_allclose(
-        twice.eigenvalues_, once.eigenvalues_ * 2.0**once.eigenvalue_growth_exponent_in_rows, rtol=1e-8
-    )
+    np.testing.assert_allclose(twice.eigenvalues_, once.eigenvalues_ * 2.0**once.eigenvalue_growth, rtol=1e-8)
 
 
 @pytest.mark.parametrize("key", CLOSED_FORMS)

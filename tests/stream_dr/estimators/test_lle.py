@@ -10,7 +10,7 @@ from sklearn.manifold import LocallyLinearEmbedding
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.lle import LLE
 from stream_dr.estimators.npe import NPE
-from stream_dr.solve.barycentre import barycentric_weight_matrix
+from stream_dr.solve.embedding import barycentric_weight_matrix
 from tests.naive import graph as naive
 
 rng = np.random.default_rng(5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr.estimators.lpp import LPP
-from stream_dr.solve.locality import RIDGE
+from stream_dr.solve.discriminant import RIDGE
 from tests.naive import graph as naive
 
 rng = np.random.default_rng(8)

@@ -1,4 +1,4 @@
-"""ridge_path and cross_validate_components against models of the rows, one for each fold and value."""
+"""cross_validate against models of the rows, one for each fold and value."""
 
 import warnings
 from typing import Any
@@ -9,14 +9,9 @@ import scipy.sparse as sp
 
 from stream_dr import CCA, HSL, LDA, OPLS, PLSDA, errors, polynomial
 from stream_dr.estimators import make
+from stream_dr.estimators.fitting.folds import merge_all_folds_but_one
 from stream_dr.estimators.fitting.mapping import mapped_state_of_all_folds
-from stream_dr.estimators.fitting.ridge_path import (
-    RELATIVE_RIDGES,
-    check_gamma_cv_compatible,
-    cross_validate_components,
-    cross_validate_ridges,
-    merge_all_folds_but_one,
-)
+from stream_dr.estimators.fitting.two_stage_method import RELATIVE_RIDGES
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.uncertainty import CrossValidation
 from tests.naive import ridge_path as naive
@@ -79,10 +74,10 @@ def compare(key: str, params: dict[str, Any], rows: Any, y: Any, fold: Any, weig
     standardize = bool(params.get("standardize"))
     task = naive.Task(key, np.asarray(rows), naive.encode(y, key), w, fold, standardize, least)
     if key == "plsda":
-        path: Any = cross_validate_components(estimator, parts)
+        path: Any = estimator.cross_validate(parts)
         expected = naive.cross_validate(task, path.values.tolist())
     else:
-        path = cross_validate_ridges(estimator, parts)
+        path = estimator.cross_validate(parts)
         expected = naive.cross_validate(task, path.tau.tolist())
         unit = naive.unit(naive.train(task, np.ones(len(rows), dtype=bool)).A)
         np.testing.assert_allclose(path.values, path.tau * unit, rtol=1e-9)
@@ -141,10 +136,10 @@ def test_numbers_of_components_end_at_the_rank() -> None:
 
 def test_targets_that_do_not_vary_have_one_component_or_any_ridge() -> None:
     ones = np.ones((N, 1))
-    path = cross_validate_components(PLSDA(), fold_states(PLSDA(), X, ones, FOLD))
+    path = PLSDA().cross_validate(fold_states(PLSDA(), X, ones, FOLD))
     assert path.values.tolist() == [1]
     assert path.mean == pytest.approx(0.0, abs=1e-12)
-    assert cross_validate_ridges(CCA(), fold_states(CCA(), X, ones, FOLD)).mean == pytest.approx(0.0, abs=1e-12)
+    assert CCA().cross_validate(fold_states(CCA(), X, ones, FOLD)).mean == pytest.approx(0.0, abs=1e-12)
 
 
 def test_folds_of_sparse_rows_of_different_widths() -> None:
@@ -154,14 +149,14 @@ def test_folds_of_sparse_rows_of_different_widths() -> None:
         mask = f == FOLD
         rows = sp.csr_matrix(wide[mask][:, : D + (f == 2)])
         parts.append(LDA(scatter="exact").fit(rows, CLASSES[mask]).state_)
-    expected = cross_validate_ridges(LDA(), fold_states(LDA(), wide, CLASSES, FOLD))
-    np.testing.assert_allclose(cross_validate_ridges(LDA(), parts).mean, expected.mean, rtol=1e-9)
+    expected = LDA().cross_validate(fold_states(LDA(), wide, CLASSES, FOLD))
+    np.testing.assert_allclose(LDA().cross_validate(parts).mean, expected.mean, rtol=1e-9)
 
 
 def test_mapped_rows_are_cross_validated_by_their_inner_states() -> None:
     estimator = LDA(feature_map=polynomial(2))
     parts = [mapped_state_of_all_folds(state) for state in fold_states(estimator, X, CLASSES, FOLD)]
-    path = cross_validate_ridges(estimator, parts)
+    path = estimator.cross_validate(parts)
     products = np.array([[a * b for i, a in enumerate(row) for b in row[i:]] for row in X])
     assert parts[0].n_features in (D + products.shape[1], 1 + D + products.shape[1])
     assert path.mean.min() > 0
@@ -186,7 +181,7 @@ def test_others_of_each_fold(folds: int) -> None:
 
 def test_one_standard_error_takes_the_largest_ridge_that_is_about_as_good() -> None:
     parts = fold_states(OPLS(), X, NUMBERS, FOLD)
-    best, simple = cross_validate_ridges(OPLS(), parts), cross_validate_ridges(OPLS(one_standard_error=True), parts)
+    best, simple = OPLS().cross_validate(parts), OPLS(one_standard_error=True).cross_validate(parts)
     np.testing.assert_array_equal(simple.mean, best.mean)
     limit = best.mean.min() + best.std_error[best.chosen]
     assert simple.chosen > best.chosen
@@ -198,52 +193,52 @@ def test_a_choice_at_the_end_of_the_grid_is_told() -> None:
     clean = X[:, :1] + X[:, 1:2]
     low = fold_states(OPLS(), X, clean, FOLD)
     with pytest.warns(UserWarning, match="an end of the compared values.*standardize=True"):
-        assert cross_validate_ridges(OPLS(), low).chosen in (0, 1)
+        assert OPLS().cross_validate(low).chosen in (0, 1)
     # Each fold contradicts most of the other folds, so that every prediction is harmful.
     high = fold_states(OPLS(), X, X[:, :1] * np.where(FOLD % 2, 1.0, -1.0)[:, None], FOLD)
     with pytest.warns(UserWarning, match="an end of the compared values") as told:
-        assert cross_validate_ridges(OPLS(standardize=True), high).chosen == len(RELATIVE_RIDGES) - 1
+        assert OPLS(standardize=True).cross_validate(high).chosen == len(RELATIVE_RIDGES) - 1
     assert "standardize" not in str(told[0].message)
     assert told[0].filename == __file__
     noisy = fold_states(OPLS(), X[:, :5], X[:, 5:] + 6 * rng.normal(size=(N, 1)), FOLD)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert 1 < cross_validate_ridges(OPLS(), noisy).chosen < len(RELATIVE_RIDGES) - 1
+        assert 1 < OPLS().cross_validate(noisy).chosen < len(RELATIVE_RIDGES) - 1
 
 
-@pytest.mark.parametrize(("choose", "key"), [(cross_validate_ridges, "opls"), (cross_validate_components, "plsda")])
-def test_what_cannot_be_cross_validated_is_refused(choose: Any, key: str) -> None:
+@pytest.mark.parametrize("key", ["opls", "plsda"])
+def test_what_cannot_be_cross_validated_is_refused(key: str) -> None:
     estimator = make(key, {})
     name = "gamma" if key == "opls" else "n_components"
     parts = fold_states(estimator, X, CLASSES, FOLD % 2)
     with pytest.raises(errors.NotFitted, match=f"{name}='cv' needs rows in at least 3 folds; 2 of 4"):
-        choose(estimator, parts)
+        estimator.cross_validate(parts)
     with pytest.raises(errors.NotFitted, match="0 of 0"):
-        choose(estimator, [])
+        estimator.cross_validate([])
     diagonal = fold_states(make(key, {"scatter": "diagonal"}), X, CLASSES, FOLD)
     with pytest.raises(errors.InvalidParameter, match="scatter='exact' before the rows are learned"):
-        choose(estimator, diagonal)
+        estimator.cross_validate(diagonal)
     wide = fold_states(estimator, np.zeros((N, 2049)), CLASSES, FOLD)
     with pytest.raises(errors.InvalidParameter, match="at most 2,048 features; there are 2,049"):
-        choose(estimator, wide)
+        estimator.cross_validate(wide)
 
 
 def test_parameters_that_exclude_cross_validation() -> None:
-    for estimator in (LDA(), OPLS(), CCA(), HSL()):
-        check_gamma_cv_compatible(estimator)
+    for estimator in (LDA(gamma="cv"), OPLS(gamma="cv"), CCA(gamma="cv"), HSL(gamma="cv")):
+        estimator.check_parameters()
         estimator.shrinkage = 0.1
         with pytest.raises(errors.InvalidParameter, match=r"shrinkage=0\.1 are two ways"):
-            check_gamma_cv_compatible(estimator)
+            estimator.check_parameters()
     with pytest.raises(errors.InvalidParameter, match="Give laplacian='zhou'"):
-        check_gamma_cv_compatible(HSL(laplacian="star"))
+        HSL(laplacian="star", gamma="cv").check_parameters()
 
 
 def test_paths_are_stored_and_checked() -> None:
-    path = cross_validate_ridges(LDA(), fold_states(LDA(), X, CLASSES, FOLD))
+    path = LDA().cross_validate(fold_states(LDA(), X, CLASSES, FOLD))
     again = unpack(CrossValidation, *pack(path))
     assert again.chosen == path.chosen
     np.testing.assert_array_equal(again.mean, path.mean)
-    parts = cross_validate_components(PLSDA(), fold_states(PLSDA(), X, CLASSES, FOLD))
+    parts = PLSDA().cross_validate(fold_states(PLSDA(), X, CLASSES, FOLD))
     assert unpack(CrossValidation, *pack(parts)).chosen == parts.chosen
     for damaged in (
         path._replace(chosen=26),

@@ -10,7 +10,6 @@ import pytest
 import stream_dr
 from stream_dr import CCIPCA, LDA, LLE, LPP, NPE, PCA, LaplacianEigenmaps
 from stream_dr.errors import OnlyDiagonal
-from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.widths import max_mapped_columns_of_kinds, max_mapped_columns_of_table
 from stream_dr.statistics.protocol import pack
@@ -123,8 +122,8 @@ def test_a_category_whose_rows_are_gone_is_zero() -> None:
 def test_state_bytes_count_only_texts_as_words() -> None:
     lda = LDA(feature_map=stream_dr.table())
     numbers = {f"x{i}": "number" for i in range(20)}
-    few = state_bytes(lda, 20, 3, numbers)
-    some = state_bytes(lda, 21, 3, numbers | {"note": "text"})
+    few = lda.max_state_bytes(20, 3, numbers)
+    some = lda.max_state_bytes(21, 3, numbers | {"note": "text"})
     assert few < 1e6 < some < 1e9
     assert (
         max_mapped_columns_of_kinds(
@@ -133,7 +132,7 @@ def test_state_bytes_count_only_texts_as_words() -> None:
         == 40
     )
     learned = LDA(feature_map=stream_dr.table()).fit(X[["a", "b"]], Y)
-    assert state_bytes(learned, 2, 3, learned.state_.table) < 1e5
+    assert learned.max_state_bytes(2, 3, learned.state_.table) < 1e5
 
 
 @pytest.mark.parametrize("columns", [["a", "b"], ["note"], ["a", "b", "colour", "note"]])
@@ -142,7 +141,7 @@ def test_state_bytes_are_an_upper_bound(columns: list[str]) -> None:
     size = sum(array.nbytes for array in pack(lda.state_)[0].values())
     kinds = {name: "text" if name in ("note", "colour") else "number" for name in columns}
     for known in (kinds, lda.state_.table):
-        assert size <= state_bytes(lda, len(columns), 3, known) + 4096
+        assert size <= lda.max_state_bytes(len(columns), 3, known) + 4096
 
 
 @pytest.mark.parametrize("make", [CCIPCA, LPP, NPE, LaplacianEigenmaps, LLE])

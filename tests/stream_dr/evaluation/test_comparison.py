@@ -100,11 +100,12 @@ def test_rows_are_sampled_within_bounds() -> None:
         comparison.sample_rows_with_target(batches, "auto", lambda stage, done, total: read.append(done))
         for _ in range(2)
     ]
-    assert (drawn[0].sample.rows, drawn[0].read, read[-1]) == (20_000, 29_970, 29_970)
-    np.testing.assert_array_equal(drawn[0].sample.X, drawn[1].sample.X)
+    (sample, n_read), (again, _) = drawn
+    assert (sample.rows, n_read, read[-1]) == (20_000, 29_970, 29_970)
+    np.testing.assert_array_equal(sample.X, again.X)
 
     mebibytes = [Block(np.ones((20, 1 << 17)), [0, 1] * 10) for _ in range(4)]
-    assert comparison.sample_rows_with_target(mebibytes, "auto", lambda *_: None).sample.rows == 64
+    assert comparison.sample_rows_with_target(mebibytes, "auto", lambda *_: None)[0].rows == 64
     assert [stream_dr.suggest(X[:n], y[:n]).folds for n in (60, 150)] == [3, 5]
 
 

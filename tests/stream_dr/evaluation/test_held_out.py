@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.metrics import r2_score
 
 import stream_dr
-from stream_dr.evaluation.held_out import learn_refine_and_score_held_out
+from stream_dr.evaluation.scores import learn_refine_and_score_held_out
 from stream_dr.rows.source import RepeatableBatches
 from stream_dr.targets.parsing import parse_targets
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from stream_dr.evaluation.probes import LinearProbe, NearestMean, NearestNeighbours, ProbeSample, fit_probe
+from stream_dr.evaluation.test_then_train import LinearProbe, NearestMean, NearestNeighbours, ProbeSample, fit_probe
 
 
 def sample(multi=False, sparse=False, rows=200, seed=0):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_dr.feature_maps.draws import draw_cauchys, draw_normals, draw_uniforms
+from stream_dr.feature_maps.feature_map import draw_cauchys, draw_normals, draw_uniforms
 
 
 @pytest.mark.parametrize("each", [1, 3, 4, 9])

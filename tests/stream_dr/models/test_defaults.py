@@ -7,7 +7,7 @@ import pytest
 
 from stream_dr import LDA, IncrementalSKM, errors, load, save
 from stream_dr.directory.directory import Directory
-from stream_dr.feature_maps import map_spec_with_defaults
+from stream_dr.feature_maps import feature_map, spec_of_map
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import all_parameter_values, estimator_from_spec, fill_spec_defaults, has_same_spec
@@ -41,7 +41,7 @@ def test_a_saved_estimator_says_all_its_parameters(tmp_path: Path) -> None:
     short = LDA(feature_map={"map": "table"}).partial_fit(X, [i % 2 for i in range(40)])
     save(short, tmp_path / "m")
     loaded = load(tmp_path / "m")
-    assert loaded.feature_map == map_spec_with_defaults({"map": "table"})
+    assert loaded.feature_map == spec_of_map(feature_map({"map": "table"}))
     assert loaded.merge(short).fitted().accumulator.rows == 80
     assert short.merge(load(tmp_path / "m")).fitted().accumulator.rows == 80
 

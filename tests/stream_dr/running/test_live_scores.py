@@ -16,7 +16,7 @@ from stream_dr.running.live_scores import TestThenTrain
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running, RunSettings
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.shards.writer import write_shards
+from stream_dr.shards.folder import write_shards
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.support.batches import dense, draft, opened, put, sparse
 

@@ -55,7 +55,7 @@ def use(estimator, body, media):
         accumulator.add(block)
         accumulator.add(block)
         estimator.solve(accumulator.freeze())
-        if block.sparse and getattr(estimator, "refined_by", None) is not None:
+        if block.sparse and getattr(estimator, "refines", False):
             diagonal = type(estimator)(scatter="diagonal").fit(block)
             diagonal.refine([block], max_passes=1)
 

@@ -17,7 +17,7 @@ from stream_dr.rows.source import Source
 from stream_dr.shards import dataset as shards
 from stream_dr.shards.dataset import ShardWriter, open_dataset, open_shard
 from stream_dr.shards.file import file_sha256
-from stream_dr.shards.manifest import write_manifest
+from stream_dr.shards.folder import write_manifest
 from stream_dr.targets.targets import multilabel_targets
 
 ROWS, WIDTH = 1050, 300

@@ -4,7 +4,7 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.shards.manifest import Manifest, ShardEntry, read_manifest, write_manifest
+from stream_dr.shards.folder import Manifest, ShardEntry, read_manifest, write_manifest
 
 
 @pytest.mark.parametrize("labels", [(), ("b", "é"), (3, -1), (True, False)])

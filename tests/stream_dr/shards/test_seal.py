@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.shards.manifest import seal_checksum
+from stream_dr.shards.folder import seal_checksum
 
 
 def test_a_flipped_bit_or_another_digest_breaks_it() -> None:

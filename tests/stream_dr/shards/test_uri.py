@@ -19,7 +19,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.errors import InvalidParameter
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from stream_dr.shards.uri import RemotePath, parse_path_or_uri
+from stream_dr.shards.file import RemotePath, parse_path_or_uri
 from tests.support.batches import dense
 from tests.support.waiting import wait_until
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr.rows.block import Block
-from stream_dr.solve.scatter_product import ScatterProduct
+from stream_dr.solve.subspace import ScatterProduct
 
 
 def product(blocks, mean, P, scale=None, weights=None):

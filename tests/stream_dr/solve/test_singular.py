@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr.errors import NotFinite
-from stream_dr.solve.singular import thin_svd
+from stream_dr.solve.spectral import thin_svd
 
 
 def test_factors_multiply_to_the_matrix() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_dr.solve.singular import tall_qr
+from stream_dr.solve.spectral import tall_qr
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e7, 1e10, 1e16])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_dr.solve.rounding import Rounding, zero_rounding
+from stream_dr.solve.spectral import Rounding, zero_rounding
 from stream_dr.solve.two_stage import condition_number, two_stage
 from tests.naive import two_stage as naive
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_dr.statistics.aligned import HUGE_BYTES, LINE_BYTES, aligned_zeros
+from stream_dr.statistics.cache_lines import HUGE_BYTES, LINE_BYTES, aligned_zeros
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (1, 1), (3, 7), (1_000, 16), (32_767, 16), (32_768, 16), (47_236, 16)])

@@ -8,7 +8,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from stream_dr.datasets.readers.matlab import read_matlab
+from stream_dr.datasets.readers.matrices import read_matlab
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing
 
 

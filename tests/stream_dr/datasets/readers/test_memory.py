@@ -9,11 +9,10 @@ import pytest
 
 from stream_dr.datasets.readers.columns import ColumnRoles
 from stream_dr.datasets.readers.csv import read_csv
-from stream_dr.datasets.readers.libsvm import read_libsvm
+from stream_dr.datasets.readers.libsvm import read_libsvm, read_vw
 from stream_dr.datasets.readers.mulan import read_arff
-from stream_dr.datasets.readers.parquet import read_parquet
 from stream_dr.datasets.readers.rcv1 import read_lyrl2004
-from stream_dr.datasets.readers.vw import read_vw
+from stream_dr.datasets.readers.tables import read_parquet
 
 ROW = " ".join(f"{i}:{i / 997:.6f}" for i in range(1, 400, 7))
 

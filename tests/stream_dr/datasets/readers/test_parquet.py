@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_dr.datasets.readers.columns import ColumnRoles
-from stream_dr.datasets.readers.parquet import read_parquet
+from stream_dr.datasets.readers.tables import read_parquet
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing
 
 

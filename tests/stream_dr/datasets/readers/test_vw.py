@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_dr.datasets.readers.vw import read_vw
+from stream_dr.datasets.readers.libsvm import read_vw
 from stream_dr.errors import MalformedInput
 
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from stream_dr import LDA, PCA, KNearest, errors
-from stream_dr.estimators.fitting.not_fitted import NeedsRefine, NotFitted
+from stream_dr.estimators.fitting.stream_learner import NeedsRefine, NotFitted
 
 
 @pytest.mark.parametrize("estimator", [LDA(), PCA(), KNearest()], ids=lambda estimator: type(estimator).__name__)

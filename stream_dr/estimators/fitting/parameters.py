@@ -1,12 +1,23 @@
-"""Checks that estimators use in `check_parameters`."""
+"""Parameters of estimators: their checks, their types and their descriptions.
+
+A class describes its own parameters and attributes in numpydoc's sections Parameters and
+Attributes. `help`, tooltips and the reference read a class's docstring, which therefore lists
+inherited ones, too. If a class and its base describe the same name, the description in the class
+is used.
+"""
 
 import inspect
-from typing import TYPE_CHECKING, Any, NoReturn
+import re
+from typing import TYPE_CHECKING, Any, NoReturn, get_type_hints
 
 import numpy as np
 
 from stream_dr.errors import InvalidParameter, did_you_mean
-from stream_dr.feature_maps.draws import is_finite_number
+from stream_dr.feature_maps.feature_map import is_finite_number
+
+SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+ENTRY = re.compile(r"^(\w+) : .*(?:\n    .*)*", re.MULTILINE)
+NOTES = "Notes\n-----\n"
 
 _MAX_INT_PARAMETER = 2**31 - 1
 """Largest value of a parameter that is a number of rows, components or features.
@@ -87,3 +98,53 @@ def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
     if value not in choices:
         meant = did_you_mean(value, choices)
         raise InvalidParameter(f"{name}={value!r}{meant}; it must be one of {', '.join(map(repr, choices))}.")
+
+
+def parameter_types(estimator_class: type) -> list[tuple[str, Any, Any]]:
+    """Return name, type and default of an estimator class's parameters.
+
+    The parameters come in the order of the signature. A parameter without annotation has the type
+    Any.
+
+    >>> import stream_dr
+    >>> stream_dr.parameter_types(stream_dr.KNearest)[0]
+    ('n_neighbors', <class 'int'>, 1)
+    """
+    hints = get_type_hints(estimator_class.__init__)  # type: ignore[misc]
+    return [(p.name, hints.get(p.name, Any), p.default) for p in inspect.signature(estimator_class).parameters.values()]
+
+
+def collect_documented_entries(cls: type) -> dict[str, dict[str, str]]:
+    """Return the descriptions of a class's parameters and attributes.
+
+    The descriptions are read from the docstrings of the class and its base classes. The result has
+    the text of each description, first by section ("Parameters" or "Attributes"), then by name.
+    """
+    sections: dict[str, dict[str, str]] = {"Parameters": {}, "Attributes": {}}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("stream_dr."):
+            for section, entries in SECTION.findall(_own_text(base)):
+                sections[section] |= {entry[1]: entry[0] for entry in ENTRY.finditer(entries)}
+    return sections
+
+
+def docstring_with_inherited(cls: type) -> str:
+    """Return the class's docstring, with inherited parameters and attributes added.
+
+    The order of the sections is purpose and example, Parameters, Attributes, Notes.
+    """
+    # Store the docstring without the inherited descriptions, because subclasses need it.
+    cls._own_text = _own_text(cls)  # type: ignore[attr-defined]
+    purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
+    sections = [
+        "\n".join([name, "-" * len(name), *entries.values()])
+        for name, entries in collect_documented_entries(cls).items()
+        if entries
+    ]
+    parts = [re.sub(r"\n{3,}", "\n\n", purpose).strip(), *sections, heading + notes]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _own_text(cls: type) -> str:
+    """Return the class's docstring without inherited parameters and attributes."""
+    return vars(cls).get("_own_text") or inspect.cleandoc(vars(cls).get("__doc__") or "")

@@ -1,7 +1,14 @@
-"""Databases: read tables or views of SQLite or DuckDB files.
+"""Read typed tables: Parquet, Arrow IPC, SQLite and DuckDB.
 
-The path of a table is `FILE!TABLE`, or `FILE` if the file has only one table. Files are opened
-read-only.
+Uncompressed files of Parquet and Arrow IPC with the columns of a shard can be used as shards
+directly, without this module.
+
+One batch is in memory at a time. For a Parquet file, Arrow also buffers a part of the row group.
+Arrow's pre-buffering is switched off, because it would hold all buffers until the file is closed.
+Page checksums of a Parquet file are verified if there are any.
+
+Tables and views of SQLite and DuckDB files can be read. The path of a table is `FILE!TABLE`, or
+`FILE` if the file has only one table. Files are opened read-only.
 
 DuckDB returns Arrow batches with typed columns. It is installed with the extra [duckdb]. In SQLite
 a column may have values of several types, so the first rows decide the type of each column.
@@ -10,15 +17,22 @@ Numeric features are read as floats.
 About 1,000 rows are in memory at a time, in addition to the memory that DuckDB takes.
 """
 
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import chain
+from pathlib import Path
+from typing import IO
 from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from stream_dr.aliases import FileName
+from stream_dr.arrow.categories import declared_categories, encode_categories
+from stream_dr.arrow.messages import read_checked_messages, strip_file_header_footer
 from stream_dr.datasets.readers.columns import (
     Blocks,
     ColumnRoles,
@@ -27,8 +41,96 @@ from stream_dr.datasets.readers.columns import (
     must_read_as_table,
     split_batches_into_blocks,
 )
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, check_file_exists, errors_as_malformed_input
+from stream_dr.datasets.readers.lines import (
+    BLOCK_ROWS,
+    LONGEST,
+    PACKED,
+    check_file_exists,
+    errors_as_malformed_input,
+    open_decompressed,
+)
 from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
+
+_ERRORS = (pa.ArrowException, OSError)
+
+
+def read_parquet(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS) -> Blocks:
+    """Yield the rows of a Parquet file in blocks.
+
+    The rows are a dense float64 matrix, or a table if `roles.raw` says so. If the file's columns
+    are named as in a shard, the file is read as a shard, which may also have sparse rows.
+
+    rows_per_block: maximum number of rows in a block.
+
+    Raises SourceMissing, SchemaMismatch, and MalformedInput, which names the file and the row.
+    """
+    check_file_exists(path)
+    with errors_as_malformed_input(path, "is not a Parquet file", *_ERRORS):
+        file = pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
+
+    with file:
+        schema = file.schema_arrow
+        columns = [name for name in schema.names if name not in roles.drop]
+        features = feature_columns_unless_shard(schema, roles)
+        with errors_as_malformed_input(path, "is not to be read", *_ERRORS):
+            batches = file.iter_batches(rows_per_block, columns=columns)
+        categories = declared_categories(file).intersection(features or ())
+        batches = (encode_categories(batch, categories) for batch in batches)
+        yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
+
+
+def read_arrow_ipc(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS) -> Blocks:
+    """Yield the rows of an Arrow IPC file in blocks.
+
+    The file has the file format or the stream format of Arrow IPC.
+
+    path: path of the file, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
+    rows_per_block: maximum number of rows in a block.
+
+    Raises the errors of `read_parquet`.
+    """
+    with open_decompressed(path) as packed:
+        with errors_as_malformed_input(path, "is not an Arrow file", *_ERRORS):
+            reader = _open_batch_stream(_open_checked_ipc_file(path, packed))
+        features = feature_columns_unless_shard(reader.schema, roles)
+        yield from split_batches_into_blocks(path, reader, features, roles, rows_per_block)
+
+
+def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> pa.MemoryMappedFile:
+    """Open an Arrow IPC file and check its messages.
+
+    The file has the file format or the stream format of Arrow IPC. Returns the uncompressed file.
+    Raises the errors of `read_checked_messages`.
+
+    path: path of the file, which may be compressed.
+    unpacked_stream: stream of the file's uncompressed bytes. If the file is compressed, the stream
+        is copied to a temporary file.
+    """
+    if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
+        file = pa.memory_map(str(path))
+    else:
+        with tempfile.NamedTemporaryFile() as copy:
+            shutil.copyfileobj(unpacked_stream, copy)
+            copy.flush()
+            file = pa.memory_map(copy.name)
+
+    read_checked_messages(strip_file_header_footer(memoryview(file.read_buffer()).cast("B")))
+    file.seek(0)
+    return file
+
+
+def _open_batch_stream(file: IO[bytes]) -> pa.RecordBatchReader:
+    """Open an Arrow IPC file as a stream of batches.
+
+    The file has the file format or the stream format of Arrow IPC.
+    """
+    # An IPC file is the bytes ARROW1, two bytes of padding, and then an IPC stream.
+    if file.read(6) == b"ARROW1":
+        file.read(2)
+    else:
+        file.seek(0)
+    return pa.ipc.open_stream(file)
+
 
 _SqliteRow = tuple[int | float | str | bytes | None, ...]
 

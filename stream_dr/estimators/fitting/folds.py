@@ -1,0 +1,305 @@
+"""Folds of a stream: their merges, and the uncertainty of components.
+
+The rows of a stream are learned into K folds, one MomentState for each fold. A model is trained on
+the merge of all folds but one. No row is read again.
+
+The uncertainty of components and eigenvalues is estimated by the delete-m_j jackknife (Busing,
+Meijer and van der Leeden, 1999). The components are solved again from all folds but one, K times.
+The differences of these K solutions show how much the components would differ for another sample
+of rows.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import partial, reduce
+from typing import Literal, NamedTuple, cast
+
+import numpy as np
+
+from stream_dr.errors import InvalidParameter
+from stream_dr.estimators.fitting.estimator import Estimator
+from stream_dr.estimators.fitting.mapping import inner_linear_projection, mapped_state_of_all_folds, replace_inner_state
+from stream_dr.estimators.fitting.stream_learner import NotFitted
+from stream_dr.projection import Linear, Projection
+from stream_dr.solve.orientation import GAP, MultiplyByScatter, correlations_of_projected_rows, pad_to_equal_rows
+from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state_with_same_parameters
+from stream_dr.statistics.protocol import State
+from stream_dr.uncertainty import MIN_FOLDS, ComponentSpread
+
+MAX_CV_FEATURES = 2048
+"""Maximum number d of features. Each fold needs an eigendecomposition of order d."""
+
+MIN_ROWS_TO_WARN = 60
+"""Mean number of rows in a fold from which folds of very different size cause a warning.
+
+By chance alone, no fold then has less than half of the mean.
+"""
+
+
+def merge_all_folds_but_one(states_by_fold: Sequence[MomentState]) -> Iterator[MomentState]:
+    """Yield for each fold the merge of all other folds.
+
+    Needs about K log₂ K merges for K folds, and holds at most log₂ K + 2 merged states at a time.
+    The states may have different features and another order of labels. For a single fold, the
+    yielded state has no rows.
+
+    states_by_fold: states of the folds.
+    """
+    if states_by_fold:
+        first = states_by_fold[0]
+        nothing = empty_state_with_same_parameters(first)
+        yield from _merge_outside_and_others(states_by_fold, nothing)
+
+
+def _merge_outside_and_others(states_by_fold: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
+    """Yield for each fold the merge of all other folds.
+
+    The merge includes `outside`.
+
+    states_by_fold: states of some of the folds.
+    outside: merged state of all folds that are not in `states_by_fold`.
+    """
+    if len(states_by_fold) == 1:
+        yield outside
+        return
+    half = len(states_by_fold) // 2
+    first, second = states_by_fold[:half], states_by_fold[half:]
+    yield from _merge_outside_and_others(first, reduce(MomentState.merge, second, outside))
+    yield from _merge_outside_and_others(second, reduce(MomentState.merge, first, outside))
+
+
+def merge_and_align_folds(
+    states_by_fold: Sequence[MomentState], parameter_name: Literal["gamma", "n_components"]
+) -> tuple[MomentState, list[MomentState]]:
+    """Return the merge of all folds, and the nonempty folds.
+
+    The returned folds have the same features, and the same labels in the same order. Issues a
+    warning if folds have very different numbers of rows. Raises NotFitted or InvalidParameter if
+    the states cannot be cross-validated.
+
+    states_by_fold: states of the folds.
+    parameter_name: name of the parameter that is chosen.
+    """
+    # Warn if the folds differ much in size, because their errors then say little.
+    rows = [part.rows for part in states_by_fold]
+    if sum(rows) >= max(MIN_ROWS_TO_WARN * len(states_by_fold), 1) and 2 * len(states_by_fold) * min(rows) < sum(rows):
+        warnings.warn(
+            f"the folds have {', '.join(map(str, rows))} rows, because many rows are equal or groups are large. The errors "
+            "of such folds say little. Give groups to fit and partial_fit, such as the number of each row.",
+            stacklevel=2,
+        )
+
+    filled = [part for part in states_by_fold if part.weight > 0.0]
+    if len(filled) < MIN_FOLDS:
+        raise NotFitted(
+            f"{parameter_name}='cv' needs rows in at least {MIN_FOLDS} folds; "
+            f"{len(filled)} of {len(states_by_fold)} folds have rows of weight above 0. Learn more rows first, "
+            f"give groups if many rows are equal, or give {parameter_name} as a number."
+        )
+
+    # Refuse states that are too wide for an eigendecomposition, or without a whole scatter.
+    width = max(part.n_features for part in filled)
+    if width > MAX_CV_FEATURES:
+        raise InvalidParameter(
+            f"{parameter_name}='cv' needs at most {MAX_CV_FEATURES:,} features; there are {width:,}, after any feature map. "
+            f"Map the rows to fewer features, or give {parameter_name} as a number."
+        )
+    if any(part.scatter != "exact" for part in filled):
+        raise InvalidParameter(
+            f"{parameter_name}='cv' needs the whole scatter of the rows; only its diagonal is stored. Give scatter='exact' "
+            f"before the rows are learned, or give {parameter_name} as a number."
+        )
+
+    full = reduce(MomentState.merge, filled)
+    return full, list(align_states_together(*filled))
+
+
+class _FoldComparison(NamedTuple):
+    """Solution without one fold, compared with the solution of all rows.
+
+    Attributes
+    ----------
+    eigenvalues : (p,)
+        Eigenvalues that do not grow with the number of rows: each is divided by N^g, where N is the
+        weight of the rows, and g the estimator's `eigenvalue_growth`. NaN where
+        there is no eigenvalue.
+    loadings : (d, p)
+        Loadings of d features. Component i is matched to component i of the solution of all rows,
+        and has its sign. NaN where there is no match.
+    squares : (p,)
+        Squared sine of the angle between component i of the solution of all rows and the matching
+        component. 1 where there is no match.
+    squared_plane_sines : (p − 1,)
+        Squared sine of the largest angle between the plane of components i and i + 1 of the
+        solution of all rows and the matching plane. NaN for planes that are not compared.
+    """
+
+    eigenvalues: np.ndarray
+    loadings: np.ndarray
+    squares: np.ndarray
+    squared_plane_sines: np.ndarray
+
+
+def jackknife_components(
+    estimator: Estimator, states_by_fold: Sequence[State], all_rows_projection: Projection | None = None
+) -> ComponentSpread:
+    """Return the uncertainty of components and eigenvalues, by the jackknife.
+
+    Costs one solution for each fold. Raises NotFitted if fewer than three folds have rows.
+
+    states_by_fold: state of each fold. The states must have decay 1. States with a feature map
+        must have the same map, with the statistics of all rows.
+    all_rows_projection: the projection solved from all folds together, or None to solve it here.
+        It must not have been refined by further passes over the rows.
+    """
+    filled = [part for part in states_by_fold if _inner_moment_state(part).weight > 0.0]
+    if len(filled) < MIN_FOLDS:
+        raise NotFitted(
+            f"{len(filled)} of {len(states_by_fold)} folds have rows, and the spread of components needs {MIN_FOLDS} "
+            "folds with rows. Learn more rows, or use more folds."
+        )
+
+    states = [_inner_moment_state(part) for part in filled]
+    weights = np.array([state.weight for state in states])
+    n = float(weights.sum())
+    growth = estimator.eigenvalue_growth
+
+    whole_state = replace_inner_state(filled[0], reduce(MomentState.merge, states))
+    whole = inner_linear_projection(all_rows_projection or estimator.solve(whole_state))
+
+    # Solve without each fold, with a ridge that is reduced in proportion to the rows.
+    # An unchanged ridge would shrink components more, because there are fewer rows.
+    left_out = []
+    product = partial(estimator.scatter_product, whole_state)
+    for weight, rest in zip(weights.tolist(), merge_all_folds_but_one(states), strict=True):
+        changed = copy(estimator)
+        changed.gamma = float(estimator.gamma) * (n - weight) / n
+        state = replace_inner_state(filled[0], rest)
+        solved = inner_linear_projection(changed.solve(state))
+        compared = _compare_with_whole(whole, solved, product)
+        left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
+
+    # Stack the comparisons of all folds, and estimate the errors.
+    # Divide eigenvalues by n^growth, because eigenvalues grow with the weight n of the rows.
+    folds = _FoldComparison(*map(np.array, zip(*left_out, strict=True)))
+    eigenvalues, eigenvalues_std = _jackknife_estimate(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
+    _, loadings_std = _jackknife_estimate(whole.loadings, folds.loadings, n / weights)
+    components_std = np.ascontiguousarray(loadings_std.T)
+    angles, plane_angles = map(_jackknife_angles_in_degrees, (folds.squares, folds.squared_plane_sines))
+    eigenvalues, eigenvalues_std = eigenvalues * n**growth, eigenvalues_std * n**growth
+    return ComponentSpread(eigenvalues, eigenvalues_std, components_std, angles, plane_angles, len(filled))
+
+
+def _inner_moment_state(state: State) -> MomentState:
+    return cast(MomentState, mapped_state_of_all_folds(state))
+
+
+def _compare_with_whole(
+    all_rows_solution: Linear, reduced_solution: Linear, multiply_by_scatter: MultiplyByScatter
+) -> _FoldComparison:
+    """Compare a solution without one fold with the solution of all rows.
+
+    Components are matched by the absolute cosine of their angle. The cosine is the correlation
+    over all rows. Eigenvalues are matched by rank, because the i-th largest eigenvalue changes
+    less from fold to fold than the eigenvalue of a component that rotates.
+
+    all_rows_solution: solution of all rows, with d features and p components.
+    reduced_solution: solution without one fold.
+    multiply_by_scatter: function that multiplies m columns (features, m) by the scatter of all
+        rows.
+    """
+    # Import scipy.optimize only here, because the import takes long.
+    from scipy.optimize import linear_sum_assignment
+
+    d, p = all_rows_solution.loadings.shape
+    # Pad loadings to equal length, because sparse rows without one fold may have fewer features.
+    own, solved_loadings = pad_to_equal_rows(all_rows_solution.loadings, reduced_solution.loadings)
+    cosines = correlations_of_projected_rows(np.hstack([own, solved_loadings]), multiply_by_scatter)
+
+    # Match components such that the sum of absolute cosines is largest.
+    of_whole, of_other = linear_sum_assignment(np.abs(cosines[:p, p:]), maximize=True)
+    matched = cosines[of_whole, p + of_other]
+    squares = np.ones(p)
+    squares[of_whole] = np.clip(1.0 - matched**2, 0.0, 1.0)
+    loadings = np.full((d, p), np.nan)
+    loadings[:, of_whole] = solved_loadings[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
+
+    # Match eigenvalues by rank (largest to largest, and so on), and not by component.
+    rank = np.argsort(np.argsort(-all_rows_solution.eigenvalues, kind="stable"))
+    values = np.full(max(p, reduced_solution.n_components), np.nan)
+    values[: reduced_solution.n_components] = np.sort(reduced_solution.eigenvalues)[::-1]
+
+    # Set `at` to the index of each component's match in `cosines`.
+    # A component without a match gets the index of the zeros that np.pad appends below.
+    at = np.full(p, len(cosines))
+    at[of_whole] = p + of_other
+    pairs = _near_equal_pair_indices(all_rows_solution.eigenvalues)
+    squared_plane_sines = _squared_plane_sines(np.pad(cosines, (0, 1)), at, pairs)
+    return _FoldComparison(values[rank], loadings, squares, squared_plane_sines)
+
+
+def _near_equal_pair_indices(eigenvalues: np.ndarray) -> np.ndarray:
+    """Return the indices of pairs of nearly equal eigenvalues.
+
+    Index i is returned if the eigenvalues i and i + 1 differ by less than 5 %.
+    """
+    low, high = np.abs(eigenvalues[:-1]), np.abs(eigenvalues[1:])
+    return np.flatnonzero(np.abs(np.diff(eigenvalues)) < GAP * np.maximum(low, high))
+
+
+def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices: np.ndarray) -> np.ndarray:
+    """Return the squared sines of angles between matching planes.
+
+    There are p − 1 sines for p components. Two solutions are compared, the solution of all rows
+    and a solution without one fold. Plane i is spanned by the components i and i + 1 of the
+    solution of all rows. The matching plane is spanned by the two components of the other solution
+    that match them. The angle is the largest principal angle. The result is NaN for planes that
+    are not compared.
+
+    cosines: (m, m), cosines of the angles between all m components of both solutions.
+    matches: (p,), index in `cosines` of the component that matches each component of all rows.
+    pair_indices: indices i of the planes that are compared.
+    """
+    # Take the cosines of the angles between the two components that span each plane (`own`).
+    # Take the cosines within the matching plane (`other`) and between both planes (`cross`).
+    mine = pair_indices[:, None] + [0, 1]
+    theirs = matches[mine]
+    own = cosines[mine[:, :, None], mine[:, None, :]]
+    other = cosines[theirs[:, :, None], theirs[:, None, :]]
+    cross = cosines[mine[:, :, None], theirs[:, None, :]]
+
+    # The eigenvalues of each plane's matrix (2, 2) are squared cosines of principal angles.
+    # The angles are between the plane and its matching plane.
+    matrices = np.linalg.pinv(own) @ cross @ np.linalg.pinv(other) @ cross.swapaxes(1, 2)
+    squares = np.full(max(len(matches) - 1, 0), np.nan)
+    squares[pair_indices] = np.clip(1.0 - np.linalg.eigvals(matrices).real.min(axis=1), 0.0, 1.0)
+    return squares
+
+
+def _jackknife_estimate(
+    all_rows_estimate: np.ndarray, fold_estimates: np.ndarray, weight_ratios: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Correct the bias of an estimate, by the delete-m_j jackknife.
+
+    Returns the estimate without bias, and its standard error, of the same shape.
+
+    all_rows_estimate: estimate from all rows, an array of any shape.
+    fold_estimates: (folds, ...), estimates without each fold.
+    weight_ratios: (folds,), weight of all rows divided by the weight of each fold.
+    """
+    weight_ratios = weight_ratios.reshape(-1, *[1] * all_rows_estimate.ndim)
+    corrected = len(weight_ratios) * all_rows_estimate - ((1.0 - 1.0 / weight_ratios) * fold_estimates).sum(axis=0)
+    pseudo = weight_ratios * all_rows_estimate - (weight_ratios - 1.0) * fold_estimates
+    return corrected, np.sqrt(((pseudo - corrected) ** 2 / (weight_ratios - 1.0)).mean(axis=0))
+
+
+def _jackknife_angles_in_degrees(squared_sines: np.ndarray) -> np.ndarray:
+    """Return the jackknife's typical error of each angle, in degrees.
+
+    The result has the shape (angles,).
+
+    squared_sines: (folds, angles), squared sine of each angle in the solution without each fold.
+    """
+    sines = np.sqrt((len(squared_sines) - 1.0) * squared_sines.mean(axis=0))
+    return np.asarray(np.degrees(np.arcsin(np.minimum(sines, 1.0))))
