@@ -27,8 +27,14 @@ from stream_dr.directory.directory import Directory
 from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed import parts
 from stream_dr.distributed.cluster import dask_plan_runner
-from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
-from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, TaskPlan, thread_plan_runner
+from stream_dr.distributed.parts import (
+    BatchCallback,
+    PartialResult,
+    PlanRunner,
+    TaskPlan,
+    replay_in_parallel_tasks,
+    thread_plan_runner,
+)
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import Shard, open_dataset

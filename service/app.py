@@ -26,7 +26,7 @@ from service.guards import AccessMiddleware, BodyLimitsMiddleware, BodyMemory
 from service.routes import models, rows, stream
 from service.schemas import JsonDict
 from service.settings import Settings
-from service.shared import AppState, Ingest, Metrics, MetricsMiddleware, refuse_repeated_parameters
+from service.shared import AppState, Metrics, MetricsMiddleware, refuse_repeated_parameters
 
 PARSING, QUERIES, SLOW = 1, 4, 4
 """Numbers of threads in the three pools.
@@ -49,7 +49,6 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     slow = ThreadPoolExecutor(SLOW, "service-slow")
     memory = BodyMemory(settings.max_queue_bytes)
     metrics = Metrics(directory, running, memory)
-    ingest = Ingest(running, limits(settings), parsing)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -58,21 +57,20 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         Before the engine stops, all accepted batches are parsed, appended and learned, and the
         models are snapshotted.
         """
-        in_thread = functools.partial(asyncio.get_running_loop().run_in_executor, None)
-        await in_thread(running.start)
+        await asyncio.to_thread(running.start)
         yield
 
         # Stop the parsing thread before the engine, because the thread submits batches to it.
         shared.stopping.set()
-        await in_thread(parsing.shutdown)
-        await in_thread(running.stop, settings.drain_timeout)
+        await asyncio.to_thread(parsing.shutdown)
+        await asyncio.to_thread(running.stop, settings.drain_timeout)
         for pool in (queries, slow):
             pool.shutdown(wait=False, cancel_futures=True)
         app.state.drained = True
 
     shared = AppState(
-        settings, limits(settings), directory, running, ingest, metrics, memory, asyncio.Event(),
-        {m.id for m in directory.models.values()}, queries, slow,
+        settings, limits(settings), directory, running, metrics, memory, asyncio.Event(),
+        {m.id for m in directory.models.values()}, parsing, queries, slow,
         functools.cache(lambda: stream_dr.LiveFigures(directory, lambda: stream.dashboard_status(directory, running))),
     )  # fmt: skip
 

@@ -200,8 +200,15 @@ def _response_to_invalid(error: RequestValidationError) -> Response:
     elif any("params" in e["where"] for e in errors):
         code = "invalid_parameter"
 
-    detail = "; ".join(f"{_location_prefix(e['where'])}{e['what']}" for e in errors[:5])
-    return problem_response(code, detail, {"errors": errors})
+    details = []
+    for e in errors[:5]:
+        # A place begins with "body" or "query". In a model's spec, the estimator's key follows.
+        place = e["where"][1:]
+        if place and e["where"][0] == "body" and place[0] in stream_dr.ESTIMATORS:
+            place = place[1:]
+        prefix = f"{'.'.join(map(str, place))}: " if place else ""
+        details.append(f"{prefix}{e['what']}")
+    return problem_response(code, "; ".join(details), {"errors": errors})
 
 
 def _describe_invalid_field(error: Mapping[str, Any]) -> str:
@@ -231,14 +238,3 @@ def _describe_invalid_field(error: Mapping[str, Any]) -> str:
     # pydantic puts "Value error, " before the messages of our own validators.
     message = error["msg"].removeprefix("Value error, ")
     return f"{message}; given is {repr(error.get('input'))[:60]}"
-
-
-def _location_prefix(error_path: list[Any]) -> str:
-    """Return an error's place in a request, like "params.gamma: ".
-
-    error_path: pydantic's path of the error. The path begins with "body" or "query". In a model's
-        spec, the key of the estimator follows. These first elements are omitted from the result.
-    """
-    names_estimator = len(error_path) > 1 and error_path[0] == "body" and error_path[1] in stream_dr.ESTIMATORS
-    inner = error_path[2 if names_estimator else 1 :]
-    return f"{'.'.join(map(str, inner))}: " if inner else ""

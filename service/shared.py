@@ -8,7 +8,7 @@ has a registry of its own.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,67 +230,6 @@ class MetricsMiddleware:
         self.metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
 
 
-@dataclass
-class Ingest:
-    """Parser of request bodies, which passes batches to the engine.
-
-    A body waits for the one thread that parses. The parsed batch then waits for the log. The
-    setting `max_queue_bytes` is the limit of waiting bytes. `BodyMemory` applies the limit to the
-    bodies of all requests. The engine applies the limit to the parsed batches.
-
-    Parameters
-    ----------
-    running : Running
-        Engine that takes the parsed batches.
-    limits : Limits
-        Limits of a batch.
-    parsing : ThreadPoolExecutor
-        Pool of one thread. One thread is enough, because batches are learned one after the other.
-    """
-
-    running: stream_dr.Running
-    limits: stream_dr.Limits
-    parsing: ThreadPoolExecutor
-
-    async def append(self, body: bytes, body_format: BodyFormat, idempotency_key: str | None) -> stream_dr.Receipt:
-        """Append a batch to the log, and return the receipt.
-
-        The receipt is returned when the batch is on disk.
-
-        body: the rows, in Arrow or JSON format.
-        body_format: "arrow" or "json".
-        idempotency_key: idempotency key or None.
-
-        Raises a StreamDRError if the batch is refused.
-        """
-        handle = self.running.submit
-        return await asyncio.wrap_future(await self._parse_in_thread(handle, body, body_format, idempotency_key))
-
-    async def check(self, body: bytes, body_format: BodyFormat, idempotency_key: str | None) -> stream_dr.DryRunReceipt:
-        """Return a batch's receipt without appending the batch.
-
-        The parameters are the parameters of `append`. Raises a StreamDRError if the batch would be
-        refused.
-        """
-        return await self._parse_in_thread(self.running.check, body, body_format, idempotency_key)
-
-    async def _parse_in_thread(
-        self, handle: Callable[..., T], body: bytes, body_format: BodyFormat, idempotency_key: str | None
-    ) -> T:
-        """Parse a body in the parsing thread, and return what `handle` returns for the draft."""
-
-        def parse_and_handle() -> T:
-            try:
-                names = self.running.directory.schema.names or ()
-                return handle(stream_dr.rows_draft(body, body_format, idempotency_key, self.limits, names))
-            except stream_dr.errors.StreamDRError as e:
-                # Remove the traceback from the error.
-                # The frames of the traceback refer to the body, so the body would stay in memory.
-                raise stream_dr.errors.remove_stack_frames(e) from None
-
-        return await asyncio.get_running_loop().run_in_executor(self.parsing, parse_and_handle)
-
-
 @dataclass(frozen=True)
 class AppState:
     """State of one application, stored as `app.state.shared`.
@@ -304,7 +243,6 @@ class AppState:
         The directory that is served, open for writing.
     running : Running
         Engine that learns and publishes.
-    ingest : Ingest
     metrics : Metrics
     memory : BodyMemory
         Memory of all request bodies.
@@ -312,6 +250,9 @@ class AppState:
         Set on the event loop when the service begins to stop.
     first_ids : set of int
         Ids of the models that were in the directory at the start.
+    parsing : Executor
+        Pool of the one thread that parses batches to learn. One thread is enough, because batches
+        are learned one after the other.
     queries : Executor
         Pool of the threads that project rows.
     slow : Executor
@@ -324,11 +265,11 @@ class AppState:
     limits: stream_dr.Limits
     directory: stream_dr.Directory
     running: stream_dr.Running
-    ingest: Ingest
     metrics: Metrics
     memory: BodyMemory
     stopping: asyncio.Event
     first_ids: set[int]
+    parsing: Executor
     queries: Executor
     slow: Executor
     figures: Callable[[], stream_dr.LiveFigures]
@@ -337,6 +278,33 @@ class AppState:
     def warming(self) -> list[str]:
         """Names of the models of the start that are being compiled."""
         return [m.name for m in self.directory.models.values() if m.status == "warming" and m.id in self.first_ids]
+
+    async def parse_batch(
+        self, handle: Callable[..., T], body: bytes, body_format: BodyFormat, idempotency_key: str | None
+    ) -> T:
+        """Parse a batch, and return the result of `handle`.
+
+        A body waits for the one thread that parses. The parsed batch then waits for the log. The
+        setting `max_queue_bytes` is the limit of waiting bytes. `BodyMemory` applies the limit to
+        the bodies of all requests. The engine applies the limit to the parsed batches.
+
+        handle: function that receives the batch's draft, such as `Running.submit`.
+        body: the rows, in Arrow or JSON format.
+        idempotency_key: idempotency key or None.
+
+        Raises a StreamDRError if the batch is refused.
+        """
+
+        def parse_and_handle() -> T:
+            try:
+                names = self.directory.schema.names or ()
+                return handle(stream_dr.rows_draft(body, body_format, idempotency_key, self.limits, names))
+            except stream_dr.errors.StreamDRError as e:
+                # Remove the traceback from the error.
+                # The frames of the traceback refer to the body, so the body would stay in memory.
+                raise stream_dr.errors.remove_stack_frames(e) from None
+
+        return await asyncio.get_running_loop().run_in_executor(self.parsing, parse_and_handle)
 
     async def finish_before_timeout_or_stop(self, awaitable: Awaitable[object], timeout_seconds: float) -> bool:
         """Wait for `awaitable`, and return True if it finishes.

@@ -47,9 +47,10 @@ async def partial_fit(
     body_format = rows_format(request)
     body = b"".join([piece async for piece in request.stream()])
     if query.check:
-        return _receipt_response(await shared.ingest.check(body, body_format, key), position=None)
+        return _receipt_response(await shared.parse_batch(shared.running.check, body, body_format, key), None)
 
-    receipt = await shared.ingest.append(body, body_format, key)
+    # The receipt is returned when the batch is on disk.
+    receipt = await asyncio.wrap_future(await shared.parse_batch(shared.running.submit, body, body_format, key))
     return await _respond_with_receipt(shared, receipt, query.wait is not None, response)
 
 

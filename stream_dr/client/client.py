@@ -519,7 +519,12 @@ class Client:
         """
         rows, names = sendable_rows_and_names(X)
         headers = {"Content-Type": _ARROW, "Accept": accept}
-        query = {"model": model or self._only_model_name()}
+        if not model:
+            known = sorted(self.models())
+            if len(known) != 1:
+                raise errors.UnknownModel(f"the service has the models {', '.join(known) or '(none)'}; say model=…")
+            model = known[0]
+        query = {"model": model}
         body = arrow_stream_bytes(Block(rows, names=names))
         return self._service.send("POST", path, params=query, content=body, headers=headers).content
 
@@ -539,16 +544,6 @@ class Client:
         if stream_kind is None and kind_for_new_stream == "auto":
             check_targets_unambiguous(y, targets)
         return targets
-
-    def _only_model_name(self) -> str:
-        """Return the name of the only model.
-
-        Raises UnknownModel if the service does not have exactly one model.
-        """
-        names = sorted(self.models())
-        if len(names) != 1:
-            raise errors.UnknownModel(f"the service has the models {', '.join(names) or '(none)'}; say model=…")
-        return names[0]
 
 
 def _model_path(name: str) -> str:

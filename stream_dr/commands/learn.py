@@ -455,7 +455,7 @@ def replay_and_report(
         True to refine models that have an approximate solution, if this raises their score.
     """
     from stream_dr.directory.directory import Directory
-    from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
+    from stream_dr.distributed.parts import replay_in_parallel_tasks
     from stream_dr.running.query import project
     from stream_dr.running.replay import Progress
     from stream_dr.running.replay import replay as run

@@ -242,35 +242,34 @@ def first_table_block(files: dict[Path, "FileSource"]) -> "Block | None":
     return None if source is None else source.first or next(source.blocks(), None)
 
 
-# The functions `_declare_…_options` are never called.
-# typer reads options from the parameters of a command, so `_add_options` copies these to commands.
-def _declare_file_options(
+class _FileOptions(NamedTuple):
+    """Options of commands that read files, which `_add_options` adds."""
+
     format: Annotated[
         str | None,
         typer.Option(
             help="csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy, npz, sqlite or duckdb. Default: by the "
             "file's name."
         ),
-    ] = None,
+    ] = None
     label: Annotated[
-        str | None, typer.Option(help="Tables, arff, npz: column, attribute or array of the class.")
-    ] = None,
+        str | None,
+        typer.Option(help="Tables, arff, npz: column, attribute or array of the class."),
+    ] = None
     labels: Annotated[
         str | None,
         typer.Option(
             help="Tables: columns of 0 and 1, one for each label, separated by commas; or one column with lists of "
             "labels. arff: MULAN's XML file. mat, npz: variable of the labels. npy, npz: .npy file of the labels."
         ),
-    ] = None,
-    separator: Annotated[str | None, typer.Option(help="Tables: text between the labels of one column.")] = None,
-    targets: Annotated[
-        str | None, typer.Option(help="Tables: columns of numeric targets, separated by commas.")
-    ] = None,
-    weight: Annotated[str | None, typer.Option(help="Tables: column of weights.")] = None,
-    id: Annotated[str | None, typer.Option(help="Tables: column of ids.")] = None,
+    ] = None
+    separator: Annotated[str | None, typer.Option(help="Tables: text between the labels of one column.")] = None
+    targets: Annotated[str | None, typer.Option(help="Tables: columns of numeric targets, separated by commas.")] = None
+    weight: Annotated[str | None, typer.Option(help="Tables: column of weights.")] = None
+    id: Annotated[str | None, typer.Option(help="Tables: column of ids.")] = None
     drop: Annotated[
         list[str] | None, typer.Option(help="Tables: columns to leave out, separated by commas. May be repeated.")
-    ] = None,
+    ] = None
     as_: Annotated[
         list[str] | None,
         typer.Option(
@@ -279,37 +278,37 @@ def _declare_file_options(
             help="Tables: kind of a column: number, date, time, category or text, or feature for a column that is "
             "called weight, id or the like and is a feature. May be repeated.",
         ),
-    ] = None,
+    ] = None
     target: Annotated[
         str, typer.Option(help="libsvm, vw, npy, npz: class, multilabel or continuous. auto decides by the first rows.")
-    ] = "auto",
-    zero_based: Annotated[bool, typer.Option("--zero-based", help="libsvm: column numbers start at 0.")] = False,
-    one_based: Annotated[bool, typer.Option("--one-based", help="vw: column numbers start at 1.")] = False,
+    ] = "auto"
+    zero_based: Annotated[bool, typer.Option("--zero-based", help="libsvm: column numbers start at 0.")] = False
+    one_based: Annotated[bool, typer.Option("--one-based", help="vw: column numbers start at 1.")] = False
     n_features: Annotated[
         int | None, typer.Option(min=1, help="libsvm, vw, rcv1: number of columns, if it is known.")
-    ] = None,
-    topics: Annotated[Path | None, typer.Option(metavar="FILE", help="rcv1: topics file.")] = None,
+    ] = None
+    topics: Annotated[Path | None, typer.Option(metavar="FILE", help="rcv1: topics file.")] = None
     features: Annotated[
         str | None, typer.Option(help="mat, npz: variable of the rows. Default: fea (mat), X (npz).")
-    ] = None,
+    ] = None
     subset: Annotated[
         str | None, typer.Option(help="mat: variable with the row numbers to read, such as trainIdx.")
-    ] = None,
-) -> None:
-    """Declare options, which `_add_options` copies to commands that read files."""
+    ] = None
 
 
-def _declare_csv_options(
-    delimiter: Annotated[str, typer.Option(help="csv: separator of fields. \\t is a tab.")] = ",",
+class _CsvOptions(NamedTuple):
+    """Options of commands that read CSV files, which `_add_options` adds."""
+
+    delimiter: Annotated[str, typer.Option(help="csv: separator of fields. \\t is a tab.")] = ","
     header: Annotated[
         bool | None,
         typer.Option(
             "--header/--no-header",
             help="csv: whether the first line names the columns. Default: yes, and a line of numbers is refused.",
         ),
-    ] = None,
-    decimal: Annotated[str, typer.Option(help="csv: decimal separator of numbers.")] = ".",
-    encoding: Annotated[str, typer.Option(help="csv: encoding of the file, such as latin-1 or utf-16.")] = "utf-8",
+    ] = None
+    decimal: Annotated[str, typer.Option(help="csv: decimal separator of numbers.")] = "."
+    encoding: Annotated[str, typer.Option(help="csv: encoding of the file, such as latin-1 or utf-16.")] = "utf-8"
     missing: Annotated[
         list[str] | None,
         typer.Option(
@@ -317,32 +316,30 @@ def _declare_csv_options(
             help="csv: word that stands for a missing value, beside NA, NaN, null and the like in numbers. An empty one "
             "switches those off. May be repeated.",
         ),
-    ] = None,
-) -> None:
-    """Declare options for CSV, which `_add_options` copies to commands that read files."""
+    ] = None
 
 
-def _declare_table_options(
+class _MapOptions(NamedTuple):
+    """Options of commands that encode tables, which `_add_options` adds."""
+
     one_hot: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Tables: column whose categories are never hashed. May be repeated."),
-    ] = None,
+    ] = None
     hash: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Tables: column whose categories are all hashed. May be repeated."),
-    ] = None,
+    ] = None
     keep: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN", help="Tables: column to use even if it looks like an id or a constant. May be repeated."
         ),
-    ] = None,
+    ] = None
     text: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Tables: column of texts. May be repeated.")
-    ] = None,
-    impute: Annotated[str, typer.Option(help="Tables: value of missing numbers. It is mean or a number.")] = "mean",
-) -> None:
-    """Declare options, which `_add_options` copies to commands that encode tables."""
+    ] = None
+    impute: Annotated[str, typer.Option(help="Tables: value of missing numbers. It is mean or a number.")] = "mean"
 
 
 def add_file_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -350,7 +347,7 @@ def add_file_options(command: Callable[..., None]) -> Callable[..., None]:
 
     `command` receives these options as the argument `read_as`.
     """
-    return _add_options(command, _declare_file_options, _declare_csv_options)
+    return _add_options(command, _FileOptions, _CsvOptions)
 
 
 def add_table_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -358,17 +355,17 @@ def add_table_options(command: Callable[..., None]) -> Callable[..., None]:
 
     `command` receives these options as the argument `read_as`.
     """
-    return _add_options(command, _declare_file_options, _declare_csv_options, _declare_table_options)
+    return _add_options(command, _FileOptions, _CsvOptions, _MapOptions)
 
 
-def _add_options(command: Callable[..., None], *declarations: Callable[..., None]) -> Callable[..., None]:
+def _add_options(command: Callable[..., None], *declarations: type) -> Callable[..., None]:
     """Return a command that has further parameters, which become options.
 
     The returned command passes the values of these parameters to `command` as `read_as`.
 
-    declarations: functions whose parameters are added.
+    declarations: NamedTuples whose fields are added.
     """
-    shared = {name: p for function in declarations for name, p in inspect.signature(function).parameters.items()}
+    shared = {name: p for declared in declarations for name, p in inspect.signature(declared).parameters.items()}
 
     @functools.wraps(command)
     def run_with_read_as(**arguments: Any) -> None:
@@ -376,7 +373,13 @@ def _add_options(command: Callable[..., None], *declarations: Callable[..., None
         from stream_dr.feature_maps import feature_map
 
         options = {name: arguments.pop(name) for name in shared}
-        map_options = _pop_feature_map_options(options)
+        map_options = {name: value for name in ("one_hot", "hash", "keep") if (value := options.pop(name, None))}
+        impute = options.pop("impute", "mean")
+        if impute != "mean":
+            try:
+                map_options["impute"] = float(impute)
+            except ValueError as e:
+                raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
         texts = options.pop("text", None) or ()
         options["drop"] = ",".join(options["drop"] or ()) or None
         options["kinds"] = (*map(_parse_column_kind, options.pop("as_") or ()), *((name, "text") for name in texts))
@@ -394,19 +397,6 @@ def _add_options(command: Callable[..., None], *declarations: Callable[..., None
     run_with_read_as.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
     run_with_read_as.__annotations__ = {p.name: p.annotation for p in (*own, *shared.values())}
     return run_with_read_as
-
-
-def _pop_feature_map_options(options: JsonDict) -> JsonDict:
-    """Remove and return the feature map's options in `options`.
-
-    Raises typer.BadParameter if `impute` is neither "mean" nor a number.
-    """
-    impute = options.pop("impute", "mean")
-    columns = {name: value for name in ("one_hot", "hash", "keep") if (value := options.pop(name, None))}
-    try:
-        return columns if impute == "mean" else columns | {"impute": float(impute)}
-    except ValueError as e:
-        raise typer.BadParameter(f"{impute!r}; give mean or a number.", param_hint="--impute") from e
 
 
 def _parse_column_kind(option: str) -> tuple[str, str]:

@@ -419,22 +419,7 @@ def refine_on_cluster(
       a row's part of the sums depends on earlier rows. So tasks cannot sum at the same time.
     - ClusterError if the cluster cannot be used.
     """
-    check_can_split_refine(model.estimator)
-    with connect_to_scheduler(scheduler_address) as client:
-        check_workers(client)
-
-        def new_dask_pass_sums(frozen: FrozenState) -> _ClusterSums:
-            return _ClusterSums(client, directory, model, frozen)
-
-        return refine_model(directory, model, tol, max_passes, on_progress, make_compute_sums=new_dask_pass_sums)
-
-
-def check_can_split_refine(estimator: Estimator) -> None:
-    """Raise an error if workers cannot refine an estimator together.
-
-    Raises CannotMerge if the estimator's states cannot be merged. Raises CannotRefine if the
-    estimator has decay.
-    """
+    estimator = model.estimator
     name = type(estimator).__name__
     if not estimator.merges:
         raise CannotMerge(
@@ -443,6 +428,14 @@ def check_can_split_refine(estimator: Estimator) -> None:
         )
     if estimator.decay != 1.0:
         raise CannotRefine(f"{name} with decay is refined in one process, not on a cluster.")
+
+    with connect_to_scheduler(scheduler_address) as client:
+        check_workers(client)
+
+        def new_dask_pass_sums(frozen: FrozenState) -> _ClusterSums:
+            return _ClusterSums(client, directory, model, frozen)
+
+        return refine_model(directory, model, tol, max_passes, on_progress, make_compute_sums=new_dask_pass_sums)
 
 
 class _TaskContext(NamedTuple):

@@ -404,7 +404,11 @@ def projected_rows_figure(
         return empty_figure(title, "no rows yet" if not len(projected_rows) else "no component yet")
 
     # Compute the class means before sampling, so that they include the rows that are not drawn.
-    means = _means_by_first_label_code(projected_rows, targets)
+    # For a row with several labels, only the first label counts.
+    means: ClassMeans = {}
+    if targets is not None and targets.kind != "continuous":
+        codes = _first_label_codes(targets)
+        means = {int(code): projected_rows[codes == code].mean(axis=0) for code in np.unique(codes) if code >= 0}
     rows = len(projected_rows)
     if rows > max_rows:
         drawn = np.sort(np.random.default_rng(seed).choice(rows, max_rows, replace=False))
@@ -459,20 +463,6 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
         codes = np.full(len(counts), -1)
         codes[counts > 0] = targets.codes[targets.indptr[:-1][counts > 0]]
     return np.asarray(codes if targets.present is None else np.where(targets.present, codes, -1))
-
-
-def _means_by_first_label_code(projected_rows: np.ndarray, targets: Targets | None) -> ClassMeans:
-    """Return the mean of each label's rows, by code.
-
-    A mean is (components,). For a row with several labels, only the first label counts. The result
-    is empty without targets and for continuous targets.
-
-    projected_rows: projected rows (rows, components).
-    """
-    if targets is None or targets.kind == "continuous":
-        return {}
-    codes = _first_label_codes(targets)
-    return {int(code): projected_rows[codes == code].mean(axis=0) for code in np.unique(codes) if code >= 0}
 
 
 def _group_rows_by_colour(targets: Targets | None, n_rows: int, class_means: ClassMeans) -> list[_ColourGroup]:

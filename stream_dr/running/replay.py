@@ -142,7 +142,7 @@ class Replay:
 
     Each batch of the data set becomes an event in the directory's log. The batches are learned by
     this process (`append_and_learn_missing`), or by tasks in several threads or processes whose
-    learned states are merged (distributed/distributed_replay.py).
+    learned states are merged (distributed/parts.py).
     """
 
     def __init__(

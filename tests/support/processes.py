@@ -12,7 +12,7 @@ from typing import Any
 
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed.cluster import dask_plan_runner
-from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
+from stream_dr.distributed.parts import replay_in_parallel_tasks
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import ShardWriter, open_dataset

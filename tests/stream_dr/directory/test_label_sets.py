@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from stream_dr.directory.directory import Directory
-from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
-from stream_dr.distributed.parts import thread_plan_runner
+from stream_dr.distributed.parts import replay_in_parallel_tasks, thread_plan_runner
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill

@@ -19,8 +19,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed.cluster import dask_plan_runner, refine_on_cluster
-from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
-from stream_dr.distributed.parts import thread_plan_runner
+from stream_dr.distributed.parts import replay_in_parallel_tasks, thread_plan_runner
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.refine import refine_model
 from stream_dr.running.replay import ReplaySettings, replay

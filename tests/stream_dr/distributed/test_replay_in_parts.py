@@ -9,8 +9,7 @@ import pytest
 from stream_dr import errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.verify import verify
-from stream_dr.distributed.distributed_replay import replay_in_parallel_tasks
-from stream_dr.distributed.parts import PlanRunner, Task, thread_plan_runner
+from stream_dr.distributed.parts import PlanRunner, Task, replay_in_parallel_tasks, thread_plan_runner
 from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, replay
