@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidTargets, SchemaMismatch
 from stream_dr.rows.block import LARGEST
-from stream_dr.rows.table_rows import as_floats, is_number_type, is_string_type, view_of_numbers
-from stream_dr.targets.label_codes import Label, old_and_new_codes_by_appearance, sort_distinct_codes_in_rows
-from stream_dr.targets.targets import Targets
+from stream_dr.rows.table_rows import as_floats, is_number_type, view_of_numbers
+from stream_dr.targets.label_codes import Label, is_label_type
+from stream_dr.targets.targets import Targets, targets_of_label_sets, targets_of_labels
 
 TARGET_COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 """Kind of targets → name of the column with the targets or the predictions."""
@@ -40,17 +40,6 @@ class TargetColumn(NamedTuple):
 
     name: str
     values: pa.Array
-
-
-class _EncodedLabels(NamedTuple):
-    """Distinct labels of a column, and one code per value.
-
-    labels: distinct labels, in order of first appearance.
-    codes: int32 (values,), index in `labels` of each value's label. −1 for a null.
-    """
-
-    labels: tuple[Label, ...]
-    codes: np.ndarray
 
 
 def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
@@ -138,11 +127,8 @@ def _targets_of_single_labels(label_column: pa.Array) -> Targets:
     if is_list(label_column.type):
         message = f"column label is {label_column.type}; it holds one label a row. Call a column of lists labels."
         raise SchemaMismatch(message, column="label")
-    labels, codes = _encode_labels(label_column, "label")
-    if not label_column.null_count and not pa.types.is_dictionary(label_column.type):
-        return Targets("class", labels, codes)
-    present = codes >= 0
-    return Targets("class", labels, codes, present=None if present.all() else present)
+    _check_label_type(label_column.type, "label")
+    return targets_of_labels(label_column)
 
 
 def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
@@ -154,29 +140,21 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
             column="labels",
         )
 
-    indptr = _offsets_in_flattened_values(labels_column)
     # flatten() skips the values of null rows.
     flat = labels_column.flatten()
-    # Refuse an array of the null type before encoding, because such an array may be very long.
-    if pa.types.is_null(flat.type) and len(flat):
-        raise _null_label_error(indptr, 0)
-    labels, codes = _encode_labels(flat, "labels")
-    if len(codes) and codes.min() < 0:
-        raise _null_label_error(indptr, int(codes.argmin()))
-
-    codes, indptr = sort_distinct_codes_in_rows(codes, indptr)
-    present = None if labels_column.null_count == 0 else labels_column.is_valid().to_numpy(zero_copy_only=False)
-    return Targets("multilabel", labels, codes, indptr, present=present)
+    _check_label_type(flat.type, "labels")
+    present = labels_column.is_valid().to_numpy(zero_copy_only=False)
+    return targets_of_label_sets(flat, _offsets_in_flattened_values(labels_column), present)
 
 
-def _null_label_error(indptr: np.ndarray, label_index: int) -> InvalidTargets:
-    """Return the error for a null in a row's labels.
-
-    indptr: offsets (rows + 1,) of the rows in the labels of all rows.
-    label_index: index of the null in the labels of all rows.
-    """
-    row = int(np.searchsorted(indptr, label_index, side="right")) - 1
-    return InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
+def _check_label_type(arrow_type: pa.DataType, column_name: str) -> None:
+    """Raise SchemaMismatch unless a column's values are strings, integers or bools."""
+    if not is_label_type(arrow_type):
+        raise SchemaMismatch(
+            f"column {column_name} holds {arrow_type}; labels are string, integer or bool. Call a column of "
+            "numbers to regress on target.",
+            column=column_name,
+        )
 
 
 # numpy warns when it casts a signalling NaN. NaN is refused below.
@@ -213,55 +191,6 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
         row = int(np.argwhere(~valid)[0][0])
         raise InvalidTargets(f"the target of row {row} is NaN, null or too large; targets must be finite.", row=row)
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=values, present=present)
-
-
-def _encode_labels(label_column: pa.Array, column_name: str) -> _EncodedLabels:
-    """Return a column's distinct labels and one code per value.
-
-    column_name: name of the column, for the error message.
-
-    Raises SchemaMismatch if the values are no strings, integers or bools.
-    """
-    if pa.types.is_dictionary(label_column.type):
-        return _reencode_dictionary(label_column, column_name)
-    if pa.types.is_null(label_column.type):
-        label_column = label_column.cast(pa.string())
-    kind = label_column.type
-    if not (is_string_type(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        raise SchemaMismatch(
-            f"column {column_name} holds {label_column.type}; labels are string, integer or bool. Call a column of "
-            "numbers to regress on target.",
-            column=column_name,
-        )
-
-    # Arrow numbers the labels in order of first appearance.
-    encoded = label_column.dictionary_encode()
-    indices = encoded.indices.fill_null(-1) if label_column.null_count else encoded.indices
-    return _EncodedLabels(tuple(encoded.dictionary.to_pylist()), view_of_numbers(indices))
-
-
-def _reencode_dictionary(column: pa.DictionaryArray, column_name: str) -> _EncodedLabels:
-    """Return a dictionary column's distinct labels with new codes.
-
-    The new codes skip unused labels of the column's dictionary, and join repeated labels. The
-    dictionary may have nulls.
-
-    column_name: name of the column, for the error message.
-    """
-    labels, code_of = _encode_labels(column.dictionary, column_name)
-    if not len(column):
-        return _EncodedLabels((), np.empty(0, dtype=np.int32))
-
-    places = column.indices.fill_null(0) if column.indices.null_count else column.indices
-    # Look up the code of each row's label. Rows without a label get −1 below.
-    # Until then they have the index 0, for which `code_of` needs an element even if it is empty.
-    codes = np.append(code_of, np.int32(-1))[places.to_numpy()]
-    if column.indices.null_count:
-        codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
-
-    # Skip unused labels of the dictionary.
-    used, codes = old_and_new_codes_by_appearance(codes, len(labels))
-    return _EncodedLabels(tuple(labels[i] for i in used.tolist()), codes)
 
 
 def _offsets_in_flattened_values(list_column: pa.Array) -> np.ndarray:

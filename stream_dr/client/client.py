@@ -52,9 +52,8 @@ from stream_dr.client.payloads import (
 from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.kinds import Kind, rows_kind
-from stream_dr.targets.kind import check_targets_unambiguous
 from stream_dr.targets.label_codes import label_array
-from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.parsing import check_targets_unambiguous, parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
 if TYPE_CHECKING:

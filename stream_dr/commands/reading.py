@@ -209,7 +209,7 @@ def refuse_ids_or_numbers_as_labels(files: dict[Path, "FileSource"], command_wor
     files: opened files by path.
     command_words: words of the command line. The proposed commands are made of these words.
     """
-    from stream_dr.targets.kind import has_too_many_labels_for_classes
+    from stream_dr.targets.parsing import has_too_many_labels_for_classes
 
     for path, source in files.items():
         first = source.first

@@ -70,7 +70,7 @@ from stream_dr.models.saved import (
 )
 from stream_dr.models.schema import Limits, Schema, apply_deltas, extend_by_accumulator_schema
 from stream_dr.statistics.protocol import pack
-from stream_dr.targets.label_codes import Label, check_and_convert_labels
+from stream_dr.targets.label_codes import Label, label_column
 
 Start = int | Literal["start", "now"]
 """Position of the first event that a model learns.
@@ -155,7 +155,7 @@ class Directory(AbstractContextManager["Directory"]):
         self._settings = Schema(
             stated=n_features or 0,
             target_kind=target_kind,
-            allowed_labels=check_and_convert_labels(allowed_labels or ()),
+            allowed_labels=tuple(label_column(list(allowed_labels or ())).to_pylist()),
         )
         self._labels_are_set = allowed_labels is not None
         self.path = Path(path)

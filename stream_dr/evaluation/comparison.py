@@ -46,9 +46,8 @@ from stream_dr.rows.source import RepeatableBatches, Source
 from stream_dr.rows.table_rows import arrow_from_raw, raw_from_arrow, raw_rows
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.protocol import pack
-from stream_dr.targets.kind import has_too_many_labels_for_classes
 from stream_dr.targets.label_codes import label_array
-from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.parsing import has_too_many_labels_for_classes, parse_targets
 from stream_dr.targets.targets import class_targets, continuous_targets, drop_rows_without_target
 
 if TYPE_CHECKING:

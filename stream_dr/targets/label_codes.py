@@ -1,21 +1,21 @@
-"""Encoding of labels as integer codes.
+"""Labels of rows: an Arrow column of labels, and one integer code for each label.
 
-The result is a list of distinct labels, and a code for each row. The code of a row is the index of
-the row's label in the list. Encoding a list of labels costs O(rows) dictionary look-ups in C.
+`label_column` is the one way from Python, numpy and pandas to a column of labels, and
+`encode_labels` the one way from a column to codes. The first label that appears in the column has
+code 0, the next distinct label code 1, and so on. Nulls have the code −1.
 
-Parsing the labels of a batch must cost less than learning the batch. So lists of labels of one
-type, and arrays of integers, are encoded without a Python loop over the rows. A slower function
-encodes other labels.
+The cost is O(rows + labels). No Python loop runs over rows.
 """
 
-from collections.abc import Sequence
-from itertools import chain
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidTargets
+from stream_dr.rows.table_rows import is_string_type, view_of_numbers
 
 Label = str | int | bool
 
@@ -25,72 +25,90 @@ INTEGERS = (-(2**63), 2**64 - 1)
 Arrow columns and JSON readers cannot represent other integers.
 """
 
-MIN_LABELS_FOR_TABLE, MAX_TABLE_RANGE = 100, 1 << 12
-"""Limits for encoding integer labels by a table of all integers in their range.
-
-MIN_LABELS_FOR_TABLE: smallest number of rows for which a table is used.
-MAX_TABLE_RANGE: largest difference between the largest and the smallest label.
-"""
-
 EXACT = 2**53
 """Smallest whole float64 to which more than one integer is rounded."""
 
 
-class EncodedLabels(NamedTuple):
-    """Codes of rows with one label each.
+MANY_ROWS = 32
+"""Number of integers from which Arrow encodes an array faster than a dict."""
 
-    Attributes
-    ----------
-    labels : tuple of Label
-        Distinct labels, in order of appearance.
-    codes : (rows,) int32
-        Label of each row as an index into `labels`. −1 for a row without a label.
-    present : (rows,) bool or None
-        True for rows with a label. None if every row has a label.
+
+def label_column(labels: Any) -> pa.Array:
+    """Return labels as an Arrow column of strings, integers or bools.
+
+    Whole floats become integers. None, NaN and the missing values of pandas become null. Raises
+    InvalidTargets for labels of different or other types, for integers out of range, and for
+    strings with half a character.
+
+    labels: one label for each row, in an array (rows,), a list, or a column of another library.
     """
+    if isinstance(labels, np.ndarray) and not labels.dtype.isnative:
+        labels = labels.astype(labels.dtype.newbyteorder("="))
+    try:
+        column = pa.array(labels, from_pandas=True)
+    except OverflowError:
+        column = _large_integers(labels)
+    except (pa.ArrowException, UnicodeError, TypeError) as e:
+        raise _label_error(labels) from e
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if column.null_count == len(column):
+        return pa.nulls(len(column))
+    if pa.types.is_floating(column.type):
+        return _whole_numbers(column, labels)
+    if not is_label_type(column.type):
+        raise _label_error(labels)
+    return column
 
-    labels: tuple[Label, ...]
-    codes: np.ndarray
-    present: np.ndarray | None
+
+def is_label_type(arrow_type: pa.DataType) -> bool:
+    """Return True for Arrow types of labels: strings, integers, bools and categories of these."""
+    types = pa.types
+    if types.is_dictionary(arrow_type):
+        return is_label_type(arrow_type.value_type)
+    if is_string_type(arrow_type) or types.is_null(arrow_type):
+        return True
+    return bool(types.is_integer(arrow_type) or types.is_boolean(arrow_type))
 
 
-def encode_single_labels(labels: Any) -> EncodedLabels:
-    """Encode one label per row.
+def encode_labels(column: pa.Array) -> tuple[tuple[Label, ...], np.ndarray]:
+    """Return a column's distinct labels, and one code int32 for each value.
 
-    Raises InvalidTargets for labels of mixed or unsupported types, and for numbers out of range.
+    If the column is already dictionary-encoded, its codes are renumbered, because the dictionary
+    may have unused, repeated or null labels. The column is not decoded to plain strings, because
+    a label of a megabyte in 10,000 rows would take 10 GB.
 
-    labels: sequence or 1-D array of one label per row.
+    column: column of a type for which `is_label_type` is true.
     """
-    are_integers = isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu"
-    if are_integers and len(labels) >= MIN_LABELS_FOR_TABLE:
-        low = int(labels.min())
-        high = int(labels.max())
-        if high - low <= MAX_TABLE_RANGE:
-            return EncodedLabels(*_encode_integers_by_table(labels, low, high), None)
-
-    items = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-    types = set(map(type, items))
-    if len(types) == 1 and types <= {str, int, bool}:
-        return EncodedLabels(*_encode_same_type_by_appearance(items), None)
-    return _check_and_encode_labels(items)
+    if pa.types.is_dictionary(column.type):
+        return _reencode_dictionary(column)
+    if pa.types.is_null(column.type):
+        return (), np.full(len(column), -1, dtype=np.int32)
+    encoded = column.dictionary_encode()
+    indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
+    # Copy the codes, because compiled functions take arrays faster that can be written.
+    return tuple(encoded.dictionary.to_pylist()), view_of_numbers(indices).copy()
 
 
-def encode_label_sets_fast(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray] | None:
-    """Encode one label collection per row, if this is fast.
+def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | None:
+    """Return the distinct labels and one code for each row, by a dict.
 
-    Returns None unless every row is a list or tuple, and all labels are of one type (str, int or
-    bool). Other collections need a slower function.
-
-    label_sets: collection of labels of each row.
+    This is as fast as `encode_labels` for values of Python, and faster for few rows. Returns None
+    for long arrays of integers, and for labels that need the checks of `label_column`.
     """
-    if not set(map(type, label_sets)) <= {list, tuple}:
+    if isinstance(labels, np.ndarray):
+        if len(labels) >= MANY_ROWS and labels.dtype.kind in "iu":
+            return None
+        labels = labels.tolist()
+    types = set(map(type, labels))
+    if len(types) != 1 or not types <= {str, int, bool}:
         return None
-    flat = list(chain.from_iterable(label_sets))
-    types = set(map(type, flat))
-    if len(types) > 1 or not types <= {str, int, bool}:
+    code_of = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+    if types == {str} and _has_half_character(code_of):
         return None
-    table, codes = _encode_same_type_by_appearance(flat)
-    return table, *sort_distinct_codes_in_rows(codes, np.cumsum([0, *map(len, label_sets)]))
+    if types == {int} and not INTEGERS[0] <= min(code_of) <= max(code_of) <= INTEGERS[1]:
+        return None
+    return tuple(code_of), np.fromiter(map(code_of.__getitem__, labels), dtype=np.int32, count=len(labels))
 
 
 def sort_distinct_codes_in_rows(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -128,25 +146,6 @@ def old_and_new_codes_by_appearance(codes: np.ndarray, n_labels: int) -> tuple[n
     return used, number[codes]
 
 
-def check_and_convert_labels(labels: Any) -> tuple[Label, ...]:
-    """Return labels as Python's str, int or bool.
-
-    Whole floats become int. Raises InvalidTargets if labels are of different types, if an integer
-    is out of range, or if a string holds half a character.
-
-    labels: Python or numpy values.
-    """
-    plain = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
-    check_float_labels_exact([v for v in plain if isinstance(v, float) and v.is_integer()])
-    plain = tuple(int(v) if isinstance(v, float) and v.is_integer() else v for v in plain)
-    types = {type(v) for v in plain}
-    if not types <= {str, int, bool} or len(types) > 1:
-        names = ", ".join(sorted(t.__name__ for t in types))
-        raise InvalidTargets(f"labels are of type {names}; labels must be all str, all int or all bool.")
-    _check_labels_fit_arrow(plain)
-    return plain
-
-
 def label_array(labels: Sequence[Label]) -> np.ndarray:
     """Return labels of one type as a numpy array.
 
@@ -180,75 +179,73 @@ def check_float_labels_exact(numbers: ArrayLike) -> None:
         )
 
 
-def _check_labels_fit_arrow(distinct_labels: Sequence[Any]) -> None:
-    """Raise InvalidTargets for a label that Arrow cannot represent.
+def _has_half_character(texts: Iterable[str]) -> bool:
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
-    Arrow cannot represent integers out of range, and strings with half a character.
 
-    distinct_labels: distinct labels of one type.
+def _large_integers(labels: Any) -> pa.Array:
+    """Return integers as a column of the type uint64."""
+    try:
+        return pa.array(labels, pa.uint64(), from_pandas=True)
+    except (OverflowError, pa.ArrowException) as e:
+        raise _label_error(labels) from e
+
+
+def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
+    """Return whole floats as integers.
+
+    labels: the labels before they became a column.
     """
-    kind = type(distinct_labels[0]) if distinct_labels else None
-    if kind is str:
-        try:
-            "".join(distinct_labels).encode()
-        except UnicodeEncodeError:
-            odd = next(label for label in distinct_labels if any("\ud800" <= letter <= "\udfff" for letter in label))
-            raise InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.") from None
-    if kind is int and (min(distinct_labels) < INTEGERS[0] or max(distinct_labels) > INTEGERS[1]):
-        odd = next(v for v in distinct_labels if not INTEGERS[0] <= v <= INTEGERS[1])
-        raise InvalidTargets(
-            f"label {odd} is outside the integers from -2**63 to 2**64 - 1; pass such labels as strings."
+    numbers = column.drop_null().to_numpy(zero_copy_only=False)
+    if not np.all(numbers == np.floor(numbers)):
+        raise _label_error(labels)
+    check_float_labels_exact(numbers)
+    return column.cast(pa.int64())
+
+
+def _label_error(labels: Any) -> InvalidTargets:
+    """Return the error for labels that no Arrow column of labels holds."""
+    items = [item.item() if isinstance(item, np.generic) else item for item in labels if item is not None]
+    types = {type(item) for item in items}
+    if types == {str}:
+        odd = next(label for label in items if any("\ud800" <= letter <= "\udfff" for letter in label))
+        return InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.")
+    if types == {int}:
+        least = min(items)
+        largest = max(items)
+        for odd in (least, largest):
+            if not INTEGERS[0] <= odd <= INTEGERS[1]:
+                return InvalidTargets(
+                    f"label {odd} is outside the integers from -2**63 to 2**64 - 1; pass such labels as strings."
+                )
+        return InvalidTargets(
+            f"the labels {least} and {largest} are in one batch, and no Arrow type holds both; pass labels as strings."
         )
+    names = ", ".join(sorted(kind.__name__ for kind in types))
+    return InvalidTargets(f"labels are of type {names}; labels must be all str, all int or all bool.")
 
 
-def _encode_same_type_by_appearance(flat_labels: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the distinct labels and a code for each row.
+def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...], np.ndarray]:
+    """Return a dictionary column's distinct labels with new codes.
 
-    flat_labels: label of each row, all str, all int or all bool.
+    The new codes skip unused labels of the column's dictionary, and join repeated labels. The
+    dictionary may have nulls.
     """
-    table = {label: code for code, label in enumerate(dict.fromkeys(flat_labels))}
-    _check_labels_fit_arrow(tuple(table))
-    return tuple(table), np.fromiter(map(table.__getitem__, flat_labels), dtype=np.int32, count=len(flat_labels))
+    labels, code_of = encode_labels(column.dictionary)
+    if not len(column):
+        return (), np.empty(0, dtype=np.int32)
 
+    places = column.indices.fill_null(0) if column.indices.null_count else column.indices
+    # Look up the code of each row's label. Rows without a label get −1 below.
+    # Until then they have the index 0, for which `code_of` needs an element even if it is empty.
+    codes = np.append(code_of, np.int32(-1))[places.to_numpy()]
+    if column.indices.null_count:
+        codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
 
-def _encode_integers_by_table(labels: np.ndarray, smallest: int, largest: int) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the distinct labels and a code for each row.
-
-    The codes are found in a table with an entry for each integer from low to high.
-
-    labels: (rows,) integers.
-    smallest, largest: smallest and largest label.
-    """
-    # Labels of every integer type can be subtracted modulo 2**64.
-    offsets = (labels.astype(np.uint64) - np.uint64(smallest % 2**64)).astype(np.intp)
-    rows = len(labels)
-    first = np.full(largest - smallest + 1, rows)
-    # The first row of each label. Rows are written from last to first, so the first row remains.
-    first[offsets[::-1]] = np.arange(rows - 1, -1, -1)
-    used = np.flatnonzero(first < rows)
-    used = used[np.argsort(first[used])]
-
-    # Number the labels in the order of their first rows.
-    number = np.empty(largest - smallest + 1, dtype=np.int32)
-    number[used] = np.arange(len(used), dtype=np.int32)
-    return tuple(smallest + offset for offset in used.tolist()), number[offsets]
-
-
-def _check_and_encode_labels(label_of_each_row: list[Any]) -> EncodedLabels:
-    """Encode one label per row, for labels of any type.
-
-    label_of_each_row: label of each row.
-    """
-    table: dict[Label, int] = {}
-    codes = np.empty(len(label_of_each_row), dtype=np.int32)
-    for i, item in enumerate(label_of_each_row):
-        try:
-            codes[i] = -1 if item is None else table.setdefault(item, len(table))
-        except TypeError as e:
-            raise InvalidTargets(
-                f"the label of row {i} is of type {type(item).__name__}; labels must be all str, all int or all bool."
-            ) from e
-    if len({type(item) for item in label_of_each_row}) > 1:
-        check_and_convert_labels(item for item in label_of_each_row if item is not None)
-    present = codes >= 0
-    return EncodedLabels(check_and_convert_labels(table), codes, None if present.all() else present)
+    # Skip unused labels of the dictionary.
+    used, codes = old_and_new_codes_by_appearance(codes, len(labels))
+    return tuple(labels[i] for i in used.tolist()), codes

@@ -1,19 +1,47 @@
-"""Parsing of the targets y that a caller passes.
+"""Conversion of a caller's targets y to Targets.
 
-Three modules do the work. normalise.py converts y to a list or an array, kind.py decides the kind,
-and build.py constructs a Targets object.
+Containers of any library become an array or a list first. None, NaN, and pandas' NA and NaT are rows
+without a target. The kind of the targets is the kind of earlier batches, or else the parameter `target`. If there
+are no earlier batches and `target` is "auto", the form of y decides:
+
+- A list of label collections is multilabel.
+- An array (rows, k) of only 0 and 1 is multilabel. Any other array (rows, k) is continuous. An
+  array (rows, 1) is read like (rows,), unless the kind is known to be multilabel.
+- Labels (rows,) of str, int or bool are class.
+- An array (rows,) of floats is class if every value is whole and the estimator learns from one
+  label per row. Other arrays (rows,) of floats are continuous.
 """
 
-from collections.abc import Sequence
+import numbers
+from collections.abc import Mapping, Sequence, Set, Sized
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from stream_dr.errors import InvalidTargets
-from stream_dr.targets.build import build_targets
-from stream_dr.targets.kind import check_target_kind, infer_targets_kind, reconcile_target_kind
-from stream_dr.targets.normalise import normalise_targets
-from stream_dr.targets.targets import KINDS, Targets
+from stream_dr.errors import InvalidTargets, TargetKindMismatch
+from stream_dr.rows.interfaces import (
+    DenseConvertible,
+    ListConvertible,
+    MissingAware,
+    NumpyArrayLike,
+    NumpyConvertible,
+    Shaped,
+    Typed,
+    TypedColumns,
+)
+from stream_dr.rows.raw_rows import LARGEST
+from stream_dr.targets.label_codes import check_float_labels_exact
+from stream_dr.targets.targets import (
+    KINDS,
+    Targets,
+    class_targets,
+    continuous_targets,
+    indicator_targets,
+    multilabel_targets,
+    raise_unsupported_target_kind,
+)
 
 
 def parse_targets(
@@ -38,23 +66,21 @@ def parse_targets(
     earlier_kind : str or None
         Kind of the targets of earlier batches.
     """
-    wanted = reconcile_target_kind(requested_kind, earlier_kind)
-    if isinstance(y, Targets):
-        targets = y
-    else:
-        form = normalise_targets(
-            y,
-            keep_columns=wanted == "multilabel",
-            lists_are_numbers=wanted == "continuous",
+    if requested_kind != "auto" and earlier_kind in KINDS and earlier_kind != requested_kind:
+        raise TargetKindMismatch(
+            f"target={requested_kind!r} was given; rows so far had {earlier_kind} targets. Pass those with "
+            f"target={earlier_kind!r}, or start anew."
         )
-        targets = build_targets(form, infer_targets_kind(form, allowed_kinds, wanted))
+    settled = earlier_kind or (None if requested_kind == "auto" else requested_kind)
+    targets = y if isinstance(y, Targets) else _read_targets(y, allowed_kinds, settled)
 
     if targets.rows != n_rows:
         raise InvalidTargets(
             f"Found input variables with inconsistent numbers of samples: {n_rows} rows but {targets.rows} targets; "
             "pass one target a row."
         )
-    check_target_kind(targets.kind, allowed_kinds, wanted)
+    if targets.kind not in allowed_kinds or settled not in (None, targets.kind):
+        raise_unsuitable_kind(targets.kind, allowed_kinds, settled)
     return targets
 
 
@@ -67,3 +93,259 @@ def parse_target_array(y: np.ndarray, target_kind: str = "auto") -> Targets:
     may_be_labels = y.size == len(y) and y.dtype.kind == "f" and target_kind == "auto"
     is_whole = may_be_labels and np.all(np.isnan(y) | (y == np.floor(y)))
     return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target_kind)
+
+
+def raise_unsuitable_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str | None) -> None:
+    """Raise TargetKindMismatch for targets of an unsuitable kind.
+
+    kind: kind of the targets ("class", "multilabel" or "continuous").
+    allowed_kinds: kinds that the estimator can learn from.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
+    """
+    # Prefer the error that names estimators for these targets, unless another kind is settled.
+    if kind not in allowed_kinds and (kind == "multilabel" or settled_kind in (None, kind)):
+        raise_unsupported_target_kind(kind, allowed_kinds)
+    raise TargetKindMismatch(
+        f"targets are of kind {kind}; this model was started with {settled_kind}. "
+        f"Pass {settled_kind} targets or start a new model; target= says how numbers are read."
+    )
+
+
+def has_too_many_labels_for_classes(kind: str | None, n_labels: int, n_rows: int) -> bool:
+    """Return True if labels are probably measurements or ids.
+
+    The result is True if there is one label a row, if there are more than 100 distinct labels, and
+    if the number of distinct labels is more than a tenth of the number of rows. Classes usually
+    have fewer labels.
+
+    kind: kind of the targets, or None if there are none.
+    n_labels: number of distinct labels.
+    n_rows: number of rows.
+    """
+    return kind == "class" and n_labels > max(100, n_rows / 10)
+
+
+def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -> None:
+    """Raise InvalidTargets if estimators would read targets differently.
+
+    Estimators read whole numbers written as floats differently. An estimator that takes one label
+    per row reads these numbers as labels. Other estimators read the numbers as measurements.
+
+    passed_targets: targets as the caller passed them, before they were parsed.
+    parsed_targets: the parsed targets, for an unknown estimator.
+    """
+    if isinstance(passed_targets, Targets) or not parsed_targets.rows:
+        return
+    values = parsed_targets.values
+    if values is not None and values.shape[1] == 1 and np.all(values == np.floor(values)):
+        raise InvalidTargets(
+            "y is whole numbers that can be classes or measurements, and no targets so far say which; what the first ones "
+            'are holds for good. Give target="class" or target="continuous".'
+        )
+
+
+def _read_targets(y: Any, allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
+    """Return the Targets of y.
+
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
+    """
+    if type(y) is not np.ndarray:
+        y = _unwrap_container(y)
+    if not isinstance(y, np.ndarray):
+        return _targets_of_items(y, allowed_kinds, settled_kind)
+
+    # Read a single column as one target for each row.
+    if y.ndim == 2 and y.shape[1] == 1 and (settled_kind != "multilabel" or y.dtype.kind in "SUO"):
+        y = y[:, 0]
+    if y.ndim == 2:
+        return _targets_of_matrix(y, settled_kind)
+    if y.ndim != 1:
+        raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")
+    if y.dtype == object:
+        return _targets_of_items([None if _is_missing(v) else v for v in y.tolist()], allowed_kinds, settled_kind)
+    if y.dtype.kind == "c":
+        raise InvalidTargets("Complex data not supported: targets are complex numbers.")
+    if y.dtype.kind == "f":
+        return _targets_of_floats(y, allowed_kinds, settled_kind)
+    return _targets_of_labels(y, settled_kind)
+
+
+def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
+    """Return a container's values as an array or a list.
+
+    Containers are masked arrays, sparse matrices, and columns and tables of pandas, polars or
+    Arrow.
+    """
+    has_rows = isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible)
+    if not has_rows or isinstance(y, str | bytes | Mapping | Set):
+        raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
+    if np.ma.isMaskedArray(y):
+        y = np.where(y.mask, np.array(None), y.data) if y.mask.any() else y.data
+    # Convert missing values of pandas to objects first.
+    # In an array of floats with NaN, large integers would lose digits.
+    if _has_missing_of_pandas(y):
+        y = y.astype(object)
+
+    # A table of Arrow has a shape. A column of Arrow has none, and its list keeps large integers.
+    if isinstance(y, ListConvertible):
+        y = np.asarray(y) if isinstance(y, Shaped) else y.to_pylist()
+    elif isinstance(y, NumpyConvertible):
+        y = y.to_numpy()
+    if isinstance(y, DenseConvertible):
+        y = y.toarray()
+    if isinstance(y, NumpyArrayLike):
+        return np.asarray(y)
+    try:
+        return list(y)
+    except TypeError as e:
+        raise InvalidTargets(f"y is {type(y).__name__}; pass one target a row.") from e
+
+
+def _has_missing_of_pandas(y: object) -> bool:
+    """True if y has missing values of a pandas type."""
+    # Containers of pandas are recognised by their methods, since pandas is optional.
+    if not isinstance(y, MissingAware):
+        return False
+    types = [y.dtype] if isinstance(y, Typed) else list(y.dtypes) if isinstance(y, TypedColumns) else []
+    own_type = any(not isinstance(kind, np.dtype) for kind in types)
+    return own_type and bool(np.asarray(y.isna()).any())
+
+
+def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
+    """Return the Targets of a list with one item for each row."""
+    types = set(map(type, items))
+    if types <= {str, int, bool, type(None)}:
+        return _targets_of_labels(items, settled_kind)
+
+    # Of integers alone, numpy would make floats if no type of its own holds all.
+    if all(issubclass(kind, numbers.Real) and kind is not bool for kind in types):
+        if all(issubclass(kind, numbers.Integral) for kind in types):
+            return _targets_of_labels([int(v) for v in items], settled_kind)
+        array = np.asarray(items)
+        if array.dtype.kind == "f":
+            return _targets_of_floats(array, allowed_kinds, settled_kind)
+        return _targets_of_labels(items, settled_kind)
+
+    items = [None if _is_missing(v) else v for v in items]
+    types = set(map(type, items)) - {type(None)}
+    if any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types):
+        return _targets_of_collections(items, allowed_kinds, settled_kind)
+    if types and all(issubclass(kind, float | np.floating | Decimal) for kind in types):
+        floats = np.array([np.nan if v is None else v for v in items], dtype=np.float64)
+        return _targets_of_floats(floats, allowed_kinds, settled_kind)
+    return _targets_of_labels(items, settled_kind)
+
+
+def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
+    """Return the Targets of lists of labels or of numbers, one list for each row."""
+    if settled_kind != "continuous" and not _is_float_table(rows):
+        return multilabel_targets(rows)
+    try:
+        table = np.asarray(rows)
+    except ValueError as e:
+        raise TargetKindMismatch(
+            "lists of several lengths were given; this model was started with numbers. Pass a row of numbers a row."
+        ) from e
+    return multilabel_targets(rows) if table.ndim == 1 else _read_targets(table, allowed_kinds, settled_kind)
+
+
+def _is_missing(value: object) -> bool:
+    """Return True for None, NaN, and pandas' NA and NaT."""
+    # NA and NaT are recognised by their class names, since pandas is optional.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _is_float_table(rows: list[Any]) -> bool:
+    """True if all targets are vectors of floats of equal length.
+
+    Decimals count as floats. Returns False if a target is no vector, if lengths differ, or if the
+    vectors are empty.
+
+    rows: target of each row.
+    """
+    lengths = {len(row) if isinstance(row, Sized) else -1 for row in rows}
+    if len(lengths) != 1 or max(lengths) < 1:
+        return False
+    return all(isinstance(v, float | np.floating | Decimal) for row in rows for v in row)
+
+
+def _targets_of_matrix(y: np.ndarray, settled_kind: str | None) -> Targets:
+    """Return the Targets of an array (rows, k) of numbers."""
+    if y.dtype == object and any(isinstance(v, Decimal) for v in y.flat):
+        y = y.astype(np.float64)
+    _refuse_text_for_numbers(y.ravel().tolist() if y.dtype.kind in "SUO" else [], settled_kind)
+    if y.dtype.kind not in "biuf":
+        raise InvalidTargets(f"a 2-D y must be numbers, not {y.dtype}; pass lists of labels for several labels a row.")
+    if settled_kind == "class":
+        raise TargetKindMismatch("several labels a row were given where one is needed. Use OPLS, CCA or HSL.")
+
+    if settled_kind != "continuous" and np.all((y == 0) | (y == 1)) and (settled_kind == "multilabel" or y.size):
+        return indicator_targets(y, tuple(range(y.shape[1])))
+    if settled_kind == "multilabel":
+        raise TargetKindMismatch(
+            "a 2-D y with values other than 0 and 1; this model was started with multilabel targets."
+        )
+    return continuous_targets(y)
+
+
+def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
+    """Return the Targets of floats (rows,), which are labels or measurements.
+
+    NaN is a row without a target.
+    """
+    present = ~np.isnan(y)
+    values = y[present].astype(np.float64, copy=False)
+    if not np.all(np.abs(values) <= LARGEST):
+        raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
+    whole = bool(np.all(values == np.floor(values)))
+    one_label = "class" in allowed_kinds and not {"multilabel", "continuous"} <= set(allowed_kinds)
+
+    # Floats are measurements if that is decided, or if they cannot be labels.
+    if settled_kind == "continuous" or (settled_kind is None and not (one_label and whole)):
+        if settled_kind is None and "continuous" not in allowed_kinds:
+            raise InvalidTargets(
+                "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
+                "labels: pass str, int or bool."
+            )
+        return _numbers_with_gaps(np.where(present, y, 0.0), present)
+
+    # The floats are labels. Labels must be whole numbers that a float represents exactly.
+    if not whole:
+        raise TargetKindMismatch(
+            "Unknown label type: continuous. Targets are numbers that are not whole; this model takes labels: "
+            "pass str, int, bool or whole numbers, or start a new model."
+        )
+    check_float_labels_exact(y[present])
+    return _targets_of_labels(y.astype(np.float64, copy=False), settled_kind)
+
+
+def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None) -> Targets:
+    """Return the Targets of one label for each row, or of whole numbers."""
+    if settled_kind == "continuous":
+        items = list(labels)
+        _refuse_text_for_numbers(items, settled_kind)
+        return _numbers_with_gaps(
+            [0 if v is None else v for v in items], np.array([v is not None for v in items], bool)
+        )
+    if settled_kind == "multilabel":
+        raise TargetKindMismatch(
+            "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."
+        )
+    return class_targets(labels)
+
+
+def _refuse_text_for_numbers(items: list[Any], settled_kind: str | None) -> None:
+    """Raise TargetKindMismatch if there is text where numbers are needed."""
+    first = next((v for v in items if isinstance(v, str | bytes)), None)
+    if settled_kind == "continuous" and first is not None:
+        raise TargetKindMismatch(
+            f"labels were given ({first!r}); this model was started with numbers. Pass numbers, or start a new model."
+        )
+
+
+def _numbers_with_gaps(values: ArrayLike, present: np.ndarray) -> Targets:
+    """Return numbers as Targets, without a target where `present` is false."""
+    targets = continuous_targets(values)
+    return targets if present.all() else targets._replace(present=present)

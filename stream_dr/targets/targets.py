@@ -13,18 +13,21 @@ A row may have no target (null). Supervised accumulators skip and count rows wit
 Lists, arrays and Arrow columns are all converted to Targets, so no numeric loop sees a string.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
 from stream_dr.rows.block import LARGEST, Block
 from stream_dr.targets.label_codes import (
     Label,
-    encode_label_sets_fast,
-    encode_single_labels,
+    encode_labels,
+    encode_plain_labels,
+    label_column,
     sort_distinct_codes_in_rows,
 )
 
@@ -130,8 +133,20 @@ def class_targets(labels: Any) -> Targets:
 
     labels: label of each row, None for a row without a target.
     """
-    table, codes, present = encode_single_labels(labels)
-    return Targets("class", table, codes, present=present)
+    plain = encode_plain_labels(labels)
+    return targets_of_labels(label_column(labels)) if plain is None else Targets("class", *plain)
+
+
+def targets_of_labels(column: pa.Array) -> Targets:
+    """Return targets of kind "class" from a column of labels.
+
+    A null is a row without a target.
+    """
+    labels, codes = encode_labels(column)
+    if not column.null_count and not pa.types.is_dictionary(column.type):
+        return Targets("class", labels, codes)
+    present = codes >= 0
+    return Targets("class", labels, codes, present=None if present.all() else present)
 
 
 def targets_without_labels(n_rows: int) -> Targets:
@@ -148,23 +163,43 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     label_sets: collection of each row. None means that the row has no target, [] that it has a
         target without labels.
     """
-    # The fast way, for collections that are lists or tuples of labels of one type.
-    plain = encode_label_sets_fast(label_sets)
-    if plain is not None:
-        return Targets("multilabel", *plain)
+    present = None
+    if not set(map(type, label_sets)) <= {list, tuple}:
+        rows = [_row_labels(labels, i) for i, labels in enumerate(label_sets)]
+        present = np.array([labels is not None for labels in rows], dtype=bool)
+        label_sets = [() if labels is None else labels for labels in rows]
+    flat = list(chain.from_iterable(label_sets))
+    indptr = np.cumsum([0, *map(len, label_sets)])
+    plain = encode_plain_labels(flat)
+    if plain is None:
+        return targets_of_label_sets(label_column(flat), indptr, present)
+    return _multilabel_targets(*plain, indptr, present)
 
-    # The slow way encodes the labels of all rows together.
-    present = np.fromiter((s is not None for s in label_sets), dtype=bool, count=len(label_sets))
-    sets = [_remove_repeated_row_labels(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
-    table, codes, named = encode_single_labels([label for s in sets for label in s])
-    indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets]))).astype(np.int64)
-    if named is not None:
-        row = int(np.searchsorted(indptr, np.flatnonzero(~named)[0], side="right")) - 1
-        raise InvalidTargets(
-            f"row {row} has the label None in its list; leave it out, or give None for the row.", row=row
-        )
+
+def targets_of_label_sets(labels: pa.Array, indptr: np.ndarray, present: np.ndarray | None) -> Targets:
+    """Return targets of kind "multilabel" from the labels of all rows.
+
+    Raises InvalidTargets for a null among the labels.
+
+    labels: labels of the rows, row after row.
+    indptr: (rows + 1,) int64. Row i has the labels indptr[i]:indptr[i + 1].
+    present: (rows,) bool, False for rows without a target, or None.
+    """
+    # A column of the null type takes no memory and may be very long, so encode only its first value.
+    table, codes = encode_labels(labels.slice(0, 1) if pa.types.is_null(labels.type) else labels)
+    if len(codes) and codes.min() < 0:
+        row = int(np.searchsorted(indptr, codes.argmin(), side="right")) - 1
+        raise InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
+    return _multilabel_targets(table, codes, indptr, present)
+
+
+def _multilabel_targets(
+    labels: tuple[Label, ...], codes: np.ndarray, indptr: np.ndarray, present: np.ndarray | None
+) -> Targets:
     codes, indptr = sort_distinct_codes_in_rows(codes, indptr)
-    return Targets("multilabel", table, codes, indptr, present=None if present.all() else present)
+    if present is not None and present.all():
+        present = None
+    return Targets("multilabel", labels, codes, indptr, present=present)
 
 
 def continuous_targets(values: ArrayLike) -> Targets:
@@ -235,20 +270,19 @@ def drop_rows_without_target(block: Block) -> tuple[Block, int]:
     return block.take(keep), block.rows - len(keep)
 
 
-def _remove_repeated_row_labels(labels: object, row_number: int) -> list[Any]:
-    """Return the distinct labels of one row.
+def _row_labels(labels: Any, row_number: int) -> Any:
+    """Return the labels of one row as a collection with a length, or None.
 
     Raises TargetKindMismatch if `labels` is a single label instead of a collection.
-
-    labels: collection of labels.
-    row_number: number of the row, for the error message.
     """
-    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
-        raise TargetKindMismatch(
-            f"row {row_number} has the single label {labels!r} where a list of labels is needed (multilabel targets).",
-            row=row_number,
-        )
-    return list(dict.fromkeys(labels.tolist() if isinstance(labels, np.ndarray) else labels))
+    if labels is None or isinstance(labels, list | tuple | set | frozenset):
+        return labels
+    if isinstance(labels, np.ndarray):
+        return labels.tolist()
+    raise TargetKindMismatch(
+        f"row {row_number} has the single label {labels!r} where a list of labels is needed (multilabel targets).",
+        row=row_number,
+    )
 
 
 def no_row_has_target(targets: Targets) -> bool:

@@ -36,8 +36,8 @@ from stream_dr.readout import LOG_POSTERIORS, TARGETS, Readout
 from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import as_weights, weights_or_ones
 from stream_dr.statistics.protocol import Accumulator
-from stream_dr.targets.kind import has_too_many_labels_for_classes
 from stream_dr.targets.label_codes import label_array
+from stream_dr.targets.parsing import has_too_many_labels_for_classes
 from stream_dr.targets.targets import Targets
 
 

@@ -4,20 +4,32 @@ import numpy as np
 import pytest
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.targets.kind import check_target_kind, infer_targets_kind, reconcile_target_kind
-from stream_dr.targets.targets import KINDS
+from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import KINDS, class_targets, continuous_targets, multilabel_targets
 
 LABELS = np.array(["a", None], dtype=object)
 WHOLE = np.array([1.0, np.nan, 2.0])
 MEASURED = np.array([0.5, np.nan, 2.0])
 
 
+OF_KIND = {
+    "class": class_targets(["a"]),
+    "multilabel": multilabel_targets([["a"]]),
+    "continuous": continuous_targets([0.5]),
+}
+
+
 @pytest.mark.parametrize(
-    ("target", "known", "wanted"),
-    [("auto", None, None), ("class", None, "class"), ("auto", "class", "class"), ("class", "class", "class")],
+    ("target", "known", "kind"),
+    [
+        ("auto", None, "continuous"),
+        ("class", None, "class"),
+        ("auto", "class", "class"),
+        ("class", "class", "class"),
+    ],
 )
-def test_an_earlier_batch_or_the_caller_decides(target, known, wanted):
-    assert reconcile_target_kind(target, known) == wanted
+def test_an_earlier_batch_or_the_caller_decides(target, known, kind):
+    assert parse_targets(WHOLE, 3, KINDS, target, known).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -35,12 +47,12 @@ def test_an_earlier_batch_or_the_caller_decides(target, known, wanted):
     ],
 )
 def test_the_form_says_the_kind(y, kinds, kind):
-    assert infer_targets_kind(y, kinds, None) == kind
+    assert parse_targets(y, len(y), kinds).kind == kind
 
 
 @pytest.mark.parametrize("y", [np.eye(2), np.array([1, 2]), WHOLE, MEASURED])
 def test_numbers_are_continuous_where_those_are_wanted(y):
-    assert infer_targets_kind(y, KINDS, "continuous") == "continuous"
+    assert parse_targets(y, len(y), KINDS, "continuous").kind == "continuous"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +71,7 @@ def test_numbers_are_continuous_where_those_are_wanted(y):
 )
 def test_what_cannot_be_of_the_wanted_kind_is_refused(y, wanted, error, message):
     with pytest.raises(error, match=message):
-        infer_targets_kind(y, KINDS, wanted)
+        parse_targets(y, len(y), KINDS, wanted or "auto")
 
 
 @pytest.mark.parametrize(
@@ -73,10 +85,10 @@ def test_what_cannot_be_of_the_wanted_kind_is_refused(y, wanted, error, message)
 )
 def test_a_kind_that_the_model_does_not_take_is_refused(kind, kinds, wanted, message):
     with pytest.raises(TargetKindMismatch, match=message):
-        check_target_kind(kind, kinds, wanted)
+        parse_targets(OF_KIND[kind], 1, kinds, wanted or "auto")
 
 
 def test_a_kind_that_the_model_takes_is_none_to_refuse():
     for kind in KINDS:
-        check_target_kind(kind, KINDS, None)
-        check_target_kind(kind, KINDS, kind)
+        assert parse_targets(OF_KIND[kind], 1, KINDS) is OF_KIND[kind]
+        assert parse_targets(OF_KIND[kind], 1, KINDS, kind) is OF_KIND[kind]

@@ -1,10 +1,11 @@
-"""label_codes: the fast paths give what a plain loop gives."""
+"""Labels are coded as a plain loop codes them."""
 
 import numpy as np
 import pytest
 
 from stream_dr import OPLS, errors
-from stream_dr.targets.label_codes import encode_label_sets_fast, encode_single_labels, label_array
+from stream_dr.targets.label_codes import label_array
+from stream_dr.targets.targets import class_targets, multilabel_targets
 
 RANDOM = np.random.default_rng(0)
 LISTS = [
@@ -23,7 +24,7 @@ def by_loop(items):
 @pytest.mark.parametrize("items", LISTS)
 @pytest.mark.parametrize("form", [list, np.array, lambda v: np.array(v, dtype=object)])
 def test_codes_in_order_of_first_appearance(items, form):
-    table, codes, present = encode_single_labels(form(items))
+    _, table, codes, _, _, present = class_targets(form(items))
     assert (table, codes.tolist()) == by_loop(items)
     assert [type(label) for label in table] == [type(label) for label in by_loop(items)[0]]
     assert codes.dtype == np.int32
@@ -31,57 +32,59 @@ def test_codes_in_order_of_first_appearance(items, form):
 
 
 def test_none_is_absent_and_types_are_not_mixed():
-    table, codes, present = encode_single_labels(["a", None, "b"])
+    _, table, codes, _, _, present = class_targets(["a", None, "b"])
     assert (table, codes.tolist(), present.tolist()) == (("a", "b"), [0, -1, 1], [True, False, True])
     for mixed in (["a", 1], [True, 1], [1.5, 2.0], [b"a"]):
         with pytest.raises(errors.InvalidTargets):
-            encode_single_labels(mixed)
+            class_targets(mixed)
 
 
 def test_sets_are_sorted_and_distinct_within_a_row():
-    table, codes, indptr = encode_label_sets_fast([["b", "a", "b"], [], ("c", "b"), ["a"]])
+    _, table, codes, indptr, _, present = multilabel_targets([["b", "a", "b"], [], ("c", "b"), ["a"]])
+    assert present is None
     assert table == ("b", "a", "c")
     assert codes.tolist() == [0, 1, 0, 2, 1]
     assert indptr.tolist() == [0, 2, 2, 4, 5]
-    assert encode_label_sets_fast([["a"], None]) is None
-    assert encode_label_sets_fast([["a"], [1]]) is None
-    assert encode_label_sets_fast([])[2].tolist() == [0]
+    assert multilabel_targets([["a"], None]).present.tolist() == [True, False]
+    with pytest.raises(errors.InvalidTargets, match="type int, str"):
+        multilabel_targets([["a"], [1]])
+    assert multilabel_targets([]).indptr.tolist() == [0]
 
 
 @pytest.mark.parametrize("labels", [["a", "b\ud800"], [None, "\udc00"], np.array(["a", "\ud800"])])
 def test_half_a_character_is_no_label(labels):
     with pytest.raises(errors.InvalidTargets, match="half a character"):
-        encode_single_labels(labels)
+        class_targets(labels)
     if None not in labels:
         with pytest.raises(errors.InvalidTargets, match="half a character"):
-            encode_label_sets_fast([list(map(str, labels))])
+            multilabel_targets([list(map(str, labels))])
 
 
 def test_what_cannot_be_told_apart_is_no_label():
-    with pytest.raises(errors.InvalidTargets, match="row 1 is of type dict"):
-        encode_single_labels(["a", {}])
+    with pytest.raises(errors.InvalidTargets, match="type dict, str"):
+        class_targets(["a", {}])
 
 
 ENDS = [-(2**63), 2**64 - 1, 0]
 
 
 def test_integers_that_no_column_holds_are_refused_and_those_at_the_ends_are_not():
-    assert encode_single_labels(ENDS)[0] == tuple(ENDS)
-    assert encode_label_sets_fast([ENDS])[0] == tuple(ENDS)
+    assert class_targets(ENDS).labels == tuple(ENDS)
+    assert multilabel_targets([ENDS]).labels == tuple(ENDS)
     for odd in (2**64, -(2**63) - 1, 10**400):
-        for read in (encode_single_labels, lambda labels: encode_label_sets_fast([labels])):
+        for read in (class_targets, lambda labels: multilabel_targets([labels])):
             with pytest.raises(errors.InvalidTargets, match=f"label {odd} is outside"):
                 read([1, odd])
         with pytest.raises(errors.InvalidTargets, match="outside"):
-            encode_single_labels([1, None, odd])
+            class_targets([1, None, odd])
 
 
 def test_a_whole_float_that_may_be_another_number_is_no_label():
-    assert encode_single_labels([2.0**53 - 1, -3.0])[0] == (2**53 - 1, -3)
+    assert class_targets([2.0**53 - 1, -3.0]).labels == (2**53 - 1, -3)
     for odd in (2.0**53, -(2.0**53), 1e19, 1e300):
         for given in ([odd, 1.0], [1, odd], [None, odd], [np.float64(odd)]):
             with pytest.raises(errors.InvalidTargets, match="read as a double"):
-                encode_single_labels(given)
+                class_targets(given)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +114,10 @@ def test_integers_of_any_type_are_coded_as_a_list_of_them(kind: type) -> None:
     for low in (bounds.min, bounds.max - 200, max(bounds.min, -5)):
         for rows in (1, 2, 1_000):
             labels = rng.integers(low, min(bounds.max, low + 300), rows, dtype=kind, endpoint=True)
-            table, codes, present = encode_single_labels(labels)
-            listed = encode_single_labels(labels.tolist())
-            assert table == listed[0]
+            _, table, codes, _, _, present = class_targets(labels)
+            listed = class_targets(labels.tolist())
+            assert table == listed.labels
             assert {type(label) for label in table} == {int}
             assert codes.dtype == np.int32
-            assert codes.tolist() == listed[1].tolist()
+            assert codes.tolist() == listed.codes.tolist()
             assert present is None

@@ -7,8 +7,7 @@ import pytest
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.rows.block import Block
-from stream_dr.targets.kind import check_targets_unambiguous
-from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.parsing import check_targets_unambiguous, parse_targets
 from stream_dr.targets.targets import (
     KINDS,
     check_label_type,
@@ -192,7 +191,7 @@ def test_targets_that_cannot_be_read_are_refused(y, kinds, error, message):
 
 @pytest.mark.parametrize("sets", [[["a", None], ["b"]], [["a"], (None,)], [["b"], {"a", None}]])
 def test_no_label_in_a_row_is_none(sets):
-    with pytest.raises(InvalidTargets, match=r"row \d has the label None in its list"):
+    with pytest.raises(InvalidTargets, match=r"a label of row \d is null"):
         parse_targets(sets, len(sets), KINDS)
 
 

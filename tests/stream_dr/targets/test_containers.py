@@ -1,4 +1,4 @@
-"""Whatever y is passed as, it becomes a list of collections, a table or a column."""
+"""Whatever y is passed as, the same targets are read."""
 
 import collections
 
@@ -10,11 +10,12 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.targets.normalise import normalise_targets
+from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import KINDS
 
 
-def normalised(y, columns=False, numeric=False):
-    return normalise_targets(y, columns, numeric)
+def rows_of(y, kind="auto", rows=2):
+    return parse_targets(y, rows, KINDS, kind).targets_by_row()
 
 
 @pytest.mark.parametrize(
@@ -37,8 +38,7 @@ def normalised(y, columns=False, numeric=False):
     ids=lambda y: type(y).__name__,
 )
 def test_a_column_of_labels_is_objects_with_none_where_one_is_missing(y):
-    column = normalised(y)
-    assert (column.shape, column.tolist()) == ((3,), ["b", None, "a"])
+    assert rows_of(y, "class", 3) == ["b", None, "a"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_column_of_labels_is_objects_with_none_where_one_is_missing(y):
     ids=lambda y: type(y).__name__,
 )
 def test_a_column_of_floats_has_nan_where_one_is_missing(y):
-    np.testing.assert_array_equal(normalised(y), [0.5, np.nan, 2.0])
+    assert rows_of(y, rows=3) == [[0.5], None, [2.0]]
 
 
 @pytest.mark.parametrize(
@@ -69,18 +69,19 @@ def test_a_column_of_floats_has_nan_where_one_is_missing(y):
     ids=lambda y: type(y).__name__,
 )
 def test_a_table_is_two_dimensional(y):
-    np.testing.assert_array_equal(normalised(y), np.eye(2))
+    assert rows_of(y, "multilabel") == [[0], [1]]
+    assert rows_of(y, "continuous") == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_nested_lists_are_collections_unless_they_are_numbers():
-    assert normalised([[1, 2], [3, 4]]) == [[1, 2], [3, 4]]
-    assert normalised([[1, 2], [3, 4]], numeric=True).tolist() == [[1, 2], [3, 4]]
-    assert normalised(np.array([["a"], None, np.nan], dtype=object)) == [["a"], None, None]
+    assert rows_of([[1, 2], [3, 4]]) == [[1, 2], [3, 4]]
+    assert rows_of([[1, 2], [3, 4]], "continuous") == [[1.0, 2.0], [3.0, 4.0]]
+    assert rows_of(np.array([["a"], None, np.nan], dtype=object), rows=3) == [["a"], None, None]
     with pytest.raises(TargetKindMismatch, match="several lengths"):
-        normalised([[0.5], [1.0, 2.0]], numeric=True)
+        rows_of([[0.5], [1.0, 2.0]], "continuous")
 
 
-COLUMN = np.array([[1], [2]])
+COLUMN = np.array([[1], [0]])
 
 
 @pytest.mark.parametrize(
@@ -94,22 +95,27 @@ COLUMN = np.array([[1], [2]])
         np.ma.masked_array(COLUMN),
         sp.csr_matrix(COLUMN),
         pd.DataFrame(COLUMN),
-        pd.DataFrame({"y": pd.array([1, 2], dtype="Int64")}),
-        pl.DataFrame({"y": [1, 2]}),
-        pa.table({"y": [1, 2]}),
-        pa.record_batch({"y": [1, 2]}),
+        pd.DataFrame({"y": pd.array([1, 0], dtype="Int64")}),
+        pl.DataFrame({"y": [1, 0]}),
+        pa.table({"y": [1, 0]}),
+        pa.record_batch({"y": [1, 0]}),
     ],
 )
 def test_a_single_column_is_one_target_a_row(y):
-    flat = normalised(y)
-    assert (flat.shape, flat.tolist()) == ((2,), [1, 2])
-    assert normalised(y, columns=True).shape == (2, 1)
+    assert rows_of(y, "class") == [1, 0]
+    assert rows_of(y, "continuous") == [[1.0], [0.0]]
+
+
+@pytest.mark.parametrize("y", [COLUMN, COLUMN.astype(float), np.asfortranarray(COLUMN), sp.csr_matrix(COLUMN)])
+def test_a_single_column_of_several_labels_is_an_indicator(y):
+    assert rows_of(y, "multilabel") == [[0], []]
 
 
 def test_a_column_of_text_is_one_label_a_row_and_may_have_gaps():
-    for columns in (False, True):
-        assert normalised(np.array([["a"], [None]], dtype=object), columns).tolist() == ["a", None]
-    assert normalised(np.ma.masked_array(COLUMN, [[False], [True]])).tolist() == [1, None]
+    assert rows_of(np.array([["a"], [None]], dtype=object)) == ["a", None]
+    assert rows_of(np.ma.masked_array(COLUMN, [[False], [True]])) == [1, None]
+    with pytest.raises(TargetKindMismatch, match="one label a row"):
+        rows_of(np.array([["a"], [None]], dtype=object), "multilabel")
 
 
 class _Unreadable:
@@ -122,4 +128,4 @@ class _Unreadable:
 @pytest.mark.parametrize("y", [_Unreadable(), 5, "ab", {"a": 1}, iter("ab"), np.zeros(()), np.zeros((2, 2, 2))])
 def test_what_is_not_one_target_a_row_is_refused(y):
     with pytest.raises(InvalidTargets, match=r"pass (a list|one target|\(rows,\))"):
-        normalised(y)
+        rows_of(y)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from stream_dr.errors import InvalidTargets
-from stream_dr.targets.build import build_targets
+from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import KINDS
 
 
 @pytest.mark.parametrize(
@@ -22,11 +23,11 @@ from stream_dr.targets.build import build_targets
     ],
 )
 def test_every_form_has_its_targets(y, kind, rows):
-    targets = build_targets(y, kind)
+    targets = parse_targets(y, len(rows), KINDS, kind)
     assert (targets.kind, targets.rows, targets.targets_by_row()) == (kind, len(rows), rows)
     assert (targets.present is None) == (None not in rows)
 
 
 def test_a_number_that_is_none_is_named_by_its_row():
     with pytest.raises(InvalidTargets, match="target of row 2 is not finite"):
-        build_targets(np.array([1, None, 10**200], dtype=object), "continuous")
+        parse_targets(np.array([1, None, 10**200], dtype=object), 3, KINDS, "continuous")
