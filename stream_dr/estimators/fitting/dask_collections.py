@@ -43,13 +43,18 @@ def split_into_blocks(rows: Block) -> list[tuple[Delayed, Delayed | None, Delaye
         blocks have all features of their rows. y and weights are None, or Dask collections whose
         blocks have the same rows as the blocks of X.
     """
+    from dask.base import get_scheduler
+
     X = rows.X
     columns = [
         _delayed_row_blocks("X", X),
         _delayed_blocks_matching("y", rows.y, X),
         _delayed_blocks_matching("sample_weight", rows.weights, X),
     ]
-    _check_dask_has_workers()
+    # Without an error, Dask would wait for ever for the first worker.
+    client = getattr(get_scheduler(), "__self__", None)
+    if client is not None and hasattr(client, "scheduler_info") and not client.scheduler_info()["workers"]:
+        raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")
     return list(zip(*columns, strict=True))
 
 
@@ -96,18 +101,6 @@ def project_dask_collection(
 
     meta_frame = pd.DataFrame(meta, columns=names)
     return collection.map_partitions(_transform_to_data_frame, transform, names, meta=meta_frame)
-
-
-def _check_dask_has_workers() -> None:
-    """Raise ClusterError if Dask's cluster has no workers.
-
-    Without this error, Dask would wait for ever.
-    """
-    from dask.base import get_scheduler
-
-    client = getattr(get_scheduler(), "__self__", None)
-    if client is not None and hasattr(client, "scheduler_info") and not client.scheduler_info()["workers"]:
-        raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")
 
 
 def _delayed_row_blocks(argument_name: Literal["X", "y", "sample_weight"], collection: Collection) -> list[Delayed]:

@@ -56,25 +56,16 @@ def feature_map_or_none(spec: JsonDict | None) -> FeatureMap | None:
     return None if spec is None else feature_map(spec)
 
 
-def check_feature_map(spec: JsonDict | None) -> None:
+def check_feature_map(spec: JsonDict | None, max_columns: int | None = None) -> None:
     """Check that spec is None or a valid feature map.
 
-    Raises InvalidParameter if spec is neither.
+    Raises InvalidParameter if spec is neither, or if the map always returns too many columns. Maps
+    whose number of columns depends on the rows are checked with the rows.
+
+    max_columns: largest number of columns that is allowed, or None for any number.
     """
-    if spec is not None:
-        feature_map(spec)
-
-
-def check_mapped_width(spec: JsonDict | None, max_columns: int) -> None:
-    """Raise InvalidParameter if a map always returns too many columns.
-
-    Maps whose number of columns depends on the rows are checked with the rows.
-
-    spec: spec of the map, or None if there is no map.
-    max_columns: largest number of columns that is allowed.
-    """
-    mapping = None if spec is None else feature_map(spec)
-    if mapping is not None and mapping.max_mapped_columns(0) > max_columns:
+    mapping = feature_map_or_none(spec)
+    if mapping is not None and max_columns is not None and mapping.max_mapped_columns(0) > max_columns:
         raise InvalidParameter(
             f"exact scatter is stored of up to {max_columns} features, and this feature_map makes "
             f"{mapping.max_mapped_columns(0)}. "

@@ -346,7 +346,12 @@ class FirstStageSolver:
         is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
         right = np.where(self._varying[:, None] & is_real, xh, 0.0)
         guess = np.where(self._varying[:, None], initial_columns, 0.0)
-        return cg.start_block_solve(right, 8 * EPS * self._mean_to_total_deviation_ratio(), guess)
+
+        # The relative rounding error of centred sums is about eps times this distance. It is the
+        # largest absolute mean of a feature, in standard deviations of all features together.
+        size = float(np.sqrt(self._moments.diagonal.sum()))
+        distance = float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
+        return cg.start_block_solve(right, 8 * EPS * distance, guess)
 
     def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
         """Return the state after one step of conjugate gradient.
@@ -363,16 +368,6 @@ class FirstStageSolver:
         moments = self._moments._replace(first_stage=solver_state)
         loadings, eigenvalues = self._estimator.directions(moments, self._state)
         return loadings, eigenvalues, cg.relative_solve_residual(solver_state)
-
-    def _mean_to_total_deviation_ratio(self) -> float:
-        """Return the mean's distance from zero, in standard deviations.
-
-        The distance is the largest absolute mean of a feature. The standard deviation is the root
-        of the sum of the features' variances. The relative rounding error of centred sums is about
-        eps times the returned value.
-        """
-        size = float(np.sqrt(self._moments.diagonal.sum()))
-        return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
 
 
 def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
