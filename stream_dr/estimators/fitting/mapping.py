@@ -24,7 +24,7 @@ from stream_dr.rows.block import Block
 from stream_dr.rows.raw_rows import RawColumn
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.folds import FoldedState
-from stream_dr.statistics.moments.state import MomentState
+from stream_dr.statistics.moments.state import MomentState, scale_state
 from stream_dr.statistics.protocol import Accumulator, State
 
 InnerState = TypeVar("InnerState")
@@ -115,7 +115,10 @@ def inner_states_of_folds(state: State) -> tuple[MomentState, ...]:
     The result is empty if rows are not in folds.
     """
     inner = state_after_feature_map(state)
-    return inner.parts_with_true_sums() if isinstance(inner, FoldedState) else ()
+    if not isinstance(inner, FoldedState):
+        return ()
+    # Because of decay, the folds store their sums divided by the common `scale`.
+    return tuple(scale_state(part, inner.scale) for part in inner.parts)
 
 
 def count_rows_in_folds(state: State) -> list[int]:
