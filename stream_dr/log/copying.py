@@ -93,8 +93,15 @@ class LogCopy:
         for path in self._target.glob("*.bodies"):
             if path.name not in named:
                 path.unlink()
+
+        # Overwrite bytes that belong to no event payload with zeros.
         for listed in files:
-            self._zero_bytes_between_bodies(listed, index.body_offsets_and_sizes(listed.first))
+            copied = listed.file._replace(path=self._target / listed.file.path.name)
+            at = BEGIN
+            for start, size in [*index.body_offsets_and_sizes(listed.first), (listed.end, 0)]:
+                if start > at:
+                    copied.overwrite_with_zeros(at, start - at)
+                at = start + size
 
         # Write the file `head` of the copy, which has the last position and identifies the index.
         head = HeadFile(self._target, writable=True)
@@ -157,16 +164,3 @@ class LogCopy:
 
             copy.flush()
             os.fsync(copy.fileno())
-
-    def _zero_bytes_between_bodies(self, listed: BodyFileEntry, places: Sequence[tuple[int, int]]) -> None:
-        """Overwrite bytes that belong to no event payload with zeros.
-
-        listed: the file.
-        places: (offset, number of bytes) of each payload, in order.
-        """
-        copied = listed.file._replace(path=self._target / listed.file.path.name)
-        at = BEGIN
-        for start, size in [*places, (listed.end, 0)]:
-            if start > at:
-                copied.overwrite_with_zeros(at, start - at)
-            at = start + size

@@ -1,4 +1,4 @@
-"""Folder of a log: its files, opening checks and clean-up.
+"""Folder of a log: its files and opening checks.
 
 index.sqlite                  events, keys, schema changes (index.py)
 index.sqlite-wal, -shm        SQLite's own files
@@ -6,14 +6,13 @@ index.sqlite-wal, -shm        SQLite's own files
 head                          last acknowledged position (head.py)
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from stream_dr.disk import fsync_directory, make_private_folder
 from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
 from stream_dr.log.head import HeadFile, truncated_log_error
-from stream_dr.log.index import INDEX_NAME, BodyFileEntry, Index
+from stream_dr.log.index import INDEX_NAME, Index
 from stream_dr.log.sqlite_file import damaged_file_error
 
 
@@ -57,16 +56,3 @@ def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
     database.close()
     if last < acknowledged_position:
         raise truncated_log_error(folder / INDEX_NAME, last, acknowledged_position)
-
-
-def remove_unlisted_body_files(folder: Path, listed_files: Sequence[BodyFileEntry]) -> None:
-    """Remove payload files that the index does not list.
-
-    An unfinished index is removed, too.
-
-    listed_files: the files of payloads that are in the index.
-    """
-    named = {listed.file.path for listed in listed_files}
-    for path in (*folder.glob("*.bodies"), *folder.glob(f"{INDEX_NAME}.tmp*")):
-        if path not in named:
-            path.unlink()
