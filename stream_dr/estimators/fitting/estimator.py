@@ -8,9 +8,10 @@ A subclass provides:
 - the class attributes `target_kinds` and `additive`.
 
 The base class parses rows, targets and weights, caches the projection, and has the fitted
-attributes and the methods `merge`, `unlearn` and `save`. The states of an AdditiveEstimator are
-sums over rows. Estimators that are updated row by row (CCIPCA, IncrementalSKM) do not have this
-base class, and their methods have no argument `sample_weight`.
+attributes and the methods `merge`, `unlearn` and `save`. A MappedMethod learns rows after an
+optional feature map, without folds. The states of an AdditiveEstimator are sums over rows.
+Estimators that are updated row by row (CCIPCA, IncrementalSKM) have another base class, and their
+methods have no argument `sample_weight`.
 """
 
 import inspect
@@ -21,7 +22,7 @@ from contextlib import suppress
 from copy import copy
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, Literal, NoReturn, Self, cast
+from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,8 +47,12 @@ from stream_dr.estimators.fitting.dask_collections import learn_blocks, project_
 from stream_dr.estimators.fitting.inputs import GroupsLike, RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import (
     feature_map_or_none,
+    make_accumulator,
     map_reads_tables,
+    mapped_state_of_all_folds,
     max_bytes_up_to_width,
+    max_bytes_with_map,
+    prepend_feature_map,
     warn_if_columns_differ,
 )
 from stream_dr.estimators.fitting.parameters import docstring_with_inherited
@@ -900,3 +905,43 @@ def _comparable_parameters(estimator: Estimator) -> JsonDict:
     if estimator.feature_map is not None:
         parameters["feature_map"] = spec_of_map(feature_map(estimator.feature_map))
     return parameters
+
+
+InnerState = TypeVar("InnerState", bound=State)
+"""State of the mapped rows, or of the rows themselves if there is no feature map."""
+
+
+class MappedMethod(Estimator, Generic[InnerState]):
+    """Base class that adds the feature map to an estimator.
+
+    A subclass learns and projects mapped rows only. Without a feature map, these are the rows
+    themselves.
+    """
+
+    def accumulator(self, state: State | None = None) -> Accumulator:
+        """Return an accumulator of rows before the feature map.
+
+        state: state from which the accumulator continues. None means an empty accumulator.
+        """
+        return make_accumulator(self.feature_map, self.inner_accumulator, state)
+
+    def solve(self, state: State) -> Projection:
+        """Return the projection computed from `state`, without changing anything."""
+        inner = cast(InnerState, mapped_state_of_all_folds(state))
+        return prepend_feature_map(state, self.solve_inner(inner))
+
+    def state_bytes(self, n_features: int, n_targets: int) -> int:
+        """Return the largest size of a state in bytes, including its feature map."""
+        return max_bytes_with_map(self.feature_map, self.inner_bytes, n_features, n_targets)
+
+    @abstractmethod
+    def inner_accumulator(self, state: InnerState | None) -> Accumulator:
+        """Return an accumulator of mapped rows."""
+
+    @abstractmethod
+    def solve_inner(self, state: InnerState) -> Projection:
+        """Return the projection of mapped rows."""
+
+    @abstractmethod
+    def inner_bytes(self, n_features: int, n_targets: int) -> int:
+        """Return the size of a state of mapped rows in bytes."""

@@ -8,7 +8,7 @@ add the map: `make_accumulator` to learning, `prepend_feature_map` to the soluti
 
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -31,24 +31,6 @@ InnerState = TypeVar("InnerState")
 """Type of an estimator's state without the feature map's own part."""
 
 InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
-
-
-class TableColumns(NamedTuple):
-    """Indices of columns that the feature map `table` returns, by kind.
-
-    Attributes
-    ----------
-    numbers : (numbers,) int
-        Columns of numbers and dates.
-    categories : (categories,) int
-        Columns of categories.
-    gaps : (gaps,) int
-        Columns that mark missing values.
-    """
-
-    numbers: np.ndarray
-    categories: np.ndarray
-    gaps: np.ndarray
 
 
 def feature_map_or_none(spec: JsonDict | None) -> FeatureMap | None:
@@ -175,10 +157,12 @@ def inner_projection(projection: Projection) -> Projection:
     return projection.inner if isinstance(projection, Mapped) else projection
 
 
-def mapped_columns_of_state(state: State) -> TableColumns | None:
+def mapped_columns_of_state(state: State) -> tuple[np.ndarray, ...] | None:
     """Return indices of columns from the feature map `table`, by kind.
 
-    The result is None if the state does not have this feature map.
+    The result is None if the state does not have this feature map. Otherwise it has three arrays:
+    the columns of numbers and dates, the columns of categories, and the columns that mark missing
+    values.
     """
     if not isinstance(state, MappedState) or state.table is None:
         return None
@@ -187,7 +171,7 @@ def mapped_columns_of_state(state: State) -> TableColumns | None:
         return None
     # Leave out new columns, which no learned row has.
     width = state.inner.n_features
-    return TableColumns(*(c[c < width] for c in mapped_columns_by_kind(state.table, mapping.encoding())))
+    return tuple(c[c < width] for c in mapped_columns_by_kind(state.table, mapping.encoding()))
 
 
 def max_bytes_with_map(

@@ -46,7 +46,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast
+from typing import ClassVar, NamedTuple, NoReturn, Self, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -606,7 +606,7 @@ def refine_steps(
     solver, mapped_state, mapped_source, names = strip_feature_map(refinable, state, as_source(source), feature_names)
     moments = refinable.moments(state)
     replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
-    method = solver.refine_solver(moments, mapped_state, replayed.scale > 0)
+    method = solver.refine_solver(solver, moments, mapped_state, replayed.scale > 0)
     summed = compute_pass_sums or partial(replayed.sum_over_pass, mapped_source)
 
     # Continue from the earlier refine, or start from the columns of the guess.
@@ -735,15 +735,8 @@ class Refinable(ClosedForm):
     """
 
     refines: ClassVar[bool] = True
-
-    def refine_solver(self, moments: Moments, state: MomentState, varying_columns: np.ndarray) -> Any:
-        """Return the solver that is updated after each pass.
-
-        moments: centred sums of the rows and targets.
-        state: state from which the moments were computed.
-        varying_columns: (features,) bool, True for columns that are not constant.
-        """
-        return SubspaceSolver(self, moments, state, varying_columns)
+    refine_solver: ClassVar[type] = SubspaceSolver
+    """Class of the solver that is updated after each pass."""
 
     def refine(
         self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20, resume: Refining | None = None
