@@ -28,10 +28,9 @@ from pathlib import Path
 
 from stream_dr.disk import fsync_directory, make_private_folder, open_private
 from stream_dr.errors import DamagedFile
-from stream_dr.log import index as tables
 from stream_dr.log.bodies import BEGIN
 from stream_dr.log.head import HeadFile
-from stream_dr.log.index import BodyFileEntry, Index
+from stream_dr.log.index import INDEX_NAME, BodyFileEntry, Index, open_existing_index_database
 from stream_dr.log.sqlite_file import read_transaction, translate_errors
 
 PIECE = 1 << 20
@@ -61,7 +60,7 @@ class LogCopy:
 
         Within the with-block, the index is one consistent snapshot.
         """
-        database = tables.open_existing_index_database(self._source, writable=False)
+        database = open_existing_index_database(self._source, writable=False)
         try:
             with database.connection() as connection, read_transaction(connection):
                 index = Index(self._source, connection)
@@ -106,7 +105,7 @@ class LogCopy:
         # Write the file `head` of the copy, which has the last position and identifies the index.
         head = HeadFile(self._target, writable=True)
         head.try_to_write_acknowledged_position(index.bounds_and_total_rows().last)
-        head.try_to_store_inode_of(self._target / tables.INDEX_NAME)
+        head.try_to_store_inode_of(self._target / INDEX_NAME)
         head.close()
         fsync_directory(self._target)
 

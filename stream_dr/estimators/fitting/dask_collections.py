@@ -10,16 +10,13 @@ more than learning.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from stream_dr.errors import ClusterError, InvalidRows, InvalidTargets
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Collection = Any
 """Dask array or dataframe. Dask is imported only when a collection is passed."""
@@ -97,10 +94,8 @@ def project_dask_collection(
     if rows_kind(collection) is Kind.DASK_ARRAY:
         chunks = (collection.chunks[0], (len(names),))
         return collection.map_blocks(_transform_block, transform, dtype=meta.dtype, chunks=chunks, meta=meta)
-    import pandas as pd
-
-    meta_frame = pd.DataFrame(meta, columns=names)
-    return collection.map_partitions(_transform_to_data_frame, transform, names, meta=meta_frame)
+    dtypes = dict.fromkeys(names, meta.dtype)
+    return collection.map_partitions(_transform_to_data_frame, transform, names, meta=dtypes)
 
 
 def _delayed_row_blocks(argument_name: Literal["X", "y", "sample_weight"], collection: Collection) -> list[Delayed]:
@@ -162,9 +157,8 @@ def _transform_block(rows: Any, transform: Callable[[Any], np.ndarray]) -> np.nd
     return np.asarray(transform(rows), dtype=np.float64)
 
 
-def _transform_to_data_frame(
-    rows: "pd.DataFrame", transform: Callable[[Any], np.ndarray], column_names: list[str]
-) -> "pd.DataFrame":
+def _transform_to_data_frame(rows: Any, transform: Callable[[Any], np.ndarray], column_names: list[str]) -> Any:
+    # The rows of one part of a dataframe, and the result, are pandas dataframes.
     import pandas as pd
 
     return pd.DataFrame(_transform_block(rows, transform), columns=column_names, index=rows.index)

@@ -18,7 +18,6 @@ from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_co
 from stream_dr.feature_maps import FeatureMap, feature_map, widths
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, TableState, mapped_columns_by_kind
-from stream_dr.feature_maps.widths import declared_or_inferred_kind
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block
 from stream_dr.rows.raw_rows import RawColumn
@@ -253,7 +252,7 @@ def is_category(spec: JsonDict | None, table: TableState | None, name: str, valu
     for column in table.columns if table else ():
         if column.name == name and column.kind:
             return column.kind == "category"
-    return declared_or_inferred_kind(name, values, mapping.column_overrides()).kind == "category"
+    return widths.declared_or_inferred_kind(name, values, mapping.column_overrides()).kind == "category"
 
 
 def check_max_table_width(spec: JsonDict | None, kinds_by_column: dict[str, str]) -> None:

@@ -69,7 +69,6 @@ from stream_dr.rows.source import Source, as_source
 from stream_dr.solve import subspace
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
 from stream_dr.solve.spectral import tall_qr
-from stream_dr.solve.subspace import ScatterProduct, Subspace
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.clock import decayed_weights
 from stream_dr.statistics.moments.state import MomentState
@@ -280,7 +279,7 @@ class RowReplay:
         fresh = FittedState(self._estimator.accumulator(), self._names)
         rows = 0
 
-        with ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
+        with subspace.ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
             for position, event in source.events():
                 block, _ = self._estimator.parse(fresh, event, raise_if_no_targets=False)
                 width = self._state.n_features
@@ -540,7 +539,7 @@ class Refining(NamedTuple):
 
     number: int
     loadings: np.ndarray
-    solve: BlockSolve | Subspace
+    solve: BlockSolve | subspace.Subspace
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays fit together.
