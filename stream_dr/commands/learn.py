@@ -41,7 +41,9 @@ from stream_dr.commands.specs import (
     has_models,
     parse_model_specs,
 )
+from stream_dr.disk import DirectoryLock, make_private_folder
 from stream_dr.errors import CannotRefine, InvalidParameter, NeedsRefine, SchemaMismatch, StreamDRError
+from stream_dr.shards.dataset import Dataset, Shard, open_dataset
 from stream_dr.shards.file import RemotePath
 
 if TYPE_CHECKING:
@@ -49,8 +51,7 @@ if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.parts import PlanRunner
     from stream_dr.models.model import Model
-    from stream_dr.running.replay import ReplayReport, ReplaySettings
-    from stream_dr.shards.dataset import Dataset, Shard
+    from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings
 
 
 Out = Annotated[
@@ -176,7 +177,6 @@ def _choose_default_model(
     """
     from stream_dr.evaluation.comparison import default_estimator_spec
     from stream_dr.feature_maps.column_report import text_spec_or_table_spec
-    from stream_dr.shards.dataset import open_dataset
 
     first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
     if first is None:
@@ -231,8 +231,6 @@ def store_and_learn_files(
     refine_if_better : bool
         True to compute exact solutions if they predict better than approximate solutions.
     """
-    from stream_dr.shards.dataset import open_dataset
-
     if (first := first_table_block(files)) is not None:
         feature_map = read_as.text_or_table_map_spec(files)
         specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
@@ -307,7 +305,6 @@ def _store_as_shards_unless_stored(dir: Path, files: dict[Path, "FileSource"], n
     Returns the folder of each file's shards, by the file's path.
     """
     from stream_dr.directory.learned_sources import write_shards_owned_by_directory
-    from stream_dr.disk import DirectoryLock
 
     folders = {}
     with DirectoryLock(dir), ProgressBar("read", None) as bar:
@@ -323,8 +320,6 @@ def _create_folder_or_undo(dir: Path) -> Iterator[None]:
     The failure is an error in the with-block. The folder stays if it existed before, or if it has
     a log when the with-block fails.
     """
-    from stream_dr.disk import make_private_folder
-
     existed = dir.exists()
     make_private_folder(dir)
     try:
@@ -381,11 +376,9 @@ def replay(
         stream-dr replay shards/ --model lda=lda:n_components=9 --dir D
         stream-dr replay shards/ --model lda=lda --model pca=ccipca:n_components=20 --dir D
     """
-    from stream_dr.distributed.cluster import dask_plan_runner
     from stream_dr.distributed.parts import thread_plan_runner
     from stream_dr.running.driver import RunSettings
     from stream_dr.running.replay import ReplaySettings
-    from stream_dr.shards.dataset import open_dataset
 
     specs = parse_model_specs(model)
     if workers is not None or scheduler is not None:
@@ -403,6 +396,9 @@ def replay(
         return
     plan_runner = None
     if scheduler is not None:
+        # Dask is an extra, and is loaded only if a cluster is used.
+        from stream_dr.distributed.cluster import dask_plan_runner
+
         plan_runner = dask_plan_runner(scheduler)
     elif workers is not None:
         plan_runner = thread_plan_runner(workers)
@@ -428,7 +424,7 @@ ALLOWED_LABELS = "STREAM_DR_ALLOWED_LABELS"
 
 def replay_and_report(
     dir: Path,
-    dataset: "Dataset",
+    dataset: Dataset,
     specs: ModelSpecs,
     settings: "ReplaySettings",
     out: Path | None = None,
@@ -457,7 +453,6 @@ def replay_and_report(
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.parts import replay_in_parallel_tasks
     from stream_dr.running.query import project
-    from stream_dr.running.replay import Progress
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
@@ -468,7 +463,7 @@ def replay_and_report(
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with ProgressBar("replay", dataset.rows) as bar:
 
-            def show_replay(p: Progress) -> None:
+            def show_replay(p: "Progress") -> None:
                 times = {name: model.learning_time for name, model in directory.models.items()}
                 rates = "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
                 bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{rates}", p.phase)
@@ -488,7 +483,7 @@ def replay_and_report(
             print_result(f"{rows} rows projected by {name} written to {out}")
 
 
-def _print_repeated_shards(dataset: "Dataset") -> None:
+def _print_repeated_shards(dataset: Dataset) -> None:
     first: dict[str, Shard] = {}
     for shard in dataset.shards:
         original = first.setdefault(shard.sha256, shard)
@@ -538,7 +533,7 @@ def _print_test_scores(directory: "Directory") -> None:
         say(f"note: {name} on {scores['tested']:,} rows that it had not learned: {score}; {baselines}.")
 
 
-def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
+def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
     """Refine models that have only an approximate solution.
 
     A model's solution is approximate if the model stores only the diagonal of the scatter matrix.
@@ -677,7 +672,6 @@ def refine_and_print(
 
     Raises the errors of `refine_model`.
     """
-    from stream_dr.distributed.cluster import refine_on_cluster
     from stream_dr.estimators.fitting.refining import not_converged_message
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up
@@ -700,6 +694,8 @@ def refine_and_print(
         if scheduler is None:
             published = refine_model(directory, model, tol, max_passes, show_pass, workers)
         else:
+            from stream_dr.distributed.cluster import refine_on_cluster
+
             published = refine_on_cluster(scheduler, directory, model, tol, max_passes, show_pass)
 
     if not last.get("converged", True):
