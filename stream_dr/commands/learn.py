@@ -251,34 +251,30 @@ def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDi
     Raises SchemaMismatch if a file has columns that cannot be learned. The error lists these
     columns.
     """
-    for path, source in files.items():
-        _print_columns_of_file(path, source, feature_map_spec, with_hints)
-
-
-def _print_columns_of_file(path: Path, source: "FileSource", feature_map_spec: JsonDict, with_hints: bool) -> None:
     from stream_dr.feature_maps.column_report import describe
 
-    # If the file has no rows, `source.first` is None and `source.blocks` raises an error.
-    first = source.first or next(source.blocks())
+    for path, source in files.items():
+        # If the file has no rows, `source.first` is None and `source.blocks` raises an error.
+        first = source.first or next(source.blocks())
 
-    if source.raw:
-        report = describe(first.X, feature_map_spec)
-        columns = []
-        for column in report.columns:
-            options: tuple[str, ...] = ()
-            if with_hints and column.options:
-                options = (" ".join(map(_json_assignment_to_command_option, column.options)),)
-            columns.append(column._replace(options=options))
-        shown = report._replace(columns=tuple(columns), problems=())
-        say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
-        if report.problems:
-            raise SchemaMismatch(f"{path}: {'; '.join(report.problems)}.")
-        return
+        if source.raw:
+            report = describe(first.X, feature_map_spec)
+            columns = []
+            for column in report.columns:
+                options: tuple[str, ...] = ()
+                if with_hints and column.options:
+                    options = (" ".join(map(_json_assignment_to_command_option, column.options)),)
+                columns.append(column._replace(options=options))
+            shown = report._replace(columns=tuple(columns), problems=())
+            say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
+            if report.problems:
+                raise SchemaMismatch(f"{path}: {'; '.join(report.problems)}.")
+            continue
 
-    names = f": {', '.join(first.names[:8])}{' …' if len(first.names) > 8 else ''}" if first.names else ""
-    kind = "no targets" if first.y is None else f"{first.y.kind} targets"
-    rows = "sparse" if first.sparse else "all numbers"
-    say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
+        names = f": {', '.join(first.names[:8])}{' …' if len(first.names) > 8 else ''}" if first.names else ""
+        kind = "no targets" if first.y is None else f"{first.y.kind} targets"
+        rows = "sparse" if first.sparse else "all numbers"
+        say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
 
 
 def _json_assignment_to_command_option(name_and_json_value: str) -> str:
