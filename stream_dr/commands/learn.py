@@ -114,7 +114,7 @@ def learn(
     files = read_as.open_all_but_shards(sources)
     feature_map = read_as.text_or_table_map_spec(files)
     print_column_kinds(files, feature_map)
-    _print_hint_to_use_id_option(read_as, files)
+    _print_id_hint(read_as, files)
     if not as_classes:
         refuse_ids_or_numbers_as_labels(files, ctx.obj)
 
@@ -158,7 +158,7 @@ def _label_as_target_if_fractional(read_as: ReadOptions, sources: list[Path]) ->
     return numbers
 
 
-def _print_hint_to_use_id_option(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
+def _print_id_hint(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
     if (column := read_as.likely_id_column(files)) is not None:
         say(
             f"note: {column} looks like an id. With --id {shlex.quote(column)} its rows can be unlearned by it; else "
@@ -236,7 +236,7 @@ def store_and_learn_files(
         specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
     check_model_specs(specs)
     with _create_folder_or_undo(dir):
-        shards = _store_as_shards_unless_stored(dir, files, name)
+        shards = _store_as_shards(dir, files, name)
         dataset = open_dataset([shards.get(path, path) for path in sources], settings.skip_damaged)
         replay_and_report(dir, dataset, specs, settings, out, refine_if_better=refine_if_better)
 
@@ -263,7 +263,7 @@ def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDi
             for column in report.columns:
                 options: tuple[str, ...] = ()
                 if with_hints and column.options:
-                    options = (" ".join(map(_json_assignment_to_command_option, column.options)),)
+                    options = (" ".join(map(_command_option, column.options)),)
                 columns.append(column._replace(options=options))
             shown = report._replace(columns=tuple(columns), problems=())
             say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
@@ -277,7 +277,7 @@ def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDi
         say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
 
 
-def _json_assignment_to_command_option(name_and_json_value: str) -> str:
+def _command_option(name_and_json_value: str) -> str:
     """Convert a feature map's option to a command-line option.
 
     For example, as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes
@@ -291,7 +291,7 @@ def _json_assignment_to_command_option(name_and_json_value: str) -> str:
     return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(words[0] if isinstance(words, list) else str(words))}"
 
 
-def _store_as_shards_unless_stored(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
+def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
     """Store files as shards in a directory, unless stored already.
 
     dir: path of the directory.

@@ -112,9 +112,7 @@ def loadings_figure_dict(
     largest = np.argsort(-np.abs(values), kind="stable")[:max_features][::-1]
     colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
-    bars["y"] = _distinct_feature_labels(
-        features[largest].tolist(), _given_or_stored_names_or_empty(model, feature_names)
-    )
+    bars["y"] = _distinct_feature_labels(features[largest].tolist(), _feature_names(model, feature_names))
     if half_widths is not None:
         bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
     axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
@@ -150,7 +148,7 @@ def _confidence_half_widths(standard_errors: np.ndarray, spread: ComponentSpread
     return np.asarray(stdtrit(spread.folds - 1, 0.975) * standard_errors)
 
 
-def _given_or_stored_names_or_empty(model: Any, feature_names: Sequence[object] | None) -> Sequence[object]:
+def _feature_names(model: Any, feature_names: Sequence[object] | None) -> Sequence[object]:
     """Return the names of the features of a model.
 
     The result is `feature_names` if it is not None, and () if the features have no names.
