@@ -154,8 +154,15 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
             column="labels",
         )
 
-    indptr = _offsets_in_flattened_values(labels_column)
-    # flatten() skips the values of null rows.
+    # Place the rows in the flattened values. flatten() skips the values of null rows.
+    present = None
+    if labels_column.null_count == 0:
+        offsets = list_offsets(labels_column)
+        indptr = np.asarray(offsets.astype(np.int64) - offsets[0])
+    else:
+        present = labels_column.is_valid().to_numpy(zero_copy_only=False)
+        indptr = np.zeros(len(labels_column) + 1, dtype=np.int64)
+        np.cumsum(pc.list_value_length(labels_column).fill_null(0).to_numpy(), out=indptr[1:])
     flat = labels_column.flatten()
     # Refuse an array of the null type before encoding, because such an array may be very long.
     if pa.types.is_null(flat.type) and len(flat):
@@ -165,7 +172,6 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
         raise _null_label_error(indptr, int(codes.argmin()))
 
     codes, indptr = sort_distinct_codes_in_rows(codes, indptr)
-    present = None if labels_column.null_count == 0 else labels_column.is_valid().to_numpy(zero_copy_only=False)
     return Targets("multilabel", labels, codes, indptr, present=present)
 
 
@@ -262,21 +268,6 @@ def _reencode_dictionary(column: pa.DictionaryArray, column_name: str) -> _Encod
     # Skip unused labels of the dictionary.
     used, codes = old_and_new_codes_by_appearance(codes, len(labels))
     return _EncodedLabels(tuple(labels[i] for i in used.tolist()), codes)
-
-
-def _offsets_in_flattened_values(list_column: pa.Array) -> np.ndarray:
-    """Return the offsets of a list column, starting at 0.
-
-    The offsets are int64 (rows + 1,). The list of row i has the flattened column's values from
-    offset i up to offset i + 1. The flattened column has no values of null rows, so the list of a
-    null row is empty.
-    """
-    if list_column.null_count == 0:
-        offsets = list_offsets(list_column)
-        return np.asarray(offsets.astype(np.int64) - offsets[0])
-    indptr = np.zeros(len(list_column) + 1, dtype=np.int64)
-    np.cumsum(pc.list_value_length(list_column).fill_null(0).to_numpy(), out=indptr[1:])
-    return indptr
 
 
 def _arrow_from_labels(labels: tuple[Label, ...]) -> pa.Array:
