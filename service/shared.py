@@ -14,9 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-import prometheus_client
 from fastapi import Depends, Request
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -88,7 +94,7 @@ class Metrics:
     """
 
     def __init__(self, directory: stream_dr.Directory, running: stream_dr.Running, memory: BodyMemory) -> None:
-        prometheus_client.disable_created_metrics()
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         self.listeners = 0
         ProcessCollector(registry=self.registry)

@@ -301,7 +301,7 @@ def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running)
         state = schemas.ModelState(**model.describe(position), scores=None).model_dump(
             exclude={"eigenvalues", "scores"}
         )
-        models[name] = state | _label_count_fields_of_page(state) | {"refines": running.can_refine(model)}
+        models[name] = state | _label_counts(state) | {"refines": running.can_refine(model)}
         models[name] |= {key: value for key, value in running.scores(model).items() if key != "curve"}
 
     stream = {"position": position, "rows": directory.rows, "layout": schema.layout, "features": schema.features}
@@ -314,7 +314,7 @@ def dashboard_status(directory: stream_dr.Directory, running: stream_dr.Running)
     }
 
 
-def _label_count_fields_of_page(model_state: JsonDict) -> JsonDict:
+def _label_counts(model_state: JsonDict) -> JsonDict:
     """Return three fields in which the page shows label counts.
 
     - `class_rows`: pairs [label, number of rows] of the classes, most frequent first.

@@ -131,13 +131,20 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
 
     # Convert the rows first. Weights, targets and ids need the number of rows.
     rows = parsed_or_text["rows"]
-    X, names, width_stated = _rows_from_json(rows, _checked_n_features(parsed_or_text.get("n_features")))
+    n_features = parsed_or_text.get("n_features")
+    if n_features is not None and (type(n_features) is not int or not 0 < n_features <= MAX_WIDTH):
+        message = f"n_features is {n_features!r}; it must be a positive integer."
+        raise SchemaMismatch(message, column="n_features")
+    X, names, width_stated = _rows_from_json(rows, n_features)
     check_finite(X)
 
-    weights = as_weights(_weights_if_number_list(parsed_or_text.get("weights")), len(rows))
+    weights = parsed_or_text.get("weights")
+    if weights is not None and (not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER_TYPES):
+        raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
+    checked_weights = as_weights(weights, len(rows))
     y = targets_from_json(parsed_or_text, len(rows))
     ids = _ids_of_one_type_or_none(parsed_or_text.get("ids"), len(rows))
-    return Block(X, y, weights, ids, names, width_stated, checked=True)
+    return Block(X, y, checked_weights, ids, names, width_stated, checked=True)
 
 
 def json_from_block(block: Block) -> JsonObject:
@@ -168,21 +175,6 @@ def json_from_block(block: Block) -> JsonObject:
     if block.ids is not None:
         obj["ids"] = list(block.ids)
     return obj
-
-
-def _checked_n_features(requested_n_features: ParsedJson) -> int | None:
-    """Return the number of features that a request declares, or None.
-
-    requested_n_features: value of the request's key "n_features", or None if the key is absent.
-
-    Raises SchemaMismatch if the value is no positive integer.
-    """
-    if requested_n_features is None:
-        return None
-    if type(requested_n_features) is not int or not 0 < requested_n_features <= MAX_WIDTH:
-        message = f"n_features is {requested_n_features!r}; it must be a positive integer."
-        raise SchemaMismatch(message, column="n_features")
-    return requested_n_features
 
 
 def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -> FeatureRows:
@@ -286,14 +278,6 @@ def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
         if not set(map(type, row)) <= NUMBER_TYPES:
             j = next(j for j, v in enumerate(row) if type(v) not in NUMBER_TYPES)
             raise InvalidRows(f"row {i}, column {j} is {json_type_in_words(row[j])}; send a number.", row=i, column=j)
-
-
-def _weights_if_number_list(parsed_weights: ParsedJson) -> list[float] | None:
-    if parsed_weights is None:
-        return None
-    if not isinstance(parsed_weights, list) or not {type(v) for v in parsed_weights} <= NUMBER_TYPES:
-        raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
-    return parsed_weights
 
 
 def _ids_of_one_type_or_none(parsed_ids: ParsedJson, n_rows: int) -> Ids | None:

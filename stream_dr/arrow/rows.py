@@ -237,7 +237,12 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
 
     columns = view_of_numbers(indices)
-    _check_index_range(columns, indptr, declared_width or MAX_WIDTH)
+    limit = declared_width or MAX_WIDTH
+    if columns.min(initial=0) < 0 or columns.max(initial=0) >= limit:
+        at = int(np.flatnonzero((columns < 0) | (columns >= limit))[0])
+        row = int(np.searchsorted(indptr, at, side="right")) - 1
+        index = int(columns[at])
+        raise InvalidIndex(f"row {row} has index {index}; indices run from 0 to {limit - 1}.", row=row, column=index)
     width = declared_width or (int(columns.max()) + 1 if len(columns) else 0)
     return csr_refusing_repeats(
         _float32_or_float64_array(values, "values"), columns.astype(np.int32, copy=False), indptr, width
@@ -258,7 +263,11 @@ def stack_columns(batch: pa.RecordBatch) -> np.ndarray:
     if not columns:
         raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
     for name, column in zip(batch.schema.names, columns, strict=True):
-        _check_numeric_column(name, column)
+        if name.startswith("__index_level_"):
+            raise SchemaMismatch(f"column {name} is a pandas index; convert with preserve_index=False.", column=name)
+        if not is_number_or_boolean_type(column.type):
+            raise SchemaMismatch(f"column {name} is {column.type}; features are numbers.", column=name)
+        refuse_nulls(column, name)
 
     # Copy each column into one column of a C-ordered array.
     single = all(pa.types.is_float32(column.type) for column in columns)
@@ -344,19 +353,6 @@ def _flatten_list_column(list_column: pa.Array, name: str) -> tuple[pa.Array, np
     return flat, indptr
 
 
-def _check_numeric_column(name: str, column: pa.Array) -> None:
-    """Raise an error unless a column is numeric without nulls.
-
-    Raises SchemaMismatch for another type or an index that pandas has written, and InvalidRows for
-    a null.
-    """
-    if name.startswith("__index_level_"):
-        raise SchemaMismatch(f"column {name} is a pandas index; convert with preserve_index=False.", column=name)
-    if not is_number_or_boolean_type(column.type):
-        raise SchemaMismatch(f"column {name} is {column.type}; features are numbers.", column=name)
-    refuse_nulls(column, name)
-
-
 def _float32_or_float64_array(numbers: pa.Array, name: str) -> np.ndarray:
     """Return an array of numbers as float32 or float64.
 
@@ -372,23 +368,6 @@ def _float32_or_float64_array(numbers: pa.Array, name: str) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             return np.asarray(as_floats(numbers).to_numpy(zero_copy_only=False), dtype=np.float64)
     raise SchemaMismatch(f"column {name} holds {numbers.type}; it must hold float or double.", column=name)
-
-
-def _check_index_range(indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> None:
-    """Raise InvalidIndex if a column index is out of range.
-
-    The error names the first invalid index and its row.
-
-    indices: indices of all rows, one row after the other.
-    indptr: offsets (rows + 1,) of the rows in `indices`.
-    n_columns: number of columns. An index must be from 0 to n_columns − 1.
-    """
-    if indices.min(initial=0) >= 0 and indices.max(initial=0) < n_columns:
-        return
-    at = int(np.flatnonzero((indices < 0) | (indices >= n_columns))[0])
-    row = int(np.searchsorted(indptr, at, side="right")) - 1
-    index = int(indices[at])
-    raise InvalidIndex(f"row {row} has index {index}; indices run from 0 to {n_columns - 1}.", row=row, column=index)
 
 
 def csr_without_check(

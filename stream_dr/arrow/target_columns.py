@@ -140,11 +140,18 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
             column="labels",
         )
 
-    # flatten() skips the values of null rows.
+    # Place the rows in the flattened values. flatten() skips the values of null rows.
+    present = None
+    if labels_column.null_count == 0:
+        offsets = list_offsets(labels_column)
+        indptr = np.asarray(offsets.astype(np.int64) - offsets[0])
+    else:
+        present = labels_column.is_valid().to_numpy(zero_copy_only=False)
+        indptr = np.zeros(len(labels_column) + 1, dtype=np.int64)
+        np.cumsum(pc.list_value_length(labels_column).fill_null(0).to_numpy(), out=indptr[1:])
     flat = labels_column.flatten()
     _check_label_type(flat.type, "labels")
-    present = labels_column.is_valid().to_numpy(zero_copy_only=False)
-    return targets_of_label_sets(flat, _offsets_in_flattened_values(labels_column), present)
+    return targets_of_label_sets(flat, indptr, present)
 
 
 def _check_label_type(arrow_type: pa.DataType, column_name: str) -> None:
@@ -191,21 +198,6 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
         row = int(np.argwhere(~valid)[0][0])
         raise InvalidTargets(f"the target of row {row} is NaN, null or too large; targets must be finite.", row=row)
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=values, present=present)
-
-
-def _offsets_in_flattened_values(list_column: pa.Array) -> np.ndarray:
-    """Return the offsets of a list column, starting at 0.
-
-    The offsets are int64 (rows + 1,). The list of row i has the flattened column's values from
-    offset i up to offset i + 1. The flattened column has no values of null rows, so the list of a
-    null row is empty.
-    """
-    if list_column.null_count == 0:
-        offsets = list_offsets(list_column)
-        return np.asarray(offsets.astype(np.int64) - offsets[0])
-    indptr = np.zeros(len(list_column) + 1, dtype=np.int64)
-    np.cumsum(pc.list_value_length(list_column).fill_null(0).to_numpy(), out=indptr[1:])
-    return indptr
 
 
 def _arrow_from_labels(labels: tuple[Label, ...]) -> pa.Array:

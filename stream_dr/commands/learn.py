@@ -41,7 +41,9 @@ from stream_dr.commands.specs import (
     has_models,
     parse_model_specs,
 )
+from stream_dr.disk import DirectoryLock, make_private_folder
 from stream_dr.errors import CannotRefine, InvalidParameter, NeedsRefine, SchemaMismatch, StreamDRError
+from stream_dr.shards.dataset import Dataset, Shard, open_dataset
 from stream_dr.shards.file import RemotePath
 
 if TYPE_CHECKING:
@@ -49,8 +51,7 @@ if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.parts import PlanRunner
     from stream_dr.models.model import Model
-    from stream_dr.running.replay import ReplayReport, ReplaySettings
-    from stream_dr.shards.dataset import Dataset, Shard
+    from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings
 
 
 Out = Annotated[
@@ -113,7 +114,7 @@ def learn(
     files = read_as.open_all_but_shards(sources)
     feature_map = read_as.text_or_table_map_spec(files)
     print_column_kinds(files, feature_map)
-    _print_hint_to_use_id_option(read_as, files)
+    _print_id_hint(read_as, files)
     if not as_classes:
         refuse_ids_or_numbers_as_labels(files, ctx.obj)
 
@@ -157,7 +158,7 @@ def _label_as_target_if_fractional(read_as: ReadOptions, sources: list[Path]) ->
     return numbers
 
 
-def _print_hint_to_use_id_option(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
+def _print_id_hint(read_as: ReadOptions, files: dict[Path, "FileSource"]) -> None:
     if (column := read_as.likely_id_column(files)) is not None:
         say(
             f"note: {column} looks like an id. With --id {shlex.quote(column)} its rows can be unlearned by it; else "
@@ -176,7 +177,6 @@ def _choose_default_model(
     """
     from stream_dr.evaluation.comparison import default_estimator_spec
     from stream_dr.feature_maps.column_report import text_spec_or_table_spec
-    from stream_dr.shards.dataset import open_dataset
 
     first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
     if first is None:
@@ -231,14 +231,12 @@ def store_and_learn_files(
     refine_if_better : bool
         True to compute exact solutions if they predict better than approximate solutions.
     """
-    from stream_dr.shards.dataset import open_dataset
-
     if (first := first_table_block(files)) is not None:
         feature_map = read_as.text_or_table_map_spec(files)
         specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
     check_model_specs(specs)
     with _create_folder_or_undo(dir):
-        shards = _store_as_shards_unless_stored(dir, files, name)
+        shards = _store_as_shards(dir, files, name)
         dataset = open_dataset([shards.get(path, path) for path in sources], settings.skip_damaged)
         replay_and_report(dir, dataset, specs, settings, out, refine_if_better=refine_if_better)
 
@@ -253,37 +251,33 @@ def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDi
     Raises SchemaMismatch if a file has columns that cannot be learned. The error lists these
     columns.
     """
-    for path, source in files.items():
-        _print_columns_of_file(path, source, feature_map_spec, with_hints)
-
-
-def _print_columns_of_file(path: Path, source: "FileSource", feature_map_spec: JsonDict, with_hints: bool) -> None:
     from stream_dr.feature_maps.column_report import describe
 
-    # If the file has no rows, `source.first` is None and `source.blocks` raises an error.
-    first = source.first or next(source.blocks())
+    for path, source in files.items():
+        # If the file has no rows, `source.first` is None and `source.blocks` raises an error.
+        first = source.first or next(source.blocks())
 
-    if source.raw:
-        report = describe(first.X, feature_map_spec)
-        columns = []
-        for column in report.columns:
-            options: tuple[str, ...] = ()
-            if with_hints and column.options:
-                options = (" ".join(map(_json_assignment_to_command_option, column.options)),)
-            columns.append(column._replace(options=options))
-        shown = report._replace(columns=tuple(columns), problems=())
-        say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
-        if report.problems:
-            raise SchemaMismatch(f"{path}: {'; '.join(report.problems)}.")
-        return
+        if source.raw:
+            report = describe(first.X, feature_map_spec)
+            columns = []
+            for column in report.columns:
+                options: tuple[str, ...] = ()
+                if with_hints and column.options:
+                    options = (" ".join(map(_command_option, column.options)),)
+                columns.append(column._replace(options=options))
+            shown = report._replace(columns=tuple(columns), problems=())
+            say(f"{path} ({source.format}), by its first {first.rows} rows:\n{shown}")
+            if report.problems:
+                raise SchemaMismatch(f"{path}: {'; '.join(report.problems)}.")
+            continue
 
-    names = f": {', '.join(first.names[:8])}{' …' if len(first.names) > 8 else ''}" if first.names else ""
-    kind = "no targets" if first.y is None else f"{first.y.kind} targets"
-    rows = "sparse" if first.sparse else "all numbers"
-    say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
+        names = f": {', '.join(first.names[:8])}{' …' if len(first.names) > 8 else ''}" if first.names else ""
+        kind = "no targets" if first.y is None else f"{first.y.kind} targets"
+        rows = "sparse" if first.sparse else "all numbers"
+        say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
 
 
-def _json_assignment_to_command_option(name_and_json_value: str) -> str:
+def _command_option(name_and_json_value: str) -> str:
     """Convert a feature map's option to a command-line option.
 
     For example, as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes
@@ -297,7 +291,7 @@ def _json_assignment_to_command_option(name_and_json_value: str) -> str:
     return f"--{name.rstrip('_').replace('_', '-')} {shlex.quote(words[0] if isinstance(words, list) else str(words))}"
 
 
-def _store_as_shards_unless_stored(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
+def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
     """Store files as shards in a directory, unless stored already.
 
     dir: path of the directory.
@@ -307,7 +301,6 @@ def _store_as_shards_unless_stored(dir: Path, files: dict[Path, "FileSource"], n
     Returns the folder of each file's shards, by the file's path.
     """
     from stream_dr.directory.learned_sources import write_shards_owned_by_directory
-    from stream_dr.disk import DirectoryLock
 
     folders = {}
     with DirectoryLock(dir), ProgressBar("read", None) as bar:
@@ -323,8 +316,6 @@ def _create_folder_or_undo(dir: Path) -> Iterator[None]:
     The failure is an error in the with-block. The folder stays if it existed before, or if it has
     a log when the with-block fails.
     """
-    from stream_dr.disk import make_private_folder
-
     existed = dir.exists()
     make_private_folder(dir)
     try:
@@ -381,11 +372,9 @@ def replay(
         stream-dr replay shards/ --model lda=lda:n_components=9 --dir D
         stream-dr replay shards/ --model lda=lda --model pca=ccipca:n_components=20 --dir D
     """
-    from stream_dr.distributed.cluster import dask_plan_runner
     from stream_dr.distributed.parts import thread_plan_runner
     from stream_dr.running.driver import RunSettings
     from stream_dr.running.replay import ReplaySettings
-    from stream_dr.shards.dataset import open_dataset
 
     specs = parse_model_specs(model)
     if workers is not None or scheduler is not None:
@@ -403,6 +392,9 @@ def replay(
         return
     plan_runner = None
     if scheduler is not None:
+        # Dask is an extra, and is loaded only if a cluster is used.
+        from stream_dr.distributed.cluster import dask_plan_runner
+
         plan_runner = dask_plan_runner(scheduler)
     elif workers is not None:
         plan_runner = thread_plan_runner(workers)
@@ -428,7 +420,7 @@ ALLOWED_LABELS = "STREAM_DR_ALLOWED_LABELS"
 
 def replay_and_report(
     dir: Path,
-    dataset: "Dataset",
+    dataset: Dataset,
     specs: ModelSpecs,
     settings: "ReplaySettings",
     out: Path | None = None,
@@ -457,7 +449,6 @@ def replay_and_report(
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.parts import replay_in_parallel_tasks
     from stream_dr.running.query import project
-    from stream_dr.running.replay import Progress
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
@@ -468,7 +459,7 @@ def replay_and_report(
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with ProgressBar("replay", dataset.rows) as bar:
 
-            def show_replay(p: Progress) -> None:
+            def show_replay(p: "Progress") -> None:
                 times = {name: model.learning_time for name, model in directory.models.items()}
                 rates = "".join(f", {name} {time.rows_per_second:,.0f}/s" for name, time in times.items() if time.rows)
                 bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{rates}", p.phase)
@@ -488,7 +479,7 @@ def replay_and_report(
             print_result(f"{rows} rows projected by {name} written to {out}")
 
 
-def _print_repeated_shards(dataset: "Dataset") -> None:
+def _print_repeated_shards(dataset: Dataset) -> None:
     first: dict[str, Shard] = {}
     for shard in dataset.shards:
         original = first.setdefault(shard.sha256, shard)
@@ -538,7 +529,7 @@ def _print_test_scores(directory: "Directory") -> None:
         say(f"note: {name} on {scores['tested']:,} rows that it had not learned: {score}; {baselines}.")
 
 
-def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
+def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
     """Refine models that have only an approximate solution.
 
     A model's solution is approximate if the model stores only the diagonal of the scatter matrix.
@@ -677,7 +668,6 @@ def refine_and_print(
 
     Raises the errors of `refine_model`.
     """
-    from stream_dr.distributed.cluster import refine_on_cluster
     from stream_dr.estimators.fitting.refining import not_converged_message
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up
@@ -700,6 +690,8 @@ def refine_and_print(
         if scheduler is None:
             published = refine_model(directory, model, tol, max_passes, show_pass, workers)
         else:
+            from stream_dr.distributed.cluster import refine_on_cluster
+
             published = refine_on_cluster(scheduler, directory, model, tol, max_passes, show_pass)
 
     if not last.get("converged", True):

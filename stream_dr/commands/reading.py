@@ -13,12 +13,13 @@ import typer
 from stream_dr.aliases import JsonDict
 from stream_dr.commands.output import say
 from stream_dr.errors import StreamDRError
+from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
+from stream_dr.shards.dataset import Dataset, are_shards_or_missing, open_dataset
+from stream_dr.shards.file import RemotePath
 
 if TYPE_CHECKING:
     from stream_dr.datasets.sources import FileSource, Options
-    from stream_dr.rows.block import Block
-    from stream_dr.shards.dataset import Dataset
 
 
 @dataclass
@@ -27,7 +28,7 @@ class _ChainedSources:
 
     parts: Sequence[Source]
 
-    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, "Block"]]:
+    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield the batches with after < number ≤ until, as (number, Block).
 
         Batches are numbered from 0. The numbers go on from one source to the next. If `until` is
@@ -92,8 +93,6 @@ class ReadOptions(NamedTuple):
           a file, such as --format or --label.
         """
         from stream_dr.datasets.sources import Options, files_of_folder
-        from stream_dr.shards.dataset import are_shards_or_missing
-        from stream_dr.shards.file import RemotePath
 
         if isinstance(path, RemotePath):
             return True
@@ -185,15 +184,13 @@ class ReadOptions(NamedTuple):
             message = f"workers read shards alone, and {', '.join(files)} hold none; make some with convert."
             raise typer.BadParameter(message, param_hint="SRC")
 
-    def open_shards_as_one(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset":
+    def open_shards_as_one(self, sources: Sequence[Path], skip_damaged: bool = False) -> Dataset:
         """Open shards as one data set.
 
         skip_damaged: True to skip damaged shards. A message is printed for each damaged shard.
 
         Raises typer.BadParameter if one of the sources is not a shard or a folder of shards.
         """
-        from stream_dr.shards.dataset import open_dataset
-
         self.refuse_paths_other_than_shards(sources)
         dataset = open_dataset(list(sources), skip_damaged=skip_damaged)
         for text in dataset.skipped:
@@ -231,7 +228,7 @@ def refuse_ids_or_numbers_as_labels(files: dict[Path, "FileSource"], command_wor
         )
 
 
-def first_table_block(files: dict[Path, "FileSource"]) -> "Block | None":
+def first_table_block(files: dict[Path, "FileSource"]) -> Block | None:
     """Return the first rows of the first table file.
 
     A table file is a file that is read as a table. None if all files are read as numbers.

@@ -55,7 +55,7 @@ from stream_dr.models.schema import (
     schema_delta,
     table_columns_missing_in_batch,
 )
-from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import (
@@ -104,10 +104,16 @@ def check_block_and_extend_schema(
     refuse_ambiguous_columns(block, schema)
     block = block if schema.layout is None else reorder_columns(block, schema)
     _check_text_lengths("id", block.ids or (), limits)
-    for model in learners if block.table else ():
-        check_map_can_learn(feature_map_or_none(model.estimator.feature_map), block.X)
     if block.table:
-        _check_category_lengths(block.X, learners, limits)
+        for model in learners:
+            check_map_can_learn(feature_map_or_none(model.estimator.feature_map), block.X)
+        # A text that no model takes as a category may have more characters.
+        for name, column in zip(block.X.names, block.X.columns, strict=True):
+            longest = max(column.labels, key=len, default="")
+            if len(longest) > limits.max_text and any(
+                is_category(model.estimator.feature_map, model.table, name, column) for model in learners
+            ):
+                _check_text_lengths(f"category of column {name}", [longest], limits)
 
     # Extend the schema by the batch.
     # Every model has accepted the old schema, so check the models only if the new schema differs.
@@ -426,19 +432,6 @@ def _check_text_lengths(noun: str, texts: Iterable[Label], limits: Limits) -> No
             needed=len(longest),
             limit=limits.max_text,
         )
-
-
-def _check_category_lengths(rows: Rows, learners: Sequence[Learner], limits: Limits) -> None:
-    """Raise LimitExceeded if a category has too many characters.
-
-    A text that no model takes as a category may be longer.
-    """
-    for name, column in zip(rows.names, rows.columns, strict=True):
-        longest = max(column.labels, key=len, default="")
-        if len(longest) > limits.max_text and any(
-            is_category(learner.estimator.feature_map, learner.table, name, column) for learner in learners
-        ):
-            _check_text_lengths(f"category of column {name}", [longest], limits)
 
 
 class _Placement(NamedTuple):

@@ -73,7 +73,17 @@ class Decoder:
         check_payload_checksum(event)
         if event.kind == "unlearn":
             return parse_removal(event.body)
-        return reorder_columns(self._block(event), schema) if event.body else None
+        if not event.body:
+            return None
+        if event.kind != "reference":
+            return reorder_columns(parse_rows(event.body, json_or_arrow(event.body), None), schema)
+
+        # The body names a batch of a shard, which has the rows.
+        reference = parse_reference(event.body)
+        shard = (reference.uri, reference.sha256)
+        if shard not in self._shards:
+            self._shards[shard] = find_shard(self._path, *shard)
+        return reorder_columns(self._shards[shard].read(reference.batch), schema)
 
     def decode_rows_with_row_numbers(self, event: Event, schema: Schema) -> NumberedRows | None:
         """Return an event's rows, and their original numbers (rows,).
@@ -85,19 +95,6 @@ class Decoder:
         if not isinstance(block, Block):
             return None
         return block, remaining_row_numbers(block, erased_payload_row_numbers(event))
-
-    def _block(self, event: Event) -> Block:
-        """Return the rows of an event as a Block.
-
-        event: an event of kind "rows" or "reference" with a payload.
-        """
-        if event.kind != "reference":
-            return parse_rows(event.body, json_or_arrow(event.body), None)
-        reference = parse_reference(event.body)
-        shard = (reference.uri, reference.sha256)
-        if shard not in self._shards:
-            self._shards[shard] = find_shard(self._path, *shard)
-        return self._shards[shard].read(reference.batch)
 
 
 def check_payload_checksum(event: Event) -> None:

@@ -23,7 +23,7 @@ from stream_dr.datasets.sources import FileSource
 from stream_dr.directory.references import SOURCES
 from stream_dr.disk import PRIVATE_FILE, TEMPORARY, fsync_directory, make_private_folder, write_atomically
 from stream_dr.errors import OutputExists
-from stream_dr.shards.folder import MANIFEST_NAME, Manifest, read_manifest, write_shards
+from stream_dr.shards.folder import MANIFEST_NAME, read_manifest, write_shards
 from stream_dr.threads import compute_ahead
 
 NOTE = "source.json"
@@ -70,7 +70,16 @@ def write_shards_owned_by_directory(
             fsync_directory(folder.parent)
             return folder
 
-        _check_same_rows(source, manifest, folder)
+        # The folder must have the same rows as the file.
+        known = read_manifest(folder / MANIFEST_NAME)
+        if [entry.sha256 for entry in known.shards] != [entry.sha256 for entry in manifest.shards]:
+            raise OutputExists(
+                f"{source.paths[0]} gives {manifest.rows} rows now, others than the {known.rows} learned as "
+                f"{folder.name!r}: the file has changed, or is read in another way. Rows learned before "
+                "would be learned again; put the new ones into a file of their own, or learn it all beside them by "
+                "another name, with stream-dr learn --name.",
+                path=str(folder),
+            )
         _write_source_note(folder, note)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -92,21 +101,3 @@ def _write_source_note(folder: Path, note: JsonDict) -> None:
     """Write `note` as source.json into a folder."""
     text = json.dumps(note, indent=1, sort_keys=True)
     write_atomically(folder / NOTE, lambda file: file.write(text.encode()), "source", PRIVATE_FILE)
-
-
-def _check_same_rows(source: FileSource, new_manifest: Manifest, old_folder: Path) -> None:
-    """Raise OutputExists if new shards differ from a folder's shards.
-
-    source: source of the file, which the error names.
-    new_manifest: manifest of the new shards.
-    old_folder: folder of the shards that were written earlier.
-    """
-    known = read_manifest(old_folder / MANIFEST_NAME)
-    if [entry.sha256 for entry in known.shards] != [entry.sha256 for entry in new_manifest.shards]:
-        raise OutputExists(
-            f"{source.paths[0]} gives {new_manifest.rows} rows now, others than the {known.rows} learned as "
-            f"{old_folder.name!r}: the file has changed, or is read in another way. Rows learned before "
-            "would be learned again; put the new ones into a file of their own, or learn it all beside them by another "
-            "name, with stream-dr learn --name.",
-            path=str(old_folder),
-        )

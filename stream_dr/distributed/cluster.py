@@ -29,7 +29,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -69,8 +69,10 @@ from stream_dr.rows.source import Source
 from stream_dr.running.refine import PassCallback, refine_model
 from stream_dr.statistics.protocol import State
 
-if TYPE_CHECKING:
-    from distributed import Client, Future
+try:
+    from distributed import Client, Future, KilledWorker, get_worker
+except ImportError as e:
+    raise ClusterError("Dask is not installed; install stream-dr[distributed].") from e
 
 
 # In a merge, a worker has two states of a model and their merged state in memory.
@@ -114,18 +116,13 @@ def dask_plan_runner(scheduler_address: str) -> PlanRunner:
 
 
 @contextmanager
-def connect_to_scheduler(scheduler_address: str) -> Iterator["Client"]:
+def connect_to_scheduler(scheduler_address: str) -> Iterator[Client]:
     """Connect to a Dask scheduler during a with-block.
 
     scheduler_address: address of the scheduler, tcp://host:port.
 
     Raises ClusterError if no scheduler answers, or if the scheduler is lost in the with-block.
     """
-    try:
-        from distributed import Client
-    except ImportError as e:
-        raise ClusterError("Dask is not installed; install stream-dr[distributed].") from e
-
     try:
         client = Client(scheduler_address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as e:
@@ -154,7 +151,7 @@ def software_versions() -> dict[str, str]:
     return {"stream_dr": __version__, "numpy": np.__version__, "Python": platform.python_version()}
 
 
-def check_workers(client: "Client", min_memory_bytes: int = 0) -> None:
+def check_workers(client: Client, min_memory_bytes: int = 0) -> None:
     """Raise ClusterError if the workers cannot be used.
 
     There must be at least one worker. All workers must have this process's software versions and
@@ -197,14 +194,12 @@ def _refuse_other_versions(
         raise ClusterError(f"worker {worker_address} has {', '.join(other)}; the client has {mine}. Install the same.")
 
 
-def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:
+def gather_results(client: Client, futures: Sequence[Future]) -> list[Any]:
     """Wait for Dask futures and return their results.
 
     Raises the errors of the futures' tasks. Raises ClusterError if Dask gives a task up because
     four workers were lost while they ran the task.
     """
-    from distributed import KilledWorker
-
     try:
         return list(client.gather(futures))
     except KilledWorker as e:
@@ -213,7 +208,7 @@ def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:
         ) from e
 
 
-def submit_checked(client: "Client", function: Callable[..., Any], *arguments: Any, key: str | None = None) -> "Future":
+def submit_checked(client: Client, function: Callable[..., Any], *arguments: Any, key: str | None = None) -> Future:
     """Start a function call on a worker.
 
     Returns a Dask future of the function's result. The future raises ClusterError if the worker's
@@ -236,8 +231,6 @@ def _check_and_call_on_worker(client_versions: dict[str, str], function: Callabl
     Raises ClusterError if the worker's versions differ from `client_versions`. If the function
     raises SourceMissing, the worker's address is added to the message.
     """
-    from distributed import get_worker
-
     # `check_workers` did not see workers that joined the cluster after the start of the run.
     address = get_worker().address
     _refuse_other_versions(address, software_versions(), client_versions)
@@ -268,7 +261,7 @@ class _ClusterRun:
     on_batch: function that receives each batch before the batch is learned.
     """
 
-    def __init__(self, client: "Client", plan: TaskPlan, on_batch: BatchCallback) -> None:
+    def __init__(self, client: Client, plan: TaskPlan, on_batch: BatchCallback) -> None:
         self._client = client
         self._plan = plan
         self._on_batch = on_batch
@@ -287,8 +280,6 @@ class _ClusterRun:
 
         Raises ClusterError if Dask gives a task up because four workers were lost.
         """
-        from distributed import KilledWorker
-
         self._client.subscribe_topic(self._context.topic, self._handle_worker_report)
         futures: list[Future] = []
         try:
@@ -311,7 +302,7 @@ class _ClusterRun:
                 future.cancel()
             self._client.unsubscribe_topic(self._context.topic)
 
-    def _submit_subtree(self, node: Node) -> "Future":
+    def _submit_subtree(self, node: Node) -> Future:
         """Submit a node of the merge tree and its descendants.
 
         Returns a Dask future of the node's result. A node of level 0 learns the batches of a task.
@@ -331,7 +322,7 @@ class _ClusterRun:
         newer = self._submit_subtree(Node(level - 1, 2 * number + 1))
         return submit_checked(self._client, merge, older, newer, key=key)
 
-    def _submit_unmergeable_model(self, recurrence_index: int) -> "Future":
+    def _submit_unmergeable_model(self, recurrence_index: int) -> Future:
         """Submit the task that learns all batches with one recurrence.
 
         A recurrence is a model whose states cannot be merged. Returns a Dask future of the task's
@@ -379,8 +370,6 @@ def _learn_and_report(
     counts_as_progress: True if the client shall add the rows of these batches to its progress.
         False if another task already counts the rows of these batches.
     """
-    from distributed import get_worker
-
     worker = get_worker()
     key = worker.get_current_task()
 
@@ -464,7 +453,7 @@ class _ClusterSums:
     frozen: the model's state at the start of the refine, with its position.
     """
 
-    def __init__(self, client: "Client", directory: Directory, model: Model, frozen: FrozenState) -> None:
+    def __init__(self, client: Client, directory: Directory, model: Model, frozen: FrozenState) -> None:
         if model.accumulator.table is not None:
             raise CannotRefine("a map of tables is refined in one process, not on a cluster.")
         self._client = client

@@ -50,7 +50,6 @@ from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
-from stream_dr.models.model import Model
 from stream_dr.models.saved import estimator_from_spec
 from stream_dr.models.schema import Limits, Schema, drop_unneeded_targets_and_add_hashes, reorder_columns
 from stream_dr.rows.block import Block
@@ -488,8 +487,15 @@ class _ParallelReplay:
         # Let tasks learn the batches. Nothing is written to the directory yet.
         merging = [m for m in self._models if m.estimator.can_merge_parts()]
         others = [m for m in self._models if not m.estimator.can_merge_parts()]
+
+        # Estimate the bytes of all states from the number of features and labels.
+        # Without a declared number of features, tasks are divided by their number of rows only.
+        width = self._dataset.n_features or 0
+        labels = max(1, len(self._dataset.labels))
+        state_bytes = sum(m.estimator.state_bytes(width, labels) for m in merging) if width else 0
+        sized = [(r, shard.bytes / max(shard.rows, 1) * r.rows) for shard, r in missing]
         plan = TaskPlan(
-            self._divide_into_tasks(missing, merging),
+            divide_into_tasks_of_minimum_size(sized, state_bytes),
             tuple(m.spec for m in merging),
             tuple(Recurrence(m.spec, m.accumulator.freeze() if m.rows else None) for m in others),
             self._schema_with_batch(*missing[0]),
@@ -530,23 +536,6 @@ class _ParallelReplay:
             return check_block_and_extend_schema(block, schema, self._models, limits)
         except StreamDRError as e:
             raise type(e)(f"{batch_reference.uri}, batch {batch_reference.batch}: {e}", **e.details) from e
-
-    def _divide_into_tasks(
-        self, missing_batches: Sequence[tuple[Shard, Reference]], mergeable_models: Sequence[Model]
-    ) -> tuple[Task, ...]:
-        """Divide the missing batches into tasks.
-
-        missing_batches: shard and reference of each batch that the log does not have yet.
-        mergeable_models: the models whose states can be merged. The larger their states, the more
-            batches a task has.
-        """
-        # Estimate the bytes of all states from the number of features and labels.
-        # Without a declared number of features, tasks are divided by their number of rows only.
-        width = self._dataset.n_features or 0
-        labels = max(1, len(self._dataset.labels))
-        state_bytes = sum(m.estimator.state_bytes(width, labels) for m in mergeable_models) if width else 0
-        sized = [(r, shard.bytes / max(shard.rows, 1) * r.rows) for shard, r in missing_batches]
-        return divide_into_tasks_of_minimum_size(sized, state_bytes)
 
     def _count_batch_and_report(self, reference: Reference) -> None:
         """Count the rows of a batch and report progress."""

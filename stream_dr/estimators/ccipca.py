@@ -18,9 +18,8 @@ from typing import ClassVar, cast
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.estimators.fitting.estimator import StateType
+from stream_dr.estimators.fitting.estimator import MappedMethod, StateType
 from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
-from stream_dr.estimators.fitting.mapped_method import MappedMethod
 from stream_dr.estimators.fitting.mapping import check_feature_map, mapped_state_of_all_folds
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.projection import Linear

@@ -20,8 +20,7 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import CannotUnlearn, InvalidParameter
-from stream_dr.estimators.fitting.estimator import AdditiveEstimator, StateType
-from stream_dr.estimators.fitting.mapped_method import MappedMethod
+from stream_dr.estimators.fitting.estimator import AdditiveEstimator, MappedMethod, StateType
 from stream_dr.estimators.fitting.mapping import check_feature_map, inner_projection
 from stream_dr.estimators.fitting.parameters import check_choice, check_positive_int
 from stream_dr.projection import Columns

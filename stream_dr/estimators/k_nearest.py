@@ -1,15 +1,19 @@
 """KNearest, a nearest-neighbours classifier on a sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from stream_dr.errors import CannotMerge, TargetsRequired, nothing_to_fit_error
-from stream_dr.estimators.fitting import named_columns
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
-from stream_dr.estimators.fitting.named_columns import LabelScore, flatten_column_with_warning
+from stream_dr.estimators.fitting.named_columns import (
+    LabelScore,
+    flatten_column_with_warning,
+    raise_if_no_rows_or_features,
+    reorder_columns_by_name,
+)
 from stream_dr.estimators.fitting.parameters import check_positive_int
 from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner, new_fitted_state
 from stream_dr.feature_maps.feature_map import check_seed_or_none
@@ -22,9 +26,6 @@ from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
-
-if TYPE_CHECKING:
-    from sklearn.neighbors import KNeighborsClassifier
 
 
 @dataclass(eq=False, repr=False)
@@ -222,7 +223,7 @@ class KNearest(LabelScore, StreamLearner):
         """
         table = self.without_target_column(Block(X)).X
         rows, _ = self._with_learned_column_order(self.fitted(), table)
-        named_columns.raise_if_no_rows_or_features(rows)
+        raise_if_no_rows_or_features(rows)
         return rows
 
     def _with_learned_column_order(self, fitted: FittedState, X: RowsLike) -> RowsAndNames:
@@ -235,11 +236,11 @@ class KNearest(LabelScore, StreamLearner):
         rows, names = as_rows(X)
         learned = fitted.accumulator.n_features
         if learned:
-            rows, names = named_columns.reorder_columns_by_name(fitted.names, names, rows, type(self).__name__)
+            rows, names = reorder_columns_by_name(fitted.names, names, rows, type(self).__name__)
             check_n_features(rows.shape[1], learned, type(self).__name__)
         return RowsAndNames(rows, names)
 
-    def _neighbour_search(self) -> tuple["KNeighborsClassifier", np.ndarray]:
+    def _neighbour_search(self) -> tuple[Any, np.ndarray]:
         """Return scikit-learn's k-NN classifier of the sample, and its classes.
 
         The classifier's labels are indices in the classes (classes,). The classifier is cached
@@ -274,7 +275,7 @@ class KNearest(LabelScore, StreamLearner):
         block = move_named_column_to_targets(Block(X, y))
         rows, names = self._with_learned_column_order(fitted, block.X)
         if refuse_empty:
-            named_columns.raise_if_no_rows_or_features(rows)
+            raise_if_no_rows_or_features(rows)
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
 

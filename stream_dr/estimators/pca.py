@@ -171,13 +171,6 @@ class PCA(LinearGaussian, Refinable):
         """
         return np.sqrt(self.eigenvalues_)
 
-    def _undo_whitening(self, projected_rows: np.ndarray) -> np.ndarray:
-        """Return projected rows without the scaling by `whiten`.
-
-        The rows are (rows, components).
-        """
-        return projected_rows * np.sqrt(self.explained_variance_) if self.whiten else projected_rows
-
     def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return a Gaussian model of the rows, from the components.
 

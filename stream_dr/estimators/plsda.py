@@ -142,15 +142,6 @@ class PLSDA(TargetRegression, PredictsHeldOut):
             chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[0])
         return CrossValidation("n_components", np.arange(1, m + 1), mean, std_error, chosen)
 
-    def inverted_matrix_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
-        """Return the product of the rows' scatter and `columns`.
-
-        Other methods add a ridge to the scatter. PLS-DA has no ridge.
-
-        columns: (features, m), like the product.
-        """
-        return moments.scatter_product(columns)
-
     def ridged_variance_of_each_component(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:

@@ -165,17 +165,10 @@ def scaled_random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw
     draw_number: number of the draw. Each number gives other signs.
     """
     redrawn = f":{draw_number}" if draw_number else ""
-    rows = [_hash_bits(f"{seed}{redrawn}:{type(label).__name__}:{label}", n_columns) for label in labels]
+    rows = []
+    for label in labels:
+        # The bits of the hash are the same on every machine and in every version of numpy.
+        key = f"{seed}{redrawn}:{type(label).__name__}:{label}"
+        digest = hashlib.shake_256(key.encode()).digest((n_columns + 7) // 8)
+        rows.append(np.unpackbits(np.frombuffer(digest, dtype=np.uint8), count=n_columns))
     return (2.0 * np.array(rows, dtype=np.float64).reshape(len(rows), n_columns) - 1.0) / float(np.sqrt(n_columns))
-
-
-def _hash_bits(key: str, n_bits: int) -> np.ndarray:
-    """Return the first bits of a text's SHAKE-256 hash.
-
-    The result is (n_bits,). The bits are the same on every machine and in every version of numpy.
-
-    key: text to hash.
-    n_bits: number of bits.
-    """
-    digest = hashlib.shake_256(key.encode()).digest((n_bits + 7) // 8)
-    return np.unpackbits(np.frombuffer(digest, dtype=np.uint8), count=n_bits)

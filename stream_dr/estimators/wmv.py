@@ -110,9 +110,9 @@ class WMV(Refinable):
         check_number_in_range("beta", self.beta, low=0.0, exclude_low=True)
         if self.pairs == "equal" and self.alpha >= 0.0:
             raise InvalidParameter(f"alpha={self.alpha}; it must be below 0 (rows of one class are drawn together).")
-        pairs = self.pair_weights
-        if pairs is not None and not (
-            isinstance(pairs, list | tuple) and all(_is_two_labels_and_weight(pair) for pair in pairs)
+        pairs: Any = () if self.pair_weights is None else self.pair_weights
+        if not isinstance(pairs, list | tuple) or not all(
+            isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2]) for pair in pairs
         ):
             raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
@@ -262,11 +262,3 @@ class WMV(Refinable):
         G = vectors * np.sqrt(np.maximum(roots, 0.0))
         loadings, values = positive_scatter_sum_eigenpairs(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
         return loadings, values
-
-
-def _is_two_labels_and_weight(pair: Any) -> bool:
-    """True if `pair` has two labels and a finite number.
-
-    `pair` must be a list or a tuple.
-    """
-    return isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2])

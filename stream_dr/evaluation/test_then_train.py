@@ -576,7 +576,14 @@ class _Evaluation:
             for probe in self._settings.probes:
                 self._count_predictions((name, probe), truth, self._probes[name, probe].predict(Z))
         if self._settings.baseline and self._projections:
-            self._count_no_change_baseline(truth)
+            # The baseline predicts the previous row's labels for each row.
+            previous = [self._last_codes, *truth[:-1]]
+            self._last_codes = truth[-1]
+            if self._kind == "class":
+                predicted = np.array([codes[0] if codes else 0 for codes in previous], np.int64)
+            else:
+                predicted = np.where(self._labels_as_codes_or_indicators(previous), 1.0, -1.0)
+            self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
 
     def solve_and_fit_classifiers(self) -> None:
         """Solve every model, and fit classifiers on its projected sample.
@@ -611,21 +618,6 @@ class _Evaluation:
             )
             for probe in self._settings.probes:
                 self._probes[name, probe] = fit_probe(probe, sample, self._settings.neighbours)
-
-    def _count_no_change_baseline(self, codes_by_row: list[list[int]]) -> None:
-        """Count the predictions of the baseline NO_CHANGE for a batch.
-
-        The baseline predicts the previous row's labels for each row.
-
-        codes_by_row: list of label codes for each row of the batch.
-        """
-        previous = [self._last_codes, *codes_by_row[:-1]]
-        self._last_codes = codes_by_row[-1]
-        if self._kind == "class":
-            predicted = np.array([codes[0] if codes else 0 for codes in previous], np.int64)
-        else:
-            predicted = np.where(self._labels_as_codes_or_indicators(previous), 1.0, -1.0)
-        self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), codes_by_row, predicted)
 
     def learn_and_sample(self, block: Block) -> None:
         """Let models learn a batch, and sample the batch's rows."""

@@ -164,7 +164,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     spec: spec of the map `table` or `text`. None: the map `table` with its defaults.
     """
     batches = [rows] if isinstance(rows, RawRows) else list(rows)
-    table_map = _table_map_from_table_or_text_spec(spec or {})
+    table_map = _table_map_of_spec(spec or {})
     table_map.check()
 
     # Report parameters of the map that name a column which does not exist.
@@ -192,7 +192,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     return TableReport(sum(batch.rows for batch in batches), columns, tuple(problems), note)
 
 
-def _table_map_from_table_or_text_spec(spec: dict[str, Any]) -> Table:
+def _table_map_of_spec(spec: dict[str, Any]) -> Table:
     """Return a Table map with the parameters of a spec.
 
     spec: spec of the map `table` or `text`. From a spec of `text`, only the number of hashed words

@@ -115,25 +115,19 @@ class BodyFile(NamedTuple):
                 ) from e
 
             try:
-                self._check_header(os.pread(file, BEGIN, 0))
+                header = os.pread(file, BEGIN, 0)
+                if len(header) < BEGIN:
+                    raise self.too_short_error(len(header), BEGIN)
+                if header[: len(MAGIC)] != MAGIC:
+                    raise ForeignFile(f"{self.path} was not written by stream_dr; move it away.", path=str(self.path))
+                if header[len(MAGIC) :] != self.identity:
+                    raise ForeignFile(
+                        f"{self.path} holds the bodies of another log or of other events; put its own back.",
+                        path=str(self.path),
+                    )
                 yield file
             finally:
                 os.close(file)
-
-    def _check_header(self, header: bytes) -> None:
-        """Raise an error unless the header's format and identity match.
-
-        header: first bytes of the file.
-        """
-        if len(header) < BEGIN:
-            raise self.too_short_error(len(header), BEGIN)
-        if header[: len(MAGIC)] != MAGIC:
-            raise ForeignFile(f"{self.path} was not written by stream_dr; move it away.", path=str(self.path))
-        if header[len(MAGIC) :] != self.identity:
-            raise ForeignFile(
-                f"{self.path} holds the bodies of another log or of other events; put its own back.",
-                path=str(self.path),
-            )
 
     def too_short_error(self, size: int, end: int) -> DamagedFile:
         """Return the error for a file that ends too early.

@@ -28,10 +28,9 @@ from pathlib import Path
 
 from stream_dr.disk import fsync_directory, make_private_folder, open_private
 from stream_dr.errors import DamagedFile
-from stream_dr.log import index as tables
 from stream_dr.log.bodies import BEGIN
 from stream_dr.log.head import HeadFile
-from stream_dr.log.index import BodyFileEntry, Index
+from stream_dr.log.index import INDEX_NAME, BodyFileEntry, Index, open_existing_index_database
 from stream_dr.log.sqlite_file import read_transaction, translate_errors
 
 PIECE = 1 << 20
@@ -61,7 +60,7 @@ class LogCopy:
 
         Within the with-block, the index is one consistent snapshot.
         """
-        database = tables.open_existing_index_database(self._source, writable=False)
+        database = open_existing_index_database(self._source, writable=False)
         try:
             with database.connection() as connection, read_transaction(connection):
                 index = Index(self._source, connection)
@@ -93,13 +92,20 @@ class LogCopy:
         for path in self._target.glob("*.bodies"):
             if path.name not in named:
                 path.unlink()
+
+        # Overwrite bytes that belong to no event payload with zeros.
         for listed in files:
-            self._zero_bytes_between_bodies(listed, index.body_offsets_and_sizes(listed.first))
+            copied = listed.file._replace(path=self._target / listed.file.path.name)
+            at = BEGIN
+            for start, size in [*index.body_offsets_and_sizes(listed.first), (listed.end, 0)]:
+                if start > at:
+                    copied.overwrite_with_zeros(at, start - at)
+                at = start + size
 
         # Write the file `head` of the copy, which has the last position and identifies the index.
         head = HeadFile(self._target, writable=True)
         head.try_to_write_acknowledged_position(index.bounds_and_total_rows().last)
-        head.try_to_store_inode_of(self._target / tables.INDEX_NAME)
+        head.try_to_store_inode_of(self._target / INDEX_NAME)
         head.close()
         fsync_directory(self._target)
 
@@ -157,16 +163,3 @@ class LogCopy:
 
             copy.flush()
             os.fsync(copy.fileno())
-
-    def _zero_bytes_between_bodies(self, listed: BodyFileEntry, places: Sequence[tuple[int, int]]) -> None:
-        """Overwrite bytes that belong to no event payload with zeros.
-
-        listed: the file.
-        places: (offset, number of bytes) of each payload, in order.
-        """
-        copied = listed.file._replace(path=self._target / listed.file.path.name)
-        at = BEGIN
-        for start, size in [*places, (listed.end, 0)]:
-            if start > at:
-                copied.overwrite_with_zeros(at, start - at)
-            at = start + size

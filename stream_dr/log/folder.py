@@ -1,4 +1,4 @@
-"""Folder of a log: its files, opening checks and clean-up.
+"""Folder of a log: its files and opening checks.
 
 index.sqlite                  events, keys, schema changes (index.py)
 index.sqlite-wal, -shm        SQLite's own files
@@ -6,14 +6,12 @@ index.sqlite-wal, -shm        SQLite's own files
 head                          last acknowledged position (head.py)
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from stream_dr.disk import fsync_directory, make_private_folder
 from stream_dr.errors import DirectoryMissing
-from stream_dr.log import index as tables
 from stream_dr.log.head import HeadFile, truncated_log_error
-from stream_dr.log.index import INDEX_NAME, BodyFileEntry, Index
+from stream_dr.log.index import INDEX_NAME, Index, create_index, open_existing_index_database
 from stream_dr.log.sqlite_file import damaged_file_error
 
 
@@ -42,7 +40,7 @@ def create_or_check_log(folder: Path, writable: bool, least_position: int, more_
             raise damaged_file_error(path, "it is missing")
         if not writable:
             raise DirectoryMissing(f"{folder} holds no log; give a directory that replay or serve has written.")
-        tables.create_index(folder, more_tables)
+        create_index(folder, more_tables)
     elif writable:
         check_log_reaches(folder, known)
 
@@ -51,22 +49,9 @@ def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
     """Raise DamagedFile if the log ends before the position `acknowledged_position`."""
     # Read the end with a read-only connection.
     # A connection that may write would delete a damaged write-ahead log when it is closed.
-    database = tables.open_existing_index_database(folder, writable=False)
+    database = open_existing_index_database(folder, writable=False)
     with database.connection() as connection:
         last = Index(folder, connection).bounds_and_total_rows().last
     database.close()
     if last < acknowledged_position:
         raise truncated_log_error(folder / INDEX_NAME, last, acknowledged_position)
-
-
-def remove_unlisted_body_files(folder: Path, listed_files: Sequence[BodyFileEntry]) -> None:
-    """Remove payload files that the index does not list.
-
-    An unfinished index is removed, too.
-
-    listed_files: the files of payloads that are in the index.
-    """
-    named = {listed.file.path for listed in listed_files}
-    for path in (*folder.glob("*.bodies"), *folder.glob(f"{INDEX_NAME}.tmp*")):
-        if path not in named:
-            path.unlink()

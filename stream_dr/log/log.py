@@ -39,7 +39,7 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import BodyReader
 from stream_dr.log.event import Event, EventDraft, EventKind, event_of_draft, xxh64_digest
-from stream_dr.log.folder import create_or_check_log, remove_unlisted_body_files
+from stream_dr.log.folder import create_or_check_log
 from stream_dr.log.head import (
     HeadFile,
     device_and_inode_or_zeros,
@@ -293,22 +293,16 @@ class LogReader:
         size = 0
         with self._index_view() as index, BodyReader(index.file) as bodies:
             for event in index.events(condition, values, bodies.read):
-                events.append(event if event.intact else self._read_event_again(event))
                 size += len(event.body)
+                if not event.intact:
+                    # A rewrite stores the new body elsewhere, and does not wait for readers before it
+                    # overwrites the old bytes. Read the event as the index has it now.
+                    with self._index_view() as now, BodyReader(now.file) as new_bodies:
+                        event = next(now.events("position = ?", (event.position,), new_bodies.read), event)
+                events.append(event)
                 if size >= max_bytes:
                     break
         return events
-
-    def _read_event_again(self, event: Event) -> Event:
-        """Read an event again, because its body was not intact.
-
-        Returns the event as the index has it now. If the event was dropped, `event` is returned
-        unchanged.
-        """
-        # A rewrite stores the new body elsewhere. Readers do not delay overwriting the old bytes.
-        # An earlier read may therefore have read overwritten bytes.
-        with self._index_view() as index, BodyReader(index.file) as bodies:
-            return next(index.events("position = ?", (event.position,), bodies.read), event)
 
 
 class Log(LogReader, AbstractContextManager["Log"]):
@@ -548,7 +542,12 @@ class Log(LogReader, AbstractContextManager["Log"]):
             self._current = files[-1] if files else None
             for listed in files if check_all_files else files[-1:]:
                 listed.file.check(listed.end, cut_past_end=listed is self._current)
-            remove_unlisted_body_files(self.path, files)
+
+            # Remove payload files that the index does not list, and an unfinished index.
+            named = {listed.file.path for listed in files}
+            for path in (*self.path.glob("*.bodies"), *self.path.glob(f"{tables.INDEX_NAME}.tmp*")):
+                if path not in named:
+                    path.unlink()
 
         self._commit_uncertain = False
 

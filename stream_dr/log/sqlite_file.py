@@ -324,7 +324,14 @@ def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamD
                 return damaged_file_error(path, f"{beside.name} is no file")
 
     if code == sqlite3.SQLITE_CANTOPEN:
-        return _cannot_open_error(path)
+        # SQLite's own message does not contain the reason.
+        if not path.is_file():
+            return damaged_file_error(path, "it is no file" if path.exists() else "it is missing")
+        try:
+            tempfile.TemporaryFile(dir=path.parent).close()
+        except OSError as e:
+            return _translate_system_error(e, path)
+        return None
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Overloaded(
             f"{path} is locked by another program ({error}); try again when that has ended.", retry_after=5
@@ -333,20 +340,6 @@ def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamD
         return cannot_write_error(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
     if code in _DAMAGE or any(words in str(error) for words in _BROKEN):
         return damaged_file_error(path, str(error))
-    return None
-
-
-def _cannot_open_error(path: Path) -> StreamDRError | None:
-    """Return the reason why SQLite cannot open a file.
-
-    SQLite's own message does not contain the reason. Returns None if no reason is apparent.
-    """
-    if not path.is_file():
-        return damaged_file_error(path, "it is no file" if path.exists() else "it is missing")
-    try:
-        tempfile.TemporaryFile(dir=path.parent).close()
-    except OSError as e:
-        return _translate_system_error(e, path)
     return None
 
 

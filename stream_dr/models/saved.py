@@ -24,7 +24,6 @@ from stream_dr.feature_maps import feature_map, spec_of_map
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits
-from stream_dr.models.snapshot_file import Arrays, FileContents
 from stream_dr.statistics.protocol import unpack
 
 
@@ -57,12 +56,12 @@ def saved_file_bytes(estimator: Any) -> bytes:
     return snapshot_file.safetensors_bytes(*_pack_estimator(estimator))
 
 
-def _pack_estimator(estimator: Any) -> FileContents:
+def _pack_estimator(estimator: Any) -> snapshot_file.FileContents:
     """Return the arrays and metadata of a saved estimator.
 
     An unfitted estimator has no arrays.
     """
-    arrays: Arrays = {}
+    arrays: snapshot_file.Arrays = {}
     spec = spec_to_json(spec_of_estimator(estimator))
     metadata: JsonDict = {"kind": "estimator", "spec": spec, "stream_dr": __version__}
     with estimator.lock:
@@ -269,7 +268,7 @@ def _check_state_size(file_label: object, estimator: Any, metadata: JsonDict, ma
         )
 
 
-def _unpack_fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedState:
+def _unpack_fitted_state(estimator: Any, arrays: snapshot_file.Arrays, metadata: JsonDict) -> FittedState:
     """Return a saved estimator's state and last projections.
 
     Raises DamagedFile, and any error that invalid metadata causes.

@@ -38,7 +38,6 @@ from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Entry, ModelFailure
 from stream_dr.models.model import FrozenState, Model, Unlearned
 from stream_dr.models.saved import complete_stored_spec, load, saved_file_bytes, spec_from_json, spec_to_json
-from stream_dr.models.snapshot_file import Arrays, FileContents
 from stream_dr.models.versions import Published
 from stream_dr.projection import Linear
 from stream_dr.statistics.protocol import Accumulator, State, pack, unpack
@@ -88,7 +87,7 @@ def write_snapshot_if_needed(model: Model, frozen: FrozenState, directory_path: 
     return path
 
 
-def _pack_snapshot(model: Model, frozen: FrozenState, published: Published | None) -> FileContents:
+def _pack_snapshot(model: Model, frozen: FrozenState, published: Published | None) -> snapshot_file.FileContents:
     """Return the arrays and metadata of a model's snapshot."""
     arrays, metadata = snapshot_file.pack_under_prefix("state", frozen.state)
     if published is not None:
@@ -392,7 +391,7 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
     model.note_snapshot(model.position, model.published_version)
 
 
-def _restore_published_from(model: Model, arrays: Arrays, metadata: JsonDict) -> None:
+def _restore_published_from(model: Model, arrays: snapshot_file.Arrays, metadata: JsonDict) -> None:
     """Restore a published projection from arrays and metadata."""
     published = None
     if "published" in metadata:
@@ -402,7 +401,7 @@ def _restore_published_from(model: Model, arrays: Arrays, metadata: JsonDict) ->
     model.restore_published(published, metadata["next_version"])
 
 
-def _pack_published(published: Published) -> FileContents:
+def _pack_published(published: Published) -> snapshot_file.FileContents:
     """Return the arrays and metadata of a published projection."""
     arrays, metadata = snapshot_file.pack_projection("published", published.projection)
     names = ("version", "position", "rows", "refined_at", "residual", "unlearn_horizon", "timestamp")

@@ -188,19 +188,12 @@ def arrays_digest(arrays: Arrays, text: str = "") -> str:
 
 
 def _check_and_parse_metadata(file_label: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> JsonDict:
-    """Check a file's format and checksum, and return its metadata."""
-    contents = _parse_metadata(file_label, (file_metadata or {}).get(KEY))
-    if arrays_digest(arrays, canonical_json(contents["facts"])) != contents.get("sha256"):
-        raise DamagedFile(f"{file_label}: its bytes are not those its checksum names. Use an older copy.")
-    metadata: JsonDict = contents["facts"]
-    return metadata
+    """Check a file's format and checksum, and return its metadata.
 
-
-def _parse_metadata(file_label: str, metadata_text: str | None) -> JsonDict:
-    """Parse a file's JSON metadata, and check the format.
-
-    metadata_text: JSON text in the file's metadata. None if another program has written the file.
+    file_metadata: metadata of the file, whose key KEY has JSON text. The key is missing if another
+        program has written the file.
     """
+    metadata_text = (file_metadata or {}).get(KEY)
     if metadata_text is None:
         raise ForeignFile(f"{file_label} was not written by stream_dr; name a file of its save or a snapshot.")
 
@@ -208,7 +201,8 @@ def _parse_metadata(file_label: str, metadata_text: str | None) -> JsonDict:
     try:
         contents: JsonDict = json.loads(metadata_text)
         version = contents["format"]
-        if not isinstance(contents["facts"], dict):
+        metadata: JsonDict = contents["facts"]
+        if not isinstance(metadata, dict):
             raise TypeError("its facts are no object")
     except (ValueError, TypeError, KeyError, RecursionError) as e:
         raise DamagedFile(f"{file_label}: its metadata cannot be read ({e}). Use an older copy.") from e
@@ -218,7 +212,9 @@ def _parse_metadata(file_label: str, metadata_text: str | None) -> JsonDict:
         raise UnknownFormat(
             f"{file_label} is of format {version}; this version reads format {SNAPSHOT_FORMAT}. Use the version it is from."
         )
-    return contents
+    if arrays_digest(arrays, canonical_json(metadata)) != contents.get("sha256"):
+        raise DamagedFile(f"{file_label}: its bytes are not those its checksum names. Use an older copy.")
+    return metadata
 
 
 def _unreadable_error(file_label: str, first_bytes: bytes, reason: str) -> DamagedFile | ForeignFile:

@@ -112,9 +112,7 @@ def loadings_figure_dict(
     largest = np.argsort(-np.abs(values), kind="stable")[:max_features][::-1]
     colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
-    bars["y"] = _distinct_feature_labels(
-        features[largest].tolist(), _given_or_stored_names_or_empty(model, feature_names)
-    )
+    bars["y"] = _distinct_feature_labels(features[largest].tolist(), _feature_names(model, feature_names))
     if half_widths is not None:
         bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
     axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
@@ -150,7 +148,7 @@ def _confidence_half_widths(standard_errors: np.ndarray, spread: ComponentSpread
     return np.asarray(stdtrit(spread.folds - 1, 0.975) * standard_errors)
 
 
-def _given_or_stored_names_or_empty(model: Any, feature_names: Sequence[object] | None) -> Sequence[object]:
+def _feature_names(model: Any, feature_names: Sequence[object] | None) -> Sequence[object]:
     """Return the names of the features of a model.
 
     The result is `feature_names` if it is not None, and () if the features have no names.
@@ -420,7 +418,13 @@ def projected_rows_figure(
 
     # Draw a histogram for one component, and points for several components.
     if projected_rows.shape[1] == 1:
-        return _histogram_figure(projected_rows[:, 0], targets, title)
+        bars = {"type": "histogram", "opacity": 0.6}
+        groups = _group_rows_by_colour(targets, len(projected_rows), {})
+        traces = [
+            bars | {"x": projected_rows[g.rows, 0], "name": g.name, "marker": {"color": g.colour}} for g in groups
+        ]
+        axis_titles = {"xaxis": titled_axis("component 1"), "yaxis": titled_axis("rows")}
+        return figure_dict(traces, title, barmode="overlay", **axis_titles)
     axes = "xyz"[: min(dimensions, projected_rows.shape[1])]
     if targets is not None and targets.kind == "continuous":
         traces = _continuous_traces(projected_rows, targets, axes)
@@ -549,19 +553,6 @@ def _continuous_traces(projected_rows: np.ndarray, targets: Targets, axes: str) 
     scale = {"colorscale": "Viridis", "showscale": True, "colorbar": {"title": {"text": "target"}}}
     marker = {"color": values, "size": _marker_size(axes, len(projected_rows)), "opacity": 0.8} | scale
     return [_points_trace("rows", projected_rows, axes, len(projected_rows), marker)]
-
-
-def _histogram_figure(projected_rows: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
-    """Return a histogram of one component as a dict.
-
-    The bars are coloured by label.
-
-    projected_rows: (rows,), values of the component.
-    """
-    bars = {"type": "histogram", "opacity": 0.6}
-    groups = _group_rows_by_colour(targets, len(projected_rows), {})
-    traces = [bars | {"x": projected_rows[g.rows], "name": g.name, "marker": {"color": g.colour}} for g in groups]
-    return figure_dict(traces, title, barmode="overlay", xaxis=titled_axis("component 1"), yaxis=titled_axis("rows"))
 
 
 def _points_trace(name: str, points: np.ndarray, axes: str, n_rows: int, marker: JsonDict) -> Trace:

@@ -114,9 +114,18 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
         return empty_figure(title, "no records yet: they are written while models learn")
     ticks = _thin_records(ticks, max_records)
 
+    # Draw the accuracy of always predicting the last label.
+    # All models of a record have one baseline, so the first value in the record is drawn.
+    traces: list[Trace] = []
+    baselines = [[m.get("baseline") for m in t["models"].values()] for t in ticks]
+    values = [next((value for value in of_models if value is not None), None) for of_models in baselines]
+    if any(value is not None for value in values):
+        times = list(map(record_time_for_plotly, ticks))
+        mode = "lines" if len(times) > 1 else "markers"
+        traces.append(scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3"))
+
     # Draw the lines and marks of each model.
     names = list(dict.fromkeys(name for tick in ticks for name in tick["models"]))
-    traces = [*_baseline_trace_if_any(ticks)]
     for i, name in enumerate(names):
         traces += _model_lines(ticks, name, COLOURS[i % len(COLOURS)])
         traces += _version_and_failure_marks(records, ticks, name, COLOURS[i % len(COLOURS)], max_records)
@@ -220,22 +229,6 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
 
         legend = {"legendgroup": name, "showlegend": field == "rate"}
         yield scatter_trace(name, times, values, mode, line={"color": colour}, yaxis=axis) | legend
-
-
-def _baseline_trace_if_any(progress_records: list[JsonDict]) -> Iterator[Trace]:
-    """Yield the line of the baseline's accuracy.
-
-    Nothing is yielded if the records have no baseline. The baseline always predicts the last
-    label. All models of a record have one baseline, so the first value in the record is drawn.
-
-    progress_records: records of the kind "progress", oldest first.
-    """
-    baselines = [[m.get("baseline") for m in t["models"].values()] for t in progress_records]
-    values = [next((value for value in of_models if value is not None), None) for of_models in baselines]
-    if any(value is not None for value in values):
-        times = list(map(record_time_for_plotly, progress_records))
-        mode = "lines" if len(times) > 1 else "markers"
-        yield scatter_trace("always the last label", times, values, mode, line=BASELINE, yaxis="y3")
 
 
 def _version_and_failure_marks(

@@ -39,33 +39,26 @@ def iterate_arrow_tables(X: object) -> "Iterator[pa.Table]":
     """
     import pyarrow as pa
 
+    # A batch is an Arrow record batch, or a frame of the library that created the stream.
+    batches: Iterable[object]
+    native = X.to_native() if isinstance(X, NarwhalsFrame) else X
+    if isinstance(native, ArrowScanner):
+        batches = native.to_batches()
+    elif isinstance(native, LazyBatches):
+        batches = native.collect_batches()
+    elif isinstance(native, ArrowStream):
+        batches = pa.RecordBatchReader.from_stream(native)
+    else:
+        raise InvalidRows(
+            f"X is a {type_name(native)}, which hands over no batches; collect it first, or pass its batches one by one."
+        )
+
     is_empty = True
-    for batch in _unconverted_batches(X):
+    for batch in batches:
         is_empty = False
         yield pa.table(batch)
     if is_empty and isinstance(X, pa.RecordBatchReader):
         raise EmptyInput("the reader has no batch left: it can be read once. Open it again.")
-
-
-def _unconverted_batches(stream: object) -> Iterable[object]:
-    """Return the batches of a stream without converting them.
-
-    A batch is an Arrow record batch, or a frame of the library that created the stream (for
-    example polars). Raises InvalidRows if the stream cannot be read in batches.
-    """
-    import pyarrow as pa
-
-    native = stream.to_native() if isinstance(stream, NarwhalsFrame) else stream
-    if isinstance(native, ArrowScanner):
-        return native.to_batches()
-    if isinstance(native, LazyBatches):
-        return native.collect_batches()
-    if isinstance(native, ArrowStream):
-        batches: Iterable[object] = pa.RecordBatchReader.from_stream(native)
-        return batches
-    raise InvalidRows(
-        f"X is a {type_name(native)}, which hands over no batches; collect it first, or pass its batches one by one."
-    )
 
 
 def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
@@ -92,30 +85,24 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
 
     # Convert frames and series of libraries that narwhals supports. Drop a pandas frame's index.
     frame = narwhals.from_native(X, pass_through=True, allow_series=True)
-    if isinstance(frame, narwhals.Series):
-        return _vectors_as_single_column(frame.to_arrow())
     if isinstance(frame, narwhals.DataFrame):
         table = frame.to_arrow()
         return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
 
-    # Convert other objects with Arrow's interface.
     # A single column is a table only if its values are vectors.
-    if isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
-        return _vectors_as_single_column(X)
+    column = None
+    if isinstance(frame, narwhals.Series):
+        column = frame.to_arrow()
+    elif isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
+        column = X
+    if column is not None:
+        if not pa.types.is_nested(column.type):
+            return None
+        return pa.table([column], [""])
+
+    # Convert other objects with Arrow's interface.
     if isinstance(X, ArrowStream | ArrowArray):
         return pa.table(X)
-    return None
-
-
-def _vectors_as_single_column(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
-    """Return a column of vectors as a one-column table.
-
-    The column of the table has no name. Returns None if the column has no vectors.
-    """
-    import pyarrow as pa
-
-    if pa.types.is_nested(column.type):
-        return pa.table([column], [""])
     return None
 
 

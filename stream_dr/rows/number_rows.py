@@ -67,7 +67,12 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
 
     # numpy makes an array without dimensions of an object that is no list of rows.
     if array.ndim == 0 and array.dtype.kind in "OSU":
-        raise _no_rows_error(X)
+        if isinstance(X, str | PathLike):
+            raise NotNumeric(f"X is the text {str(X)[:80]!r}; stream_dr.fit(estimator, path, label=…) reads files.")
+        raise NotNumeric(
+            f"X is of type {type_name(X)}; pass an array, a scipy sparse matrix, a list of rows, or a pandas, polars or "
+            "Arrow table. Batches that come one by one go to partial_fit."
+        )
     raise_if_complex(array)
     if array.dtype not in (np.float32, np.float64):
         try:
@@ -82,16 +87,6 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
             "Reshape your data with X.reshape(1, -1) for one row or X.reshape(-1, 1) for one feature."
         )
     return np.ascontiguousarray(array)
-
-
-def _no_rows_error(X: object) -> NotNumeric:
-    """Return the error for an X that is not of any form of rows."""
-    if isinstance(X, str | PathLike):
-        return NotNumeric(f"X is the text {str(X)[:80]!r}; stream_dr.fit(estimator, path, label=…) reads files.")
-    return NotNumeric(
-        f"X is of type {type_name(X)}; pass an array, a scipy sparse matrix, a list of rows, or a pandas, polars or Arrow "
-        "table. Batches that come one by one go to partial_fit."
-    )
 
 
 def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:

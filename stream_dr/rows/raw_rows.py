@@ -334,18 +334,15 @@ def raw_from_array(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
         return X
     if is_sparse(X):
         raise InvalidRows("sparse rows are no table; pass columns, or take them without the feature map.")
+
+    # The kind of a column is "integer" if all numbers are whole and none is missing.
     names = names or default_column_names(X)
-    return RawRows(names, tuple(_integer_or_number_column(X[:, i]) for i in range(len(names))), X.shape[0])
-
-
-def _integer_or_number_column(values: np.ndarray) -> RawColumn:
-    """Return numbers as a column of kind "integer" or "number".
-
-    The kind is "integer" if all numbers are whole and none is missing.
-    """
-    values = np.ascontiguousarray(values, dtype=np.float64)
-    whole = bool(np.all(values == np.rint(values)))
-    return RawColumn("integer" if whole else "number", values)
+    columns = []
+    for i in range(len(names)):
+        values = np.ascontiguousarray(X[:, i], dtype=np.float64)
+        whole = bool(np.all(values == np.rint(values)))
+        columns.append(RawColumn("integer" if whole else "number", values))
+    return RawRows(names, tuple(columns), X.shape[0])
 
 
 def column_family(column: RawColumn) -> str:

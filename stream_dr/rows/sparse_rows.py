@@ -94,9 +94,7 @@ def pad_with_zero_columns(X: Any, n_columns: int) -> Any:
         return X
     if not is_sparse(X):
         return np.pad(X, ((0, 0), (0, n_columns - X.shape[1])))
-    import scipy.sparse as sp
-
-    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], n_columns))
+    return rows_from_fields(X.data, X.indices, X.indptr, n_columns)
 
 
 def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:

@@ -148,7 +148,7 @@ class ModelThread:
         behind = list(models)
         driver = self._new_driver()
 
-        def is_stopping_or_all_models_removed(_: Sequence[ParsedEvent]) -> bool:
+        def should_stop(_: Sequence[ParsedEvent]) -> bool:
             return self._stopping or not any(map(self._directory.holds, behind))
 
         with self._swallow_error_marking_models_failed(models):
@@ -163,9 +163,7 @@ class ModelThread:
             while (
                 behind := [m for m in self.make_near_models_live(behind) if self._directory.holds(m)]
             ) and not self._stopping:
-                blocked = driver.catch_up(
-                    behind, self.slowest_position, continue_rebuild=None, after_page=is_stopping_or_all_models_removed
-                )
+                blocked = driver.catch_up(behind, self.slowest_position, continue_rebuild=None, after_page=should_stop)
                 # Each model in `blocked` must be rebuilt, which takes long.
                 # Publish the projection learned so far, to answer queries during the rebuild.
                 for model in blocked:

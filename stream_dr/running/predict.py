@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.codec import id_array, write_arrow
 from stream_dr.arrow.target_columns import TARGET_COLUMN
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
@@ -18,7 +17,7 @@ from stream_dr.models.schema import Schema, table_columns_missing_in_batch
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids
-from stream_dr.running.query import conform_rows
+from stream_dr.running.query import conform_rows, response_to_arrow
 from stream_dr.targets.label_codes import Label
 
 
@@ -98,18 +97,11 @@ class Prediction(NamedTuple):
 
         The schema's metadata hold the other attributes, and the classes as JSON.
         """
-        import json
-
-        columns: dict[str, pa.Array] = {} if self.ids is None else {"id": id_array(self.ids)}
-        columns[TARGET_COLUMN[self.kind]] = pa.array(self.predicted)
-
         flat = pa.array(np.ascontiguousarray(self.scores).ravel())
         name = "probabilities" if self.probable else "scores"
-        columns[name] = pa.FixedSizeListArray.from_arrays(flat, self.scores.shape[1])
-
-        metadata = {k: str(getattr(self, k)) for k in ("model", "version", "position", "solution", "unseen")}
-        metadata["classes"] = json.dumps(self.classes)
-        return bytes(write_arrow([pa.record_batch(columns, metadata=metadata)]))
+        scores = pa.FixedSizeListArray.from_arrays(flat, self.scores.shape[1])
+        columns = {TARGET_COLUMN[self.kind]: pa.array(self.predicted), name: scores}
+        return response_to_arrow(self._asdict(), columns, {"classes": self.classes})
 
 
 def predict(model: Model, block: Block, schema: Schema) -> Prediction:

@@ -59,22 +59,18 @@ def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatc
         batches = map(_lists_to_json, batches)
     rows = 0
     first = next(batches)
-    with _open_writer(file, suffix, first.schema) as writer:
+    writer: pa.RecordBatchFileWriter | pq.ParquetWriter | pacsv.CSVWriter
+    if suffix == ".parquet":
+        writer = pq.ParquetWriter(file, first.schema)
+    elif suffix == ".csv":
+        writer = pacsv.CSVWriter(file, first.schema, write_options=pacsv.WriteOptions(quoting_style="needed"))
+    else:
+        writer = pa.ipc.new_file(file, first.schema)
+    with writer:
         for batch in chain([first], batches):
             writer.write_batch(batch)
             rows += batch.num_rows
     return rows
-
-
-def _open_writer(
-    file: BinaryIO, suffix: str, schema: pa.Schema
-) -> pa.RecordBatchFileWriter | pq.ParquetWriter | pacsv.CSVWriter:
-    """Open a writer of Arrow batches in the suffix's format."""
-    if suffix == ".parquet":
-        return pq.ParquetWriter(file, schema)
-    if suffix == ".csv":
-        return pacsv.CSVWriter(file, schema, write_options=pacsv.WriteOptions(quoting_style="needed"))
-    return pa.ipc.new_file(file, schema)
 
 
 def _lists_to_json(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -111,13 +111,24 @@ class ProjectedRows(NamedTuple):
         """
         width = self.z.shape[1]
         flat = pa.array(np.ascontiguousarray(self.z).ravel())
-        columns: dict[str, pa.Array] = {} if self.ids is None else {"id": id_array(self.ids)}
-        columns["z"] = pa.FixedSizeListArray.from_arrays(flat, width) if width else pa.array([[]] * len(self.z))
+        z = pa.FixedSizeListArray.from_arrays(flat, width) if width else pa.array([[]] * len(self.z))
+        lists = {"columns_missing": self.columns_missing} if self.columns_missing else {}
+        return response_to_arrow(self._asdict(), {"z": z}, lists)
 
-        metadata = {k: str(getattr(self, k)) for k in ("model", "version", "position", "solution", "unseen")}
-        if self.columns_missing:
-            metadata["columns_missing"] = json.dumps(self.columns_missing)
-        return bytes(write_arrow([pa.record_batch(columns, metadata=metadata)]))
+
+def response_to_arrow(fields: JsonDict, columns: dict[str, pa.Array], lists: JsonDict) -> bytes:
+    """Return an Arrow stream of one batch of projected or predicted rows.
+
+    fields: fields of the ProjectedRows or Prediction. The ids become the first column, and the
+        model's fields become metadata.
+    columns: the other columns.
+    lists: lists that become metadata, as JSON.
+    """
+    if fields["ids"] is not None:
+        columns = {"id": id_array(fields["ids"]), **columns}
+    metadata = {name: str(fields[name]) for name in ("model", "version", "position", "solution", "unseen")}
+    metadata |= {name: json.dumps(values) for name, values in lists.items()}
+    return bytes(write_arrow([pa.record_batch(columns, metadata=metadata)]))
 
 
 def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
@@ -356,8 +367,11 @@ def _projected_batches(
     done = 0
     for _, block in source.events():
         projection = published_or_raise(model).projection
-        batch, unseen = project_to_arrow_batch(block, projection, directory.schema, field_types)
-        unseen_rows.append(unseen)
+        conformed, unseen = conform_rows(block, projection, directory.schema)
+        z = projection.apply(conformed.X)
+        components = {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
+        batch = pa.record_batch(_id_and_target_columns_or_nulls(block, field_types) | components)
+        unseen_rows.append(int(np.count_nonzero(unseen)))
         done += block.rows
         on_progress(done)
         if block.rows:
@@ -375,23 +389,6 @@ def published_or_raise(model: Model) -> Published:
     if model.published is None:
         raise model.unpublished_error()
     return model.published
-
-
-def project_to_arrow_batch(
-    block: Block, projection: Projection, schema: Schema, field_types: dict[str, pa.DataType]
-) -> tuple[pa.RecordBatch, int]:
-    """Return a block's projected rows as an Arrow batch.
-
-    The batch has the columns of ids and targets, then the components z0, z1 … The number of rows
-    with a value never learned is returned, too.
-
-    field_types: names and Arrow types of the columns of ids and targets.
-    """
-    conformed, unseen = conform_rows(block, projection, schema)
-    z = projection.apply(conformed.X)
-    components = {f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)}
-    batch = pa.record_batch(_id_and_target_columns_or_nulls(block, field_types) | components)
-    return batch, int(np.count_nonzero(unseen))
 
 
 def id_and_target_types(source_schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:

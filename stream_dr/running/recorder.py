@@ -116,20 +116,14 @@ class Recorder:
             self._last_progress = progress
 
         if self._stopping.is_set() or time.monotonic() >= self._scored_at + TESTED_EVERY:
-            self._record_changed_scores(models)
+            # Test-then-train tests a model on each batch before the model learns the batch.
+            for model in models:
+                scores = self._scores(model)
+                if scores and scores != self._scored.get(model.id):
+                    self._scored[model.id] = scores
+                    self._scored_at = time.monotonic()
+                    self._directory.records.add("tested", model=model.name, id=model.id, **scores)
         return any(learned.values())
-
-    def _record_changed_scores(self, models: list[Model]) -> None:
-        """Record the scores of the models whose scores have changed.
-
-        The scores come from test-then-train, which tests a model on each batch before the model
-        learns the batch.
-        """
-        for model in models:
-            scores = self._scores(model)
-            if scores and scores != self._scored.get(model.id):
-                self._scored[model.id], self._scored_at = scores, time.monotonic()
-                self._directory.records.add("tested", model=model.name, id=model.id, **scores)
 
     def _progress_of_all(self, rows_learned: dict[int, int], seconds: float) -> JsonDict:
         """Return the fields of a record of progress.

@@ -157,7 +157,7 @@ class Replay:
         self.rows = self.events = self.caught_up = 0
         # The keys are an ordered set of names. The values are not used.
         self.columns_missing: dict[str, None] = {}
-        self.passes = self._target_passes_with_earlier_replays()
+        self.passes = self._target_passes()
         # A killed replay of one pass is continued with the batches that are missing in the log.
         # For several passes, the directory must also store the number of passes.
         self.recorded = self.passes > 1 or settings.again
@@ -213,11 +213,11 @@ class Replay:
         if self.recorded:
             self.directory.table.store_unfinished_replay(self.data_set_digest, self.passes)
 
-        def count_and_report_after_turn(page: Sequence[ParsedEvent]) -> None:
+        def count_page(page: Sequence[ParsedEvent]) -> None:
             self.caught_up += count_rows_to_learn(page)
             self.report_progress("catching up")
 
-        self.driver.catch_up(self.models, self.directory.position, after_page=count_and_report_after_turn)
+        self.driver.catch_up(self.models, self.directory.position, after_page=count_page)
         for model in self.models:
             model.mark_live()
 
@@ -302,7 +302,7 @@ class Replay:
         """
         return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
 
-    def _target_passes_with_earlier_replays(self) -> int:
+    def _target_passes(self) -> int:
         """Return the number of passes after which replay is complete.
 
         This number includes the passes of earlier replays.

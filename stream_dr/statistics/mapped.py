@@ -132,7 +132,7 @@ class MappedState(NamedTuple):
             table, new_index = merge_table_states(maps[0], self.table, other.table)
             # Give the mapped features of `other` the indices that they have in the merged table.
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
-            return _wrap_table_inner_state(inner, self.feature_map, table)
+            return _wrap_inner_state(inner, len(table.columns), self.feature_map, table.names, table)
         # If only one state has statistics of the columns (`table`), the other state has no rows.
         if self.table is not None or other.table is not None:
             return self if self.table is not None else other
@@ -493,7 +493,7 @@ class TableAccumulator(MappedAccumulator):
         inner = self.inner.freeze()
         if self.table is None:
             return _wrap_inner_state(inner, 0, self._spec, None)
-        return _wrap_table_inner_state(inner, self._spec, self.table)
+        return _wrap_inner_state(inner, len(self.table.columns), self._spec, self.table.names, self.table)
 
     def _row_part_slices(self, block: Block) -> list[slice]:
         return slices_within_memory_limit(self._map, self.table or TableState(), block.X)
@@ -512,16 +512,6 @@ class TableAccumulator(MappedAccumulator):
             hashes = table_row_hashes(convert_columns_to_encode(table, block.X), block.y, block.rows)
         X = map_table_rows(self._map, table, block.X)
         return block._replace(X=X, names=None, width_stated=stated, checked=True, hashes=hashes)
-
-
-def _wrap_table_inner_state(inner: State, map_spec: str, table: TableState) -> MappedState:
-    """Return the state of a table's mapped rows.
-
-    inner: state of the mapped rows.
-    map_spec: parameters of the feature map as JSON.
-    table: running statistics of the table's columns.
-    """
-    return _wrap_inner_state(inner, len(table.columns), map_spec, table.names, table)
 
 
 def _wrap_inner_state(

@@ -371,11 +371,6 @@ def _has_numbers(arrow_type: pa.DataType) -> bool:
     return bool(numbers or pa.types.is_boolean(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType))
 
 
-def replace_empty_strings_by_null(texts: pa.Array) -> pa.Array:
-    """Return an array with empty strings replaced by null."""
-    return pc.replace_with_mask(texts, pc.equal(texts, ""), pa.scalar(None, pa.string()))
-
-
 def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | None:
     """Return the targets of an Arrow batch.
 
@@ -388,7 +383,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
             message = f"column {roles.label!r} has several labels in each row; name it with --labels, not with --label."
             raise SchemaMismatch(message, column=roles.label)
         if pa.types.is_string(column.type):
-            column = replace_empty_strings_by_null(column)
+            column = pc.replace_with_mask(column, pc.equal(column, ""), pa.scalar(None, pa.string()))
         if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
             return targets_from_arrow(pa.record_batch([column], ["label"]))
         return class_targets([None if v == "" else v for v in column.to_pylist()])

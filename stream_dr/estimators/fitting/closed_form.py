@@ -34,7 +34,7 @@ from stream_dr.rows.block import Block
 from stream_dr.solve.spectral import rotate_equal_components, with_fixed_signs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.encoding import Encoding
-from stream_dr.statistics.moments.folds import FoldedAccumulator, FoldedState
+from stream_dr.statistics.moments.folds import FoldedAccumulator
 from stream_dr.statistics.moments.state import MomentState, check_stored_optional_sums, moment_bytes
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.row_hashes import group_hashes
@@ -169,9 +169,8 @@ class ClosedForm(AdditiveEstimator):
                 f"folds={self.folds!r}; it must be 0 (rows are not divided) or an integer from 2 to 100, such as 5."
             )
         check_choice("folds_by", self.folds_by, ("row", "id"))
-        mapping.check_feature_map(self.feature_map)
-        if self.stored_scatter() == "exact":
-            mapping.check_mapped_width(self.feature_map, MAX_EXACT_WIDTH)
+        max_columns = MAX_EXACT_WIDTH if self.stored_scatter() == "exact" else None
+        mapping.check_feature_map(self.feature_map, max_columns)
 
     def check_n_components(self) -> None:
         """Raise InvalidParameter if n_components is outside its range."""
@@ -191,14 +190,13 @@ class ClosedForm(AdditiveEstimator):
                 f"what was learned is stored in {have} folds, and these parameters need {self.fold_count}. Set "
                 f"folds={have}, or call fit with the rows again."
             )
-        make_inner = self._make_folded_accumulator if self.fold_count else self._make_moment_accumulator
-        return mapping.make_accumulator(self.feature_map, cast(Callable[..., Accumulator], make_inner), state)
-
-    def _make_folded_accumulator(self, state: FoldedState | None) -> FoldedAccumulator:
-        # FoldedAccumulator applies the decay, which depends on the later rows of all folds.
-        # The accumulators of single folds therefore have no decay (1.0).
-        make_inner = partial(self._make_moment_accumulator, decay=1.0)
-        return FoldedAccumulator(self.fold_count, make_inner, self.decay, state)
+        make_inner: Callable[..., Accumulator] = self._make_moment_accumulator
+        if self.fold_count:
+            # FoldedAccumulator applies the decay, which depends on the later rows of all folds.
+            # The accumulators of single folds therefore have no decay (1.0).
+            make_fold = partial(self._make_moment_accumulator, decay=1.0)
+            make_inner = partial(FoldedAccumulator, self.fold_count, make_fold, self.decay)
+        return mapping.make_accumulator(self.feature_map, make_inner, state)
 
     def _make_moment_accumulator(self, state: MomentState | None, decay: float | None = None) -> MomentAccumulator:
         return MomentAccumulator(

@@ -10,16 +10,13 @@ more than learning.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from stream_dr.errors import ClusterError, InvalidRows, InvalidTargets
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Collection = Any
 """Dask array or dataframe. Dask is imported only when a collection is passed."""
@@ -43,13 +40,18 @@ def split_into_blocks(rows: Block) -> list[tuple[Delayed, Delayed | None, Delaye
         blocks have all features of their rows. y and weights are None, or Dask collections whose
         blocks have the same rows as the blocks of X.
     """
+    from dask.base import get_scheduler
+
     X = rows.X
     columns = [
         _delayed_row_blocks("X", X),
         _delayed_blocks_matching("y", rows.y, X),
         _delayed_blocks_matching("sample_weight", rows.weights, X),
     ]
-    _check_dask_has_workers()
+    # Without an error, Dask would wait for ever for the first worker.
+    client = getattr(get_scheduler(), "__self__", None)
+    if client is not None and hasattr(client, "scheduler_info") and not client.scheduler_info()["workers"]:
+        raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")
     return list(zip(*columns, strict=True))
 
 
@@ -92,22 +94,8 @@ def project_dask_collection(
     if rows_kind(collection) is Kind.DASK_ARRAY:
         chunks = (collection.chunks[0], (len(names),))
         return collection.map_blocks(_transform_block, transform, dtype=meta.dtype, chunks=chunks, meta=meta)
-    import pandas as pd
-
-    meta_frame = pd.DataFrame(meta, columns=names)
-    return collection.map_partitions(_transform_to_data_frame, transform, names, meta=meta_frame)
-
-
-def _check_dask_has_workers() -> None:
-    """Raise ClusterError if Dask's cluster has no workers.
-
-    Without this error, Dask would wait for ever.
-    """
-    from dask.base import get_scheduler
-
-    client = getattr(get_scheduler(), "__self__", None)
-    if client is not None and hasattr(client, "scheduler_info") and not client.scheduler_info()["workers"]:
-        raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")
+    dtypes = dict.fromkeys(names, meta.dtype)
+    return collection.map_partitions(_transform_to_data_frame, transform, names, meta=dtypes)
 
 
 def _delayed_row_blocks(argument_name: Literal["X", "y", "sample_weight"], collection: Collection) -> list[Delayed]:
@@ -169,9 +157,8 @@ def _transform_block(rows: Any, transform: Callable[[Any], np.ndarray]) -> np.nd
     return np.asarray(transform(rows), dtype=np.float64)
 
 
-def _transform_to_data_frame(
-    rows: "pd.DataFrame", transform: Callable[[Any], np.ndarray], column_names: list[str]
-) -> "pd.DataFrame":
+def _transform_to_data_frame(rows: Any, transform: Callable[[Any], np.ndarray], column_names: list[str]) -> Any:
+    # The rows of one part of a dataframe, and the result, are pandas dataframes.
     import pandas as pd
 
     return pd.DataFrame(_transform_block(rows, transform), columns=column_names, index=rows.index)

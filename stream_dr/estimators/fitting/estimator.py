@@ -8,9 +8,10 @@ A subclass provides:
 - the class attributes `target_kinds` and `additive`.
 
 The base class parses rows, targets and weights, caches the projection, and has the fitted
-attributes and the methods `merge`, `unlearn` and `save`. The states of an AdditiveEstimator are
-sums over rows. Estimators that are updated row by row (CCIPCA, IncrementalSKM) do not have this
-base class, and their methods have no argument `sample_weight`.
+attributes and the methods `merge`, `unlearn` and `save`. A MappedMethod learns rows after an
+optional feature map, without folds. The states of an AdditiveEstimator are sums over rows.
+Estimators that are updated row by row (CCIPCA, IncrementalSKM) have another base class, and their
+methods have no argument `sample_weight`.
 """
 
 import inspect
@@ -21,7 +22,7 @@ from contextlib import suppress
 from copy import copy
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, Literal, NoReturn, Self, cast
+from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,8 +47,12 @@ from stream_dr.estimators.fitting.dask_collections import learn_blocks, project_
 from stream_dr.estimators.fitting.inputs import GroupsLike, RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import (
     feature_map_or_none,
+    make_accumulator,
     map_reads_tables,
+    mapped_state_of_all_folds,
     max_bytes_up_to_width,
+    max_bytes_with_map,
+    prepend_feature_map,
     warn_if_columns_differ,
 )
 from stream_dr.estimators.fitting.parameters import docstring_with_inherited
@@ -87,58 +92,6 @@ class StateType:
         if instance.feature_map is not None:
             return MappedState
         return FoldedState if instance.fold_count else self.plain
-
-
-def warn_if_fewer_components(estimator: "Estimator", n_components: int, stacklevel: int = 4) -> None:
-    """Issue the warning FewerComponents if there are too few components.
-
-    The warning is issued if there are fewer components than the caller has set as n_components. It
-    is not repeated until n_components changes.
-
-    n_components: number of components of the projection.
-    stacklevel: number of calls between this function and the line that the warning names.
-    """
-    fitted = estimator.fitted()
-    if not _user_asked_for_more(estimator, n_components) or fitted.last_warned_n_components == estimator.n_components:
-        return
-
-    # Remember the value, so that the next call issues no second warning.
-    fitted.last_warned_n_components = estimator.n_components
-    learned = fitted.accumulator
-    labels = f" and {len(learned.labels)} labels" if learned.labels else ""
-    warnings.warn(
-        f"{type(estimator).__name__} has {n_components} components, not the n_components={estimator.n_components} asked "
-        f"for: {estimator.limit} (so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers "
-        f"with {n_components}.",
-        FewerComponents,
-        stacklevel=stacklevel,
-    )
-
-
-def warn_at_fit_if_few_components(estimator: "Estimator") -> None:
-    """Issue the warning FewerComponents after `fit`, if needed.
-
-    The warning says that there are fewer components than n_components. The number of components is
-    known only after solving. To save time, the projection is solved here only if there are too few
-    rows, features or labels for n_components.
-    """
-    learned = estimator.fitted().accumulator
-    enough = min(learned.rows, learned.n_features, len(learned.labels) if estimator.target_kinds else learned.rows)
-    if _user_asked_for_more(estimator, enough - 1):
-        # Solve by reading `rank_`. If this raises an error, no warning is needed.
-        with suppress(StreamDRError):
-            warn_if_fewer_components(estimator, estimator.rank_, stacklevel=5)
-
-
-def _user_asked_for_more(estimator: "Estimator", n_available: int) -> bool:
-    """True if the caller set n_components above `n_available`.
-
-    The default value of n_components does not count as set by the caller.
-    """
-    asked = estimator.n_components
-    if not isinstance(asked, Integral) or asked <= n_available:
-        return False
-    return bool(asked != inspect.signature(type(estimator)).parameters["n_components"].default)
 
 
 class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner, ABC):
@@ -383,7 +336,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             If X has NaN or an infinity.
         """
         projection = self.projection()
-        warn_if_fewer_components(self, projection.n_components)
+        self._warn_if_fewer_components(projection.n_components)
         if (kind := rows_kind(X)) in DASK:
             names = list(self.get_feature_names_out())
             return project_dask_collection(X, self.transform, names)  # type: ignore[no-any-return]
@@ -534,8 +487,48 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             self.fitted_ = fitted
             self.target_column_ = rows.y if isinstance(rows.y, str) else None
 
-        warn_at_fit_if_few_components(self)
+        # To save time, solve only if there are too few rows, features or labels for n_components.
+        learned = fitted.accumulator
+        enough = min(learned.rows, learned.n_features, len(learned.labels) if self.target_kinds else learned.rows)
+        if self._asks_for_more_than(enough - 1):
+            # Solve by reading `rank_`. If this raises an error, no warning is needed.
+            with suppress(StreamDRError):
+                self._warn_if_fewer_components(self.rank_)
         return self
+
+    def _warn_if_fewer_components(self, n_components: int) -> None:
+        """Issue the warning FewerComponents if there are too few components.
+
+        The warning is issued if there are fewer components than the caller has set as n_components.
+        It is not repeated until n_components changes.
+
+        n_components: number of components of the projection.
+        """
+        fitted = self.fitted()
+        if not self._asks_for_more_than(n_components) or fitted.last_warned_n_components == self.n_components:
+            return
+
+        # Remember the value, so that the next call issues no second warning.
+        fitted.last_warned_n_components = self.n_components
+        learned = fitted.accumulator
+        labels = f" and {len(learned.labels)} labels" if learned.labels else ""
+        warnings.warn(
+            f"{type(self).__name__} has {n_components} components, not the n_components={self.n_components} asked "
+            f"for: {self.limit} (so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers "
+            f"with {n_components}.",
+            FewerComponents,
+            stacklevel=4,
+        )
+
+    def _asks_for_more_than(self, n_available: int) -> bool:
+        """True if the caller set n_components above `n_available`.
+
+        The default value of n_components does not count as set by the caller.
+        """
+        asked = self.n_components
+        if not isinstance(asked, Integral) or asked <= n_available:
+            return False
+        return bool(asked != inspect.signature(type(self)).parameters["n_components"].default)
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         with self.lock:
@@ -573,10 +566,20 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     def _learn_collections(self, rows: Block) -> FittedState:
         """Return the fitted state that has learned Dask collections.
 
-        The estimator is unchanged. Raises CannotMerge if states of the estimator cannot be merged.
+        The estimator is unchanged. Raises CannotMerge if states of the estimator cannot be merged,
+        because the blocks of a collection are learned separately.
         """
         if not self.can_merge_parts():
-            raise self._cannot_learn_blocks_error()
+            if self.merges:
+                raise CannotMerge(
+                    "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit "
+                    "with one block after the other."
+                )
+            raise CannotMerge(
+                f"{type(self).__name__} learns one row after the other; blocks of a Dask collection are learned side by "
+                f"side. Use {self.merges_as or 'one'}, whose states merge, or call partial_fit with one block after the "
+                "other."
+            )
         blocks = split_into_blocks(rows)
 
         # Learn all blocks with the kind of targets of the first block.
@@ -588,22 +591,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
         merged = learn_blocks(blocks, partial(_fit_clone_on_block, learner), _merge_into_copy)
         return new_fitted_state(self, merged.state_, merged.fitted_.names)
-
-    def _cannot_learn_blocks_error(self) -> CannotMerge:
-        """Return the error for an estimator that cannot learn Dask collections.
-
-        The blocks of a collection are learned separately, and the states of such an estimator
-        cannot be merged.
-        """
-        if self.merges:
-            return CannotMerge(
-                "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit with "
-                "one block after the other."
-            )
-        return CannotMerge(
-            f"{type(self).__name__} learns one row after the other; blocks of a Dask collection are learned side by side. "
-            f"Use {self.merges_as or 'one'}, whose states merge, or call partial_fit with one block after the other."
-        )
 
     def _parse_and_learn(
         self, fitted: FittedState, rows: Block, rows_kind_if_known: Kind | None, raise_if_empty: bool = False
@@ -918,3 +905,43 @@ def _comparable_parameters(estimator: Estimator) -> JsonDict:
     if estimator.feature_map is not None:
         parameters["feature_map"] = spec_of_map(feature_map(estimator.feature_map))
     return parameters
+
+
+InnerState = TypeVar("InnerState", bound=State)
+"""State of the mapped rows, or of the rows themselves if there is no feature map."""
+
+
+class MappedMethod(Estimator, Generic[InnerState]):
+    """Base class that adds the feature map to an estimator.
+
+    A subclass learns and projects mapped rows only. Without a feature map, these are the rows
+    themselves.
+    """
+
+    def accumulator(self, state: State | None = None) -> Accumulator:
+        """Return an accumulator of rows before the feature map.
+
+        state: state from which the accumulator continues. None means an empty accumulator.
+        """
+        return make_accumulator(self.feature_map, self.inner_accumulator, state)
+
+    def solve(self, state: State) -> Projection:
+        """Return the projection computed from `state`, without changing anything."""
+        inner = cast(InnerState, mapped_state_of_all_folds(state))
+        return prepend_feature_map(state, self.solve_inner(inner))
+
+    def state_bytes(self, n_features: int, n_targets: int) -> int:
+        """Return the largest size of a state in bytes, including its feature map."""
+        return max_bytes_with_map(self.feature_map, self.inner_bytes, n_features, n_targets)
+
+    @abstractmethod
+    def inner_accumulator(self, state: InnerState | None) -> Accumulator:
+        """Return an accumulator of mapped rows."""
+
+    @abstractmethod
+    def solve_inner(self, state: InnerState) -> Projection:
+        """Return the projection of mapped rows."""
+
+    @abstractmethod
+    def inner_bytes(self, n_features: int, n_targets: int) -> int:
+        """Return the size of a state of mapped rows in bytes."""

@@ -234,18 +234,13 @@ def _compare_with_whole(
     # A component without a match gets the index of the zeros that np.pad appends below.
     at = np.full(p, len(cosines))
     at[of_whole] = p + of_other
-    pairs = _near_equal_pair_indices(all_rows_solution.eigenvalues)
+
+    # Compare the planes of neighbouring components whose eigenvalues differ by less than 5 %.
+    sizes = np.abs(all_rows_solution.eigenvalues)
+    steps = np.abs(np.diff(all_rows_solution.eigenvalues))
+    pairs = np.flatnonzero(steps < GAP * np.maximum(sizes[:-1], sizes[1:]))
     squared_plane_sines = _squared_plane_sines(np.pad(cosines, (0, 1)), at, pairs)
     return _FoldComparison(values[rank], loadings, squares, squared_plane_sines)
-
-
-def _near_equal_pair_indices(eigenvalues: np.ndarray) -> np.ndarray:
-    """Return the indices of pairs of nearly equal eigenvalues.
-
-    Index i is returned if the eigenvalues i and i + 1 differ by less than 5 %.
-    """
-    low, high = np.abs(eigenvalues[:-1]), np.abs(eigenvalues[1:])
-    return np.flatnonzero(np.abs(np.diff(eigenvalues)) < GAP * np.maximum(low, high))
 
 
 def _squared_plane_sines(cosines: np.ndarray, matches: np.ndarray, pair_indices: np.ndarray) -> np.ndarray:

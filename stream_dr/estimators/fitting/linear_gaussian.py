@@ -130,6 +130,9 @@ class LinearGaussian(Estimator):
         directions.
     """
 
+    whiten: bool = False
+    """True if projected rows are scaled to variance 1 along each component."""
+
     @abstractmethod
     def _learned_gaussian(self) -> GaussianLogLikelihood:
         """Return the Gaussian density of the rows learned."""
@@ -196,17 +199,8 @@ class LinearGaussian(Estimator):
 
         Z: (rows, components).
         """
-        scaled = self._undo_whitening(self._checked_components(Z))
+        scaled = self._checked_components(Z)
+        if self.whiten:
+            scaled = scaled * np.sqrt(self.explained_variance_)
         gaussian = self._learned_gaussian()
         return np.asarray((scaled @ gaussian.axes.T) / gaussian.scale + gaussian.mean)
-
-    def _undo_whitening(self, projected_rows: np.ndarray) -> np.ndarray:
-        """Return projected rows (rows, components) without whitening.
-
-        Whitening scales each component to variance 1. The default implementation, for methods that
-        do not whiten, returns `projected_rows` unchanged.
-
-        projected_rows: (rows, components), rows that the estimator has projected and may have
-            whitened.
-        """
-        return projected_rows

@@ -8,7 +8,7 @@ add the map: `make_accumulator` to learning, `prepend_feature_map` to the soluti
 
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -18,13 +18,12 @@ from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_co
 from stream_dr.feature_maps import FeatureMap, feature_map, widths
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, TableState, mapped_columns_by_kind
-from stream_dr.feature_maps.widths import declared_or_inferred_kind
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block
 from stream_dr.rows.raw_rows import RawColumn
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.folds import FoldedState
-from stream_dr.statistics.moments.state import MomentState
+from stream_dr.statistics.moments.state import MomentState, scale_state
 from stream_dr.statistics.protocol import Accumulator, State
 
 InnerState = TypeVar("InnerState")
@@ -33,48 +32,21 @@ InnerState = TypeVar("InnerState")
 InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 
 
-class TableColumns(NamedTuple):
-    """Indices of columns that the feature map `table` returns, by kind.
-
-    Attributes
-    ----------
-    numbers : (numbers,) int
-        Columns of numbers and dates.
-    categories : (categories,) int
-        Columns of categories.
-    gaps : (gaps,) int
-        Columns that mark missing values.
-    """
-
-    numbers: np.ndarray
-    categories: np.ndarray
-    gaps: np.ndarray
-
-
 def feature_map_or_none(spec: JsonDict | None) -> FeatureMap | None:
     """Return the feature map of a spec, or None without a spec."""
     return None if spec is None else feature_map(spec)
 
 
-def check_feature_map(spec: JsonDict | None) -> None:
+def check_feature_map(spec: JsonDict | None, max_columns: int | None = None) -> None:
     """Check that spec is None or a valid feature map.
 
-    Raises InvalidParameter if spec is neither.
+    Raises InvalidParameter if spec is neither, or if the map always returns too many columns. Maps
+    whose number of columns depends on the rows are checked with the rows.
+
+    max_columns: largest number of columns that is allowed, or None for any number.
     """
-    if spec is not None:
-        feature_map(spec)
-
-
-def check_mapped_width(spec: JsonDict | None, max_columns: int) -> None:
-    """Raise InvalidParameter if a map always returns too many columns.
-
-    Maps whose number of columns depends on the rows are checked with the rows.
-
-    spec: spec of the map, or None if there is no map.
-    max_columns: largest number of columns that is allowed.
-    """
-    mapping = None if spec is None else feature_map(spec)
-    if mapping is not None and mapping.max_mapped_columns(0) > max_columns:
+    mapping = feature_map_or_none(spec)
+    if mapping is not None and max_columns is not None and mapping.max_mapped_columns(0) > max_columns:
         raise InvalidParameter(
             f"exact scatter is stored of up to {max_columns} features, and this feature_map makes "
             f"{mapping.max_mapped_columns(0)}. "
@@ -124,7 +96,10 @@ def inner_states_of_folds(state: State) -> tuple[MomentState, ...]:
     The result is empty if rows are not in folds.
     """
     inner = state_after_feature_map(state)
-    return inner.parts_with_true_sums() if isinstance(inner, FoldedState) else ()
+    if not isinstance(inner, FoldedState):
+        return ()
+    # Because of decay, the folds store their sums divided by the common `scale`.
+    return tuple(scale_state(part, inner.scale) for part in inner.parts)
 
 
 def count_rows_in_folds(state: State) -> list[int]:
@@ -181,10 +156,12 @@ def inner_projection(projection: Projection) -> Projection:
     return projection.inner if isinstance(projection, Mapped) else projection
 
 
-def mapped_columns_of_state(state: State) -> TableColumns | None:
+def mapped_columns_of_state(state: State) -> tuple[np.ndarray, ...] | None:
     """Return indices of columns from the feature map `table`, by kind.
 
-    The result is None if the state does not have this feature map.
+    The result is None if the state does not have this feature map. Otherwise it has three arrays:
+    the columns of numbers and dates, the columns of categories, and the columns that mark missing
+    values.
     """
     if not isinstance(state, MappedState) or state.table is None:
         return None
@@ -193,7 +170,7 @@ def mapped_columns_of_state(state: State) -> TableColumns | None:
         return None
     # Leave out new columns, which no learned row has.
     width = state.inner.n_features
-    return TableColumns(*(c[c < width] for c in mapped_columns_by_kind(state.table, mapping.encoding())))
+    return tuple(c[c < width] for c in mapped_columns_by_kind(state.table, mapping.encoding()))
 
 
 def max_bytes_with_map(
@@ -275,7 +252,7 @@ def is_category(spec: JsonDict | None, table: TableState | None, name: str, valu
     for column in table.columns if table else ():
         if column.name == name and column.kind:
             return column.kind == "category"
-    return declared_or_inferred_kind(name, values, mapping.column_overrides()).kind == "category"
+    return widths.declared_or_inferred_kind(name, values, mapping.column_overrides()).kind == "category"
 
 
 def check_max_table_width(spec: JsonDict | None, kinds_by_column: dict[str, str]) -> None:

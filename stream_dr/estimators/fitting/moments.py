@@ -271,7 +271,14 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
 
     waiting = mask_labels_with_few_rows(state, min_class_rows)
     m = _without_means_of_labels_with_few_rows(m, waiting[present], c.noise) if waiting.any() else m
-    return standardise_moments(m) if standardize else m
+    if not standardize:
+        return m
+
+    # Divide each column by its standard deviation, except constant columns.
+    factors = np.ones(d)
+    varying_columns = m.rounding.varying_columns(m.diagonal)
+    factors[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
+    return scale_moments(m, factors)
 
 
 def _without_means_of_labels_with_few_rows(
@@ -334,17 +341,6 @@ def _without_means_of_labels_with_few_rows(
         labels=tuple(compress(moments.labels, ready)),
         waiting=tuple(compress(moments.labels, has_few_rows)),
     )
-
-
-def standardise_moments(moments: Moments) -> Moments:
-    """Return the moments of standardised rows.
-
-    Every column is divided by its standard deviation, except constant columns.
-    """
-    scale = np.ones(len(moments.mean))
-    varying_columns = moments.rounding.varying_columns(moments.diagonal)
-    scale[varying_columns] = np.sqrt(moments.weight / moments.diagonal[varying_columns])
-    return scale_moments(moments, scale)
 
 
 def divide_or_zero_by_feature_scale(columns: np.ndarray, feature_scale: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ Targets become a column of one label a row, as scikit-learn's classifiers expect
 """
 
 import warnings
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
@@ -83,26 +83,17 @@ def reorder_columns_by_name(
     if known_names is None or names is None or names == known_names:
         return rows, known_names
     if set(names) != set(known_names) or len(names) != len(known_names):
-        _raise_names_differ(known_names, names, estimator_name)
+        missing = [n for n in known_names if n not in names]
+        extra = [n for n in names if n not in known_names]
+        meant = did_you_mean(missing[0], extra) if missing else ""
+        raise WidthMismatch(
+            f"The feature names should match those that were passed during fit of {estimator_name}. "
+            f"Missing: {missing[:5]}{meant}; unexpected: {extra[:5]}. Send the columns {list(known_names[:5])} … in that "
+            "order."
+        )
 
     order = [names.index(n) for n in known_names]
     return np.ascontiguousarray(rows[:, order]), known_names
-
-
-def _raise_names_differ(known_names: tuple[str, ...], names: tuple[str, ...], estimator_name: str) -> NoReturn:
-    """Raise WidthMismatch, because rows and stream have different column names.
-
-    known_names: names of the stream's columns.
-    names: names of the rows' columns.
-    estimator_name: name of the estimator, for the message.
-    """
-    missing = [n for n in known_names if n not in names]
-    extra = [n for n in names if n not in known_names]
-    meant = did_you_mean(missing[0], extra) if missing else ""
-    raise WidthMismatch(
-        f"The feature names should match those that were passed during fit of {estimator_name}. "
-        f"Missing: {missing[:5]}{meant}; unexpected: {extra[:5]}. Send the columns {list(known_names[:5])} … in that order."
-    )
 
 
 def joint_names(mine: tuple[str, ...] | None, theirs: tuple[str, ...] | None) -> tuple[str, ...] | None:

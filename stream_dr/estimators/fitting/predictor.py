@@ -49,9 +49,24 @@ def _may_predict_labels(estimator: "Predictor") -> bool:
 class Predictor(ClosedForm):
     """Base class of estimators whose projection has a `Readout` to predict targets."""
 
-    @abstractmethod
     def predict(self, X: RowsLike) -> np.ndarray:
-        """Return the predicted targets of rows X (rows, features)."""
+        """Return the predicted targets of rows X (rows, features).
+
+        The result depends on the estimator and on the kind of targets that were learned:
+
+        - Numbers: the predicted numbers (rows,), or (rows, k) for k columns of numbers.
+        - One label a row, or a classifier such as LDA: the most probable label (rows,).
+        - Several labels a row: an int64 array (rows, labels), which is 1 for predicted labels and
+          0 for others. Columns are in the order of `classes_`.
+
+        A regression on labels predicts an indicator for each label, which is about 1 for rows with
+        the label and 0 for other rows. With one label a row, the label of the highest indicator is
+        returned. With several labels, all labels with an indicator of at least a half are returned.
+
+        Raises NotFitted, WidthMismatch, NotFinite.
+        """
+        readout, scores = self._score_targets(X)
+        return readout.predict(scores)
 
     def partial_fit(
         self,
@@ -137,26 +152,6 @@ class TargetRegression(Predictor):
     y_loadings_ : ndarray (targets, components), float64
         Change of the targets per unit of each component.
     """
-
-    def predict(self, X: RowsLike) -> np.ndarray:
-        """Return the predicted targets of rows X (rows, features).
-
-        The result depends on the kind of targets that were learned:
-
-        - Numbers: the predicted numbers (rows,), or (rows, k) for k columns of numbers.
-        - One label a row: the predicted label (rows,).
-        - Several labels a row: an int64 array (rows, labels), which is 1 for predicted labels and
-          0 for others. Columns are in the order of `classes_`.
-
-        For labels, the regression predicts an indicator for each label, which is about 1 for rows
-        with the label and 0 for other rows. With one label a row, the label of the highest
-        indicator is returned. With several labels, all labels with an indicator of at least a half
-        are returned.
-
-        Raises NotFitted, WidthMismatch, NotFinite.
-        """
-        readout, scores = self._score_targets(X)
-        return readout.predict(scores)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -366,14 +361,6 @@ class LinearClassifier(LabelScore, Predictor):
     """
 
     predicts_with_all = True
-
-    def predict(self, X: RowsLike) -> np.ndarray:
-        """Return the most probable label (rows,) of each row.
-
-        Raises NotFitted, WidthMismatch, NotFinite.
-        """
-        readout, scores = self._score_targets(X)
-        return readout.predict(scores)
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return posterior probabilities (rows, classes) float64.

@@ -46,7 +46,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast
+from typing import ClassVar, NamedTuple, NoReturn, Self, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -69,7 +69,6 @@ from stream_dr.rows.source import Source, as_source
 from stream_dr.solve import subspace
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
 from stream_dr.solve.spectral import tall_qr
-from stream_dr.solve.subspace import ScatterProduct, Subspace
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.clock import decayed_weights
 from stream_dr.statistics.moments.state import MomentState
@@ -270,7 +269,7 @@ class RowReplay:
 
         The source may be a part of a larger source. The sums include the product of the rows'
         scatter and `columns`. Raises CannotRefine if rows have another number of features than the
-        state.
+        state. Sparse rows may have fewer features.
 
         source: rows to read.
         columns: (features, r), the r columns to multiply.
@@ -280,9 +279,15 @@ class RowReplay:
         fresh = FittedState(self._estimator.accumulator(), self._names)
         rows = 0
 
-        with ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
+        with subspace.ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
             for position, event in source.events():
-                block = self._parse_source_block(fresh, event, position)
+                block, _ = self._estimator.parse(fresh, event, raise_if_no_targets=False)
+                width = self._state.n_features
+                if block.features > width or (not block.sparse and block.features < width):
+                    raise CannotRefine(
+                        f"the source's event {position} has {block.features} features; the state has seen {width}. "
+                        "Give the stream this estimator has learned."
+                    )
                 if relearn_rows:
                     fresh.accumulator.add(block)
 
@@ -298,13 +303,27 @@ class RowReplay:
     def checked_product(self, pass_sums: Sums, columns: np.ndarray) -> np.ndarray:
         """Check the rows of a pass, and return its product (features, r).
 
-        Raises CannotRefine if the rows are not the rows that the state has learned.
+        Raises CannotRefine if the rows are not the rows that the state has learned. The sums of the
+        first pass may differ from the state's sums only by rounding errors.
 
         pass_sums: sums of the pass.
         columns: (features, r), the r columns that were multiplied.
         """
-        if pass_sums.fresh is not None:
-            self._check_first_pass_read_learned_rows(pass_sums.fresh)
+        fresh = pass_sums.fresh
+        if fresh is not None:
+            if fresh.rows != self._state.rows or fresh.n_features != self._state.n_features:
+                raise CannotRefine(
+                    f"the source has {fresh.rows} rows of {fresh.n_features} features; this state has seen "
+                    f"{self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
+                )
+            differs = name_differing_sum(self._state, fresh)
+            if differs is not None:
+                # Only with decay does the order of rows change the sums.
+                order = "" if float(self._estimator.decay) == 1.0 else ", in their order"
+                raise CannotRefine(
+                    f"the source is not what this state has seen: its {differs} differ by more than rounding. "
+                    f"Give the rows, targets and weights it has learned{order}."
+                )
             self._rows = pass_sums.rows
         elif pass_sums.rows != self._rows:
             raise CannotRefine(
@@ -317,24 +336,6 @@ class RowReplay:
         means = np.where(self.scale[:, None] > 0, self._moments.scaled_waiting_means, 0.0)
         factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
         return np.asarray(pass_sums.product - (means * factors) @ (means.T @ columns))
-
-    def _parse_source_block(self, replay_state: FittedState, unparsed_block: Block, position: int) -> Block:
-        """Return a block of the source, parsed as in `partial_fit`.
-
-        Raises CannotRefine if the block has another number of features than the state. Sparse
-        blocks may have fewer features.
-
-        replay_state: state of the new accumulator of this pass, with the names of the features.
-        unparsed_block: rows, targets and weights.
-        position: position of the block in the stream, for the error message.
-        """
-        block, _ = self._estimator.parse(replay_state, unparsed_block, raise_if_no_targets=False)
-        if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
-            raise CannotRefine(
-                f"the source's event {position} has {block.features} features; the state has seen "
-                f"{self._state.n_features}. Give the stream this estimator has learned."
-            )
-        return block
 
     def _scatter_weights(self, block: Block, n_rows_including_block: int) -> np.ndarray | None:
         """Return the weights of a block's rows in the scatter.
@@ -356,30 +357,6 @@ class RowReplay:
         # The code −1 of a row without a label selects the last factor, which has the key None.
         factors: np.ndarray = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
         return factors if weights is None else factors * weights
-
-    def _check_first_pass_read_learned_rows(self, first_pass_state: MomentState) -> None:
-        """Check that the first pass has read the learned rows.
-
-        Raises CannotRefine if the pass has read other rows. The sums of the learned state are
-        compared with the sums of the first pass. They may differ only by rounding errors.
-
-        first_pass_state: state of the new accumulator, which has learned the rows of the first
-            pass.
-        """
-        if first_pass_state.rows != self._state.rows or first_pass_state.n_features != self._state.n_features:
-            raise CannotRefine(
-                f"the source has {first_pass_state.rows} rows of {first_pass_state.n_features} features; this state has "
-                f"seen {self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
-            )
-
-        differs = name_differing_sum(self._state, first_pass_state)
-        if differs is not None:
-            # Only with decay does the order of rows change the sums.
-            order = "" if float(self._estimator.decay) == 1.0 else ", in their order"
-            raise CannotRefine(
-                f"the source is not what this state has seen: its {differs} differ by more than rounding. "
-                f"Give the rows, targets and weights it has learned{order}."
-            )
 
 
 class MappedSource:
@@ -468,34 +445,16 @@ def name_differing_sum(learned_state: MomentState, relearned_state: MomentState)
     if np.any(np.abs(a.mean - b.mean) > RELATIVE_TOLERANCE * deviations + 1e-12 * np.abs(a.mean)):
         return "means"
 
-    order = _match_target_columns(learned_state, relearned_state, a, b)
-    if order is None or a.cross.shape != b.cross.shape:
+    if set(a.labels) != set(b.labels) or a.cross.shape != b.cross.shape:
         return "labels"
+    # Compare the target columns in the order of the labels of `learned_state`.
+    order = [b.labels.index(label) for label in a.labels] if a.labels else slice(None)
     if np.any(np.abs(a.label_weights - b.label_weights[order]) > RELATIVE_TOLERANCE * a.label_weights):
         return "class weights"
 
     size = np.sqrt(np.trace(a.target_scatter)) * np.sqrt(a.diagonal.sum())
     noise = RELATIVE_TOLERANCE * size + 1e-12 * float(np.linalg.norm(a.rounding.shift)) * np.sqrt(a.weight)
     return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
-
-
-def _match_target_columns(
-    learned_state: MomentState, relearned_state: MomentState, learned_moments: Moments, relearned_moments: Moments
-) -> list[int] | slice | None:
-    """Return the matching target columns of `relearned_state`.
-
-    The result is a list of indices of target columns of `relearned_state`, in the order of the
-    labels of `learned_state`. If targets are numbers, the result is a slice of all columns. If the
-    labels differ, the result is None.
-
-    learned_moments: moments of `learned_state`.
-    relearned_moments: moments of `relearned_state`.
-    """
-    if not learned_state.labels:
-        return slice(None)
-    mine = [label for label, there in zip(learned_state.labels, learned_moments.present, strict=True) if there]
-    theirs = [label for label, there in zip(relearned_state.labels, relearned_moments.present, strict=True) if there]
-    return [theirs.index(label) for label in mine] if set(mine) == set(theirs) else None
 
 
 ComputePassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
@@ -580,7 +539,7 @@ class Refining(NamedTuple):
 
     number: int
     loadings: np.ndarray
-    solve: BlockSolve | Subspace
+    solve: BlockSolve | subspace.Subspace
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays fit together.
@@ -646,7 +605,7 @@ def refine_steps(
     solver, mapped_state, mapped_source, names = strip_feature_map(refinable, state, as_source(source), feature_names)
     moments = refinable.moments(state)
     replayed = RowReplay(solver, mapped_state, moments, names, n_threads)
-    method = solver.refine_solver(moments, mapped_state, replayed.scale > 0)
+    method = solver.refine_solver(solver, moments, mapped_state, replayed.scale > 0)
     summed = compute_pass_sums or partial(replayed.sum_over_pass, mapped_source)
 
     # Continue from the earlier refine, or start from the columns of the guess.
@@ -775,15 +734,8 @@ class Refinable(ClosedForm):
     """
 
     refines: ClassVar[bool] = True
-
-    def refine_solver(self, moments: Moments, state: MomentState, varying_columns: np.ndarray) -> Any:
-        """Return the solver that is updated after each pass.
-
-        moments: centred sums of the rows and targets.
-        state: state from which the moments were computed.
-        varying_columns: (features,) bool, True for columns that are not constant.
-        """
-        return SubspaceSolver(self, moments, state, varying_columns)
+    refine_solver: ClassVar[type] = SubspaceSolver
+    """Class of the solver that is updated after each pass."""
 
     def refine(
         self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20, resume: Refining | None = None

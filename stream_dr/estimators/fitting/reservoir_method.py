@@ -15,9 +15,8 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import CannotUnlearn, InvalidParameter
-from stream_dr.estimators.fitting.estimator import AdditiveEstimator, Estimator, StateType
+from stream_dr.estimators.fitting.estimator import AdditiveEstimator, Estimator, MappedMethod, StateType
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
-from stream_dr.estimators.fitting.mapped_method import MappedMethod
 from stream_dr.estimators.fitting.mapping import (
     check_feature_map,
     inner_projection,

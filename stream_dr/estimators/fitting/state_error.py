@@ -148,15 +148,15 @@ class PredictsHeldOut(Refinable):
         assert choice is not None
         return choice
 
-    @abstractmethod
     def inverted_matrix_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Multiply columns by the matrix that the method inverts.
 
-        The result has the shape (features, m). The matrix is the scatter of the rows, with the
-        method's ridge.
+        The result has the shape (features, m). The matrix is the scatter of the rows. Methods with a
+        ridge override this method.
 
         columns: (features, m), m columns.
         """
+        return moments.scatter_product(columns)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
         """Return the factors of the target columns in the loss.

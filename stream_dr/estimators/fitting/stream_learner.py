@@ -24,7 +24,6 @@ from sklearn.utils import Tags
 
 from stream_dr import errors
 from stream_dr.aliases import FileName, JsonDict
-from stream_dr.errors import InvalidParameter, error_for_unknown_parameter
 from stream_dr.estimators.fitting.named_columns import joint_names
 from stream_dr.estimators.fitting.parameters import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
@@ -168,7 +167,7 @@ class FittedState:
             # Name the parameter `folds` in the message, because the user sets `folds`.
             name = "folds" if name == "fold_count" else name
             if now != value:
-                raise InvalidParameter(
+                raise errors.InvalidParameter(
                     f"{name}={now!r}; what {type(estimator).__name__} has learned was made with {name}={value!r}. Set it "
                     "back, or call fit with the rows again."
                 )
@@ -240,7 +239,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         this `fit`, the estimator raises InvalidParameter when it is used. An unknown name also
         raises InvalidParameter.
         """
-        if error := error_for_unknown_parameter(type(self).__name__, params, self.get_params()):
+        if error := errors.error_for_unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
         with self.lock:
             super().set_params(**params)

@@ -19,7 +19,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -58,22 +58,63 @@ class RightHandSide(NamedTuple):
     target_matrix_norm: float
 
 
-class RidgeTerms(NamedTuple):
-    """Coefficients of the matrix share·Cxx + ridge·I that a method inverts.
+class FirstStageSolver:
+    """Solver of refine for LDA, OPLS, CCA and HSL.
 
-    Cxx (features, features) is the
-    scatter of the rows, and I the identity.
+    These methods solve a linear system first. The solver is block conjugate gradient.
 
-    Attributes
-    ----------
-    share : float
-        Factor of the scatter.
-    ridge : float
-        Number that is added to the diagonal.
+    estimator: estimator with the parameters of the method.
+    moments: centred sums of the rows and targets.
+    state: state from which the moments were computed.
+    varying_columns: (features,) bool, True for columns that are not constant.
     """
 
-    share: float
-    ridge: float
+    along = None
+
+    def __init__(
+        self, estimator: "TwoStage", moments: Moments, state: MomentState, varying_columns: np.ndarray
+    ) -> None:
+        self._estimator, self._moments, self._state = estimator, moments, state
+        self._varying = varying_columns
+        if not estimator.ridge_terms(moments)[0]:
+            raise CannotRefine(
+                f"{type(estimator).__name__} with shrinkage=1 reads the trace of Cxx alone: there is nothing to refine."
+            )
+
+    def start(self, initial_columns: np.ndarray) -> cg.BlockSolve:
+        """Return the first state of the solver.
+
+        If the method's right-hand sides are only rounding error, there is nothing to solve.
+
+        initial_columns: (features, p), columns of an earlier solution, in whose span the solver
+            starts. p may be 0.
+        """
+        xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
+        is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
+        right = np.where(self._varying[:, None] & is_real, xh, 0.0)
+        guess = np.where(self._varying[:, None], initial_columns, 0.0)
+
+        # The relative rounding error of centred sums is about eps times this distance. It is the
+        # largest absolute mean of a feature, in standard deviations of all features together.
+        size = float(np.sqrt(self._moments.diagonal.sum()))
+        distance = float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
+        return cg.start_block_solve(right, 8 * EPS * distance, guess)
+
+    def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
+        """Return the state after one step of conjugate gradient.
+
+        solver_state: state before the step.
+        scatter_product: (features, r), product of the rows' scatter and the r columns of
+            `solver_state.directions`.
+        """
+        share, ridge = self._estimator.ridge_terms(self._moments)
+        return cg.advance_linear_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
+
+    def current_solution(self, solver_state: cg.BlockSolve) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return loadings, eigenvalues and relative residual after the steps so far."""
+        moments = self._moments._replace(first_stage=solver_state)
+        loadings, eigenvalues = self._estimator.directions(moments, self._state)
+        return loadings, eigenvalues, cg.relative_solve_residual(solver_state)
 
 
 @dataclass(eq=False, repr=False)
@@ -106,6 +147,7 @@ class TwoStage(PredictsHeldOut):
     """
 
     cross_validates = "gamma"
+    refine_solver = FirstStageSolver
 
     _: KW_ONLY
     shrinkage: float | None = None
@@ -190,27 +232,16 @@ class TwoStage(PredictsHeldOut):
         share, ridge = self.ridge_terms(moments)
         return share * moments.scatter_product(columns) + ridge * columns
 
-    def ridge_terms(self, moments: Moments) -> RidgeTerms:
+    def ridge_terms(self, moments: Moments) -> tuple[float, float]:
         """Return the numbers of the matrix that the method inverts.
 
-        The matrix is share·Cxx + ridge·I. Cxx (features, features) is the scatter of the rows, and
-        I the identity.
+        The numbers are `share` and `ridge` of the matrix share·Cxx + ridge·I. Cxx (features,
+        features) is the scatter of the rows, and I the identity.
         """
         if self.shrinkage is None:
-            return RidgeTerms(1.0, self.gamma_)
+            return 1.0, self.gamma_
         share = float(self.shrinkage)
-        return RidgeTerms(
-            1.0 - share, share * self.scatter_trace_for_shrinkage(moments) / max(len(moments.diagonal), 1)
-        )
-
-    def refine_solver(self, moments: Moments, state: MomentState, varying_columns: np.ndarray) -> Any:
-        """Return the solver that is updated after each pass.
-
-        moments: centred sums of the rows and targets.
-        state: state from which the moments were computed.
-        varying_columns: (features,) bool, True for columns that are not constant.
-        """
-        return FirstStageSolver(self, moments, state, varying_columns)
+        return 1.0 - share, share * self.scatter_trace_for_shrinkage(moments) / max(len(moments.diagonal), 1)
 
     def cross_validate(self, states_by_fold: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each of 26 ridges.
@@ -311,68 +342,6 @@ class TwoStage(PredictsHeldOut):
             raise NeedsRefine(f"{type(self).__name__} keeps only the diagonal of Cxx; its condition is not known.")
         share, ridge = self.ridge_terms(moments)
         return condition_number(moments.scatter, ridge / share, moments.rounding) if share else 1.0
-
-
-class FirstStageSolver:
-    """Solver of refine for LDA, OPLS, CCA and HSL.
-
-    These methods solve a linear system first. The solver is block conjugate gradient.
-
-    estimator: estimator with the parameters of the method.
-    moments: centred sums of the rows and targets.
-    state: state from which the moments were computed.
-    varying_columns: (features,) bool, True for columns that are not constant.
-    """
-
-    along = None
-
-    def __init__(self, estimator: TwoStage, moments: Moments, state: MomentState, varying_columns: np.ndarray) -> None:
-        self._estimator, self._moments, self._state = estimator, moments, state
-        self._varying = varying_columns
-        if not estimator.ridge_terms(moments)[0]:
-            raise CannotRefine(
-                f"{type(estimator).__name__} with shrinkage=1 reads the trace of Cxx alone: there is nothing to refine."
-            )
-
-    def start(self, initial_columns: np.ndarray) -> cg.BlockSolve:
-        """Return the first state of the solver.
-
-        If the method's right-hand sides are only rounding error, there is nothing to solve.
-
-        initial_columns: (features, p), columns of an earlier solution, in whose span the solver
-            starts. p may be 0.
-        """
-        xh, target_matrix_norm = self._estimator.right_hand_side(self._moments, self._state)
-        is_real = self._moments.significant_cross_sum_combinations(xh, target_matrix_norm).shape[1] > 0
-        right = np.where(self._varying[:, None] & is_real, xh, 0.0)
-        guess = np.where(self._varying[:, None], initial_columns, 0.0)
-        return cg.start_block_solve(right, 8 * EPS * self._mean_to_total_deviation_ratio(), guess)
-
-    def advance(self, solver_state: cg.BlockSolve, scatter_product: np.ndarray) -> cg.BlockSolve:
-        """Return the state after one step of conjugate gradient.
-
-        solver_state: state before the step.
-        scatter_product: (features, r), product of the rows' scatter and the r columns of
-            `solver_state.directions`.
-        """
-        share, ridge = self._estimator.ridge_terms(self._moments)
-        return cg.advance_linear_solve(solver_state, share * scatter_product + ridge * solver_state.directions)
-
-    def current_solution(self, solver_state: cg.BlockSolve) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return loadings, eigenvalues and relative residual after the steps so far."""
-        moments = self._moments._replace(first_stage=solver_state)
-        loadings, eigenvalues = self._estimator.directions(moments, self._state)
-        return loadings, eigenvalues, cg.relative_solve_residual(solver_state)
-
-    def _mean_to_total_deviation_ratio(self) -> float:
-        """Return the mean's distance from zero, in standard deviations.
-
-        The distance is the largest absolute mean of a feature. The standard deviation is the root
-        of the sum of the features' variances. The relative rounding error of centred sums is about
-        eps times the returned value.
-        """
-        size = float(np.sqrt(self._moments.diagonal.sum()))
-        return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
 
 
 def _varying_scatter_eigenpairs(moments: Moments) -> tuple[np.ndarray, np.ndarray]:

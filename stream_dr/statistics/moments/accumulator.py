@@ -27,7 +27,7 @@ from stream_dr.statistics.moments.encoding import Encoding, check_encoding, slic
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
 from stream_dr.statistics.moments.state import MomentState, centred_features, check_same_parameters, empty_state
-from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
+from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets, target_mean
 from stream_dr.statistics.moments.unlearn import subtract_state
 from stream_dr.statistics.protocol import Absent, AccumulatorBase
 
@@ -307,7 +307,7 @@ class MomentAccumulator(AccumulatorBase):
         if encoded is not None and stop - start < batch.rows:
             encoded = slice_encoded_rows(encoded, start, stop)
         if not isinstance(self._features, SparseSums):
-            before = self._targets.mean(self._weight)
+            before = target_mean(self._targets, self._weight)
         values = None if encoded is None else self._targets.add_and_return_centred_targets(encoded, row_weights)
 
         # Add the features of the rows, and the products of features and targets.

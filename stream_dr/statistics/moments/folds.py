@@ -123,14 +123,6 @@ class FoldedState(NamedTuple):
         merged = reduce(MomentState.merge, self.parts)
         return merged._replace(decay=self.decay, scale=self.scale, clock=self.clock, rows_skipped=self.rows_skipped)
 
-    def parts_with_true_sums(self) -> tuple[MomentState, ...]:
-        """Return each fold's state, with sums of true size.
-
-        The folds in `parts` store sums divided by the attribute `scale`, because of decay. This
-        method multiplies them by `scale`.
-        """
-        return tuple(scale_state(part, self.scale) for part in self.parts)
-
 
 register_nested_state(FoldedState)
 

@@ -362,8 +362,15 @@ class LabelSetSums:
         self._rows = self._rows.copy()
         self._weights[at] += sign * other.weights
         self._rows[at] += other.rows if sign > 0 else -other.rows
-        if sign < 0:
-            self._zero_sums_of_sets(self._rows <= 0, n_features)
+
+        # Set the sums of label sets without rows to exactly zero.
+        empty = self._rows <= 0
+        if sign < 0 and empty.any():
+            self._weights[empty] = 0.0
+            if self._stack:
+                total = reduce(lambda older, newer: older.merge_set_sums(newer, n_features), self._stack)
+                keep = np.flatnonzero(~empty[total.numbers])
+                self._stack = [SetSums.of(total.numbers[keep], total.sums(n_features)[keep])] if len(keep) else []
 
     def _append_matrix_merging_smaller(self, sums: SetSums, n_features: int) -> None:
         """Append a matrix of sums to the list of matrices.
@@ -377,20 +384,6 @@ class LabelSetSums:
         while self._stack and self._stack[-1].values.size <= 2 * sums.values.size:
             sums = self._stack.pop().merge_set_sums(sums, n_features)
         self._stack.append(sums)
-
-    def _zero_sums_of_sets(self, is_empty: np.ndarray, n_features: int) -> None:
-        """Set the sums of empty label sets to exactly zero.
-
-        A label set is a distinct combination of labels.
-
-        is_empty: (sets,) bool, True for label sets without rows.
-        n_features: number of features.
-        """
-        self._weights[is_empty] = 0.0
-        if self._stack and is_empty.any():
-            total = reduce(lambda older, newer: older.merge_set_sums(newer, n_features), self._stack)
-            keep = np.flatnonzero(~is_empty[total.numbers])
-            self._stack = [SetSums.of(total.numbers[keep], total.sums(n_features)[keep])] if len(keep) else []
 
 
 def _sums_with_shift(state: LabelSets, new_shift: np.ndarray, n_features: int) -> tuple[SetSums, ...]:

@@ -37,7 +37,7 @@ from stream_dr.statistics.moments.encoding import Encoding, Fourier, check_encod
 from stream_dr.statistics.moments.label_sets import LabelSets
 from stream_dr.statistics.moments.largest import EPS, Largest
 from stream_dr.statistics.moments.sparse_sums import SparsePart
-from stream_dr.statistics.moments.target_sums import TargetPart, add_or_subtract_targets, empty_targets
+from stream_dr.statistics.moments.target_sums import TargetPart, add_or_subtract_targets, empty_targets, target_mean
 from stream_dr.statistics.protocol import Absent
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import KINDS, check_label_type
@@ -258,7 +258,7 @@ class MomentState(NamedTuple):
         s = self.scale
         part = centred_features(self)
         targets = self.targets
-        mean_y = targets.mean(self.weight)
+        mean_y = target_mean(targets, self.weight)
         cyy = targets.scatter(self.weight)
 
         diagonal = s * part.sum_of_squares_per_feature if self.scatter != "none" else None
@@ -321,7 +321,7 @@ def centred_features(state: MomentState) -> CentredPart:
     """
     part = state.features
     if isinstance(part, SparsePart):
-        offset = state.targets.mean(state.weight) - part.reference
+        offset = target_mean(state.targets, state.weight) - part.reference
         if not state.targets.labelled:
             offset = offset + state.targets.values.low
         return part.centred(state.weight, offset)
@@ -483,7 +483,12 @@ def add_or_subtract_aligned_sums(first_state: MomentState, second_state: MomentS
     if isinstance(first_state.features, SparsePart) and isinstance(second_state.features, SparsePart):
         features: CentredPart | SparsePart = first_state.features.join(second_state.features, sign)
     else:
-        step = second_state.targets.mean_minus_mean_of(first_state.targets, second_state.weight, first_state.weight)
+        first = first_state.targets
+        second = second_state.targets
+        # The mean target of the second state minus that of the first state.
+        step = target_mean(second, second_state.weight) - target_mean(first, first_state.weight)
+        if not second.labelled:
+            step = step + (second.values.low - first.values.low)
         features = centred_features(first_state).join(centred_features(second_state), step, sign)
 
     # Join the scatter matrices of each class, and the sums for each distinct set of labels.

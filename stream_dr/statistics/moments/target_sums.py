@@ -72,16 +72,6 @@ class TargetPart(NamedTuple):
         """True if targets are labels, False if they are continuous."""
         return len(self.values.mean) == 0
 
-    def mean(self, total_weight: float) -> np.ndarray:
-        """Return the mean (target columns,) of the targets.
-
-        total_weight: total weight of all rows. Under decay it is divided by the same number as the
-            sums.
-        """
-        if not self.labelled:
-            return self.values.mean
-        return self.total / total_weight if total_weight > 0.0 else np.zeros_like(self.total)
-
     def scatter(self, total_weight: float) -> np.ndarray:
         """Return the centred scatter matrix of the target columns.
 
@@ -94,7 +84,7 @@ class TargetPart(NamedTuple):
         if not self.labelled:
             return self.values.scatter
         gram = self.gram if len(self.gram) else np.diag(self.total)
-        return gram - np.outer(self.total, self.mean(total_weight))
+        return gram - np.outer(self.total, target_mean(self, total_weight))
 
     def scaled(self, factor: float) -> "TargetPart":
         """Return a copy with every weighted sum multiplied by factor.
@@ -125,17 +115,6 @@ class TargetPart(NamedTuple):
         if many_labels_per_row:
             gram[np.ix_(new_label_indices, new_label_indices)] = self.gram
         return TargetPart(weights, rows, sums, gram, self.values)
-
-    def mean_minus_mean_of(self, other: "TargetPart", total_weight: float, other_total_weight: float) -> np.ndarray:
-        """Return the mean target of `self` minus that of `other`.
-
-        The result is (k,) for k target columns.
-
-        total_weight: total weight of the rows of `self`.
-        other_total_weight: total weight of the rows of `other`.
-        """
-        difference: np.ndarray = self.mean(total_weight) - other.mean(other_total_weight)
-        return difference if self.labelled else difference + (self.values.low - other.values.low)
 
 
 def empty_targets(kind: str | None, n_target_columns: int) -> TargetPart:
@@ -170,16 +149,6 @@ class TargetSums:
         """Return a copy of the sums as a TargetPart."""
         weights, rows, total, gram = (a.copy() for a in (self.label_weights, self.label_rows, self.total, self.gram))
         return TargetPart(weights, rows, total, gram, self.values.freeze())
-
-    def mean(self, total_weight: float) -> np.ndarray:
-        """Return the mean (target columns,) of the targets.
-
-        total_weight: total weight of all rows. Under decay it is divided by the same number as the
-            sums.
-        """
-        if not self.labelled:
-            return self.values.mean
-        return self.total / total_weight if total_weight > 0.0 else np.zeros_like(self.total)
 
     def rescale(self, factor: float) -> None:
         """Multiply every weighted sum by factor.
@@ -238,6 +207,18 @@ class TargetSums:
         sums = (self.label_weights, self.label_rows, self.total, self.gram)
         add_multilabel_targets(encoded.indptr, encoded.codes, scaled_weights, values, *sums)
         return None
+
+
+def target_mean(sums: TargetPart | TargetSums, total_weight: float) -> np.ndarray:
+    """Return the mean (target columns,) of the targets.
+
+    sums: sums of the targets.
+    total_weight: total weight of all rows. Under decay it is divided by the same number as the
+        sums.
+    """
+    if not sums.labelled:
+        return sums.values.mean
+    return sums.total / total_weight if total_weight > 0.0 else np.zeros_like(sums.total)
 
 
 def add_or_subtract_targets(a: TargetPart, b: TargetPart, sign: float) -> TargetPart:
