@@ -174,7 +174,7 @@ def block_from_arrow(
     check_finite(X)
 
     y = targets_from_arrow(batch)
-    return Block(X, y, _read_weight_column(batch), _read_id_column(batch), feature_names, width_stated, checked=True)
+    return Block(X, y, _read_weight_column(batch), _read_id_column(batch), feature_names, width_stated)
 
 
 def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None) -> FeatureRows:

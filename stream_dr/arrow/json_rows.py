@@ -144,7 +144,7 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
     checked_weights = as_weights(weights, len(rows))
     y = targets_from_json(parsed_or_text, len(rows))
     ids = _ids_of_one_type_or_none(parsed_or_text.get("ids"), len(rows))
-    return Block(X, y, checked_weights, ids, names, width_stated, checked=True)
+    return Block(X, y, checked_weights, ids, names, width_stated)
 
 
 def json_from_block(block: Block) -> JsonObject:

@@ -282,7 +282,7 @@ class KNearest(LabelScore, StreamLearner):
         labels = flatten_column_with_warning(block.y, stacklevel=3)
         sample = fitted.accumulator
         targets = parse_targets(labels, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
-        sample.add(Block(rows, targets, names=names, checked=True))
+        sample.add(Block(rows, targets, names=names))
 
         if refuse_empty and not sample.rows:
             raise nothing_to_fit_error(type(self).__name__)

@@ -675,7 +675,7 @@ def _parse_block(block: Block, target_kind: str, earlier_kind: str | None) -> Bl
         X, names = read_rows_and_names(block, columns_found_by_name=True, as_table=True)
     kinds = ("class", "continuous")
     y = None if block.y is None else parse_targets(block.y, X.shape[0], kinds, target_kind, earlier_kind)
-    return block._replace(X=X, y=y, ids=None, names=names, checked=True)
+    return block._replace(X=X, y=y, ids=None, names=names)
 
 
 def _select_smallest_keys(

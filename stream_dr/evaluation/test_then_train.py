@@ -52,7 +52,7 @@ from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequir
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.evaluation.scores import ClassScores, LabelScores
 from stream_dr.projection import Projection
-from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.block import Block, Rows, check_source_rows
 from stream_dr.rows.raw_rows import raise_if_raw_rows
 from stream_dr.rows.source import Source
 from stream_dr.solve.neighbours import fit_sparse_width, means_by_class, nearest_mean, squared_distances
@@ -492,6 +492,7 @@ def _labelled_batches(source: Source, skipped: list[int]) -> Iterator[Block]:
     for _, block in source.events():
         labelled, n_skipped = drop_rows_without_target(block)
         skipped.append(n_skipped)
+        check_source_rows(labelled.X)
         if labelled.rows:
             yield labelled
 

@@ -4,7 +4,7 @@ The input is one batch or a stream of tables. One table of a stream is in memory
 targets may be a column of the input X.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stream_dr.errors import InvalidTargets, SchemaMismatch, did_you_mean
@@ -27,13 +27,13 @@ def as_block(X: object, y: Any = None, weights: Any = None) -> Block:
     return X._replace(y=X.y if y is None else y, weights=X.weights if weights is None else weights)
 
 
-def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
-    """Yield the batches of a block.
+def batches(block: Block, kind: Kind | None = None) -> Iterable[Block]:
+    """Return the batches of a block.
 
-    The rows of the block may be a stream of tables. A stream yields one Block for each table. A
-    block with other rows is yielded as one batch. If the block's `y` is the name of a column of X,
-    this column becomes the targets. Empty batches of a stream are skipped. If all batches of a
-    stream are empty, one empty batch is yielded.
+    The rows of the block may be a stream of tables, which has one batch for each table. A block
+    with other rows is one batch. If the block's `y` is the name of a column of X, this column
+    becomes the targets. Empty batches of a stream are skipped. If all batches of a stream are
+    empty, the result is one empty batch.
 
     block: block whose `y` may be the name of a column of X.
     kind: kind of the block's X as `rows_kind` returns it. If None, `rows_kind` is called.
@@ -41,21 +41,21 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
     Raises InvalidTargets if the `y` of a stream is neither None nor a string. Raises
     SchemaMismatch if X has no column named `y`.
     """
-    X = block.X
-    y = block.y
-    kind = kind or rows_kind(X)
+    kind = kind or rows_kind(block.X)
     if kind is not Kind.STREAM:
-        yield move_named_column_to_targets(block, kind)
-        return
-    if y is not None and not isinstance(y, str):
+        return [move_named_column_to_targets(block, kind)]
+    if block.y is not None and not isinstance(block.y, str):
         raise InvalidTargets(
-            f"X is a {type_name(X)}, read batch by batch, and y a {type_name(y)}: name the column of X that holds the "
-            "targets."
+            f"X is a {type_name(block.X)}, read batch by batch, and y a {type_name(block.y)}: name the column of X that "
+            "holds the targets."
         )
+    return _stream_batches(block)
 
+
+def _stream_batches(block: Block) -> Iterator[Block]:
     empty = None
     any_rows = False
-    for table in iterate_arrow_tables(X):
+    for table in iterate_arrow_tables(block.X):
         batch = move_named_column_to_targets(block._replace(X=table), Kind.TABLE)
         if table.num_rows:
             any_rows = True

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import InvalidWeights, NotFinite
-from stream_dr.rows.raw_rows import LARGEST, RawRows, fill_masked, raise_if_raw_rows
+from stream_dr.rows.raw_rows import LARGEST, RawRows, fill_masked
 from stream_dr.rows.sparse_rows import check_indices_and_test_if_canonical, is_sparse
 
 Ids = list[str] | list[int]
@@ -48,8 +48,6 @@ class Block(NamedTuple):
         Names of the features, in the order of the columns.
     width_stated : bool
         False if the number of features is only inferred from the largest index of a sparse batch.
-    checked : bool
-        True if these rows have already passed `check_numeric_finite_rows`.
     hashes : ndarray (rows,) uint64 or None
         Hash of each row, or of the row's group. The hash decides the row's fold in a
         cross-validation. None means that the hashes are computed from the rows' values.
@@ -71,7 +69,6 @@ class Block(NamedTuple):
     ids: Ids | None = None
     names: tuple[str, ...] | None = None
     width_stated: bool = True
-    checked: bool = False
     hashes: np.ndarray | None = None
 
     @property
@@ -120,21 +117,15 @@ class Block(NamedTuple):
         )
 
 
-def check_numeric_finite_rows(block: Block) -> None:
-    """Raise an error if compiled loops cannot use the rows.
+def check_source_rows(X: Rows) -> None:
+    """Raise an error for rows of a caller's own source that compiled loops cannot use.
 
-    If the block's `checked` is true, its values are not read again. Raises:
-
-    - InvalidIndex for sparse rows with invalid index arrays.
-    - NotFinite for a value that is NaN, infinite or too large.
-    - SchemaMismatch or InvalidRows for RawRows (columns of a table).
+    Raises InvalidIndex for sparse rows with invalid index arrays. Raises NotFinite for a value that
+    is NaN, infinite or too large.
     """
-    raise_if_raw_rows(block.X)
-    if block.checked:
-        return
-    if block.sparse:
-        check_indices_and_test_if_canonical(block.X)
-    check_finite(block.X)
+    if is_sparse(X):
+        check_indices_and_test_if_canonical(X)
+    check_finite(X)
 
 
 def check_finite(X: Rows) -> None:
@@ -150,11 +141,15 @@ def check_finite(X: Rows) -> None:
     if isinstance(X, RawRows):
         return
     values = X if isinstance(X, np.ndarray) else X.data
-    if _is_bounded(values):
+    if not values.size:
         return
-
-    # Search for the first invalid value. numpy would issue a warning for a signalling NaN.
+    # numpy would issue a warning for a signalling NaN. NaN is not within the bounds.
     with np.errstate(invalid="ignore"):
+        largest = float(np.maximum.reduce(values, axis=None))
+        smallest = float(np.minimum.reduce(values, axis=None))
+        if largest <= LARGEST and smallest >= -LARGEST:
+            return
+        # Search for the first invalid value.
         where = np.argwhere(~(np.abs(values.astype(np.float64)) <= LARGEST))[0]
     if is_sparse(X):
         row = int(np.searchsorted(X.indptr, where[0], side="right")) - 1
@@ -171,20 +166,6 @@ def check_finite(X: Rows) -> None:
         row=row,
         column=column,
     )
-
-
-def _is_bounded(values: np.ndarray) -> bool:
-    """True if all absolute values are at most LARGEST.
-
-    NaN counts as larger.
-    """
-    if not values.size:
-        return True
-    # numpy would issue a warning for a signalling NaN.
-    with np.errstate(invalid="ignore"):
-        largest = np.maximum.reduce(values, axis=None)
-        smallest = np.minimum.reduce(values, axis=None)
-        return float(largest) <= LARGEST and float(smallest) >= -LARGEST
 
 
 def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:

@@ -4,7 +4,7 @@ A progress bar shows the number of rows learned.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -84,8 +84,8 @@ def fit(
     return estimator
 
 
-def _read_blocks(source: Any, label: str | None, format: str | None, options: JsonDict) -> Iterator[Block]:
-    """Yield the batches of a source as Blocks.
+def _read_blocks(source: Any, label: str | None, format: str | None, options: JsonDict) -> Iterable[Block]:
+    """Return the batches of a source as Blocks.
 
     The parameters have the meaning that `fit` describes.
     """

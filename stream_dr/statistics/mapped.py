@@ -44,7 +44,7 @@ from stream_dr.feature_maps.widths import (
 )
 from stream_dr.projection import Columns, Linear, Mapped, checked_feature_map, row_slices_to_map
 from stream_dr.readout import Readout
-from stream_dr.rows.block import Block, Rows, check_numeric_finite_rows
+from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.rows.raw_rows import raw_from_array
 from stream_dr.statistics.moments.centred_part import CentredPart
 from stream_dr.statistics.moments.class_scatter import ClassScatter
@@ -259,7 +259,6 @@ class MappedAccumulator:
         """
         # The first batch decides parameters of the map that the user has not set.
         width, names = self._width_and_names_with(block)
-        check_numeric_finite_rows(block)
         before = self._map, self._spec
         if not self._map.has_final_parameters and block.rows:
             self._map = self._map.with_first_batch_parameters(block)
@@ -283,7 +282,6 @@ class MappedAccumulator:
         The batch is mapped again, and the mapped rows are removed. Raises CannotUnlearn.
         """
         width = self._width_and_names_with(block)[0]
-        check_numeric_finite_rows(block)
         self._apply_to_row_parts(block, lambda part: self.inner.remove(self._map_block(part, width)))
 
     def freeze(self) -> MappedState:
@@ -320,7 +318,8 @@ class MappedAccumulator:
             row_and_target_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
         )
         X = self._map_rows(block, n_input_features)
-        return block._replace(X=X, names=None, width_stated=True, checked=False, hashes=hashes)
+        check_finite(X)
+        return block._replace(X=X, names=None, width_stated=True, hashes=hashes)
 
     def _map_rows(self, block: Block, n_input_features: int) -> Rows:
         return self._map.apply(block.X, n_input_features, block.names)
@@ -372,7 +371,6 @@ class LandmarkAccumulator(MappedAccumulator):
         Landmarks are rows that the map compares other rows with. Raises WidthMismatch and the
         errors of the accumulator of mapped rows. After an error nothing has changed.
         """
-        check_numeric_finite_rows(block)
         self._width_and_names_with(block)
         before = self.landmarks
         self.landmarks = self._map.add_landmarks_from_batch(before, block)
@@ -393,7 +391,6 @@ class LandmarkAccumulator(MappedAccumulator):
         have been replaced. Rows that were learned with a replaced landmark cannot be mapped in the
         same way again.
         """
-        check_numeric_finite_rows(block)
         if self._map.draws_landmarks and (self._map.first or 0) > self._map.max_landmarks:
             raise CannotUnlearn("rows were learned by the landmarks there were then. Learn anew without them.")
         if self._map.draws_landmarks and self.landmarks.any_is_row_of(block.X):
@@ -511,7 +508,7 @@ class TableAccumulator(MappedAccumulator):
         if self.folds and hashes is None:
             hashes = table_row_hashes(convert_columns_to_encode(table, block.X), block.y, block.rows)
         X = map_table_rows(self._map, table, block.X)
-        return block._replace(X=X, names=None, width_stated=stated, checked=True, hashes=hashes)
+        return block._replace(X=X, names=None, width_stated=stated, hashes=hashes)
 
 
 def _wrap_inner_state(

@@ -38,7 +38,7 @@ from stream_dr.checks import (
 )
 from stream_dr.errors import CannotMerge, width_mismatch
 from stream_dr.feature_maps.feature_map import draw_uniforms
-from stream_dr.rows.block import Block, Rows, check_numeric_finite_rows
+from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import csr_or_dense_fields, rows_from_fields, stack_rows
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
@@ -224,7 +224,6 @@ class ReservoirAccumulator(AccumulatorBase):
         Rows with small random keys enter. Raises WidthMismatch, TargetKindMismatch,
         InvalidTargets, InvalidIndex or NotFinite.
         """
-        check_numeric_finite_rows(block)
         block, skipped = drop_rows_without_target(block) if self.keep_labels == "all" else (block, 0)
         fixed = self.rows and not (block.sparse and sp.issparse(self._rows))
         wider = block.features > self.n_features if block.sparse else block.features != self.n_features

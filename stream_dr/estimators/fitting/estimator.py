@@ -625,29 +625,34 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         raise_if_no_targets: if true, raise TargetsRequired if the method is supervised and the
             rows have no targets.
         """
-        accumulator, by_name = fitted.accumulator, self.identifies_columns_by_name()
-        X, names = named_columns.read_rows_and_names(
-            rows, by_name, map_reads_tables(self.feature_map), rows_kind_if_known, fitted.names
-        )
+        accumulator = fitted.accumulator
+        by_name = reads_tables = False
+        if self.feature_map is not None:
+            by_name = self.identifies_columns_by_name()
+            reads_tables = map_reads_tables(self.feature_map)
+        X, names = named_columns.read_rows_and_names(rows, by_name, reads_tables, rows_kind_if_known, fitted.names)
         if raise_if_empty:
             named_columns.raise_if_no_rows_or_features(X)
 
         # Put columns into the order of the learned rows, and check the number of features.
-        block = Block(X, names=names, width_stated=rows.width_stated, checked=True)
+        block = Block(X, names=names, width_stated=rows.width_stated)
         n_rows, n_features = X.shape
         if accumulator.n_features > 0 and not (by_name and self._may_have_new_columns(block)):
             if not by_name and names != fitted.names:
                 X, names = named_columns.reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
             if n_features != accumulator.n_features and not block.sparse:
                 check_n_features(n_features, accumulator.n_features, type(self).__name__)
-        warn_if_columns_differ(accumulator, block)
+        if accumulator.table_names:
+            warn_if_columns_differ(accumulator, block)
 
-        weights = as_weights(rows.weights, n_rows)
+        weights = None
+        if rows.weights is not None:
+            weights = as_weights(rows.weights, n_rows)
         reads_targets = raise_if_no_targets or rows.y is not None
         targets = self._parse_used_targets_or_raise(accumulator, rows.y, n_rows) if reads_targets else None
         # Call `group_or_id_hashes` only if it returns hashes, to save a call when single rows come.
         hashes = self.group_or_id_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
-        block = Block(X, targets, weights, None, names, rows.width_stated, checked=True, hashes=hashes)
+        block = Block(X, targets, weights, None, names, rows.width_stated, hashes=hashes)
         return block, None if by_name else names
 
     def _may_have_new_columns(self, block: Block) -> bool:

@@ -395,7 +395,7 @@ class MappedSource:
             else:
                 table = update_statistics(self._map, table, block.X)
                 rows = map_table_rows(self._map, table, block.X)
-            yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
+            yield position, block._replace(X=rows, names=None, width_stated=True)
 
 
 def strip_feature_map(

@@ -287,7 +287,7 @@ class MomentAccumulator(AccumulatorBase):
         size = stop - start if isinstance(self._features, SparseSums) else rows_per_chunk(self.n_features)
         for at in range(start, stop, size):
             end = min(at + size, stop)
-            X = batch.X if end - at == batch.rows else batch.X[at:end]
+            X = batch.X if end - at == len(batch.weights) else batch.X[at:end]
             w = weights[at - start : end - start]
             self._learn_part(X, w, batch, at, end)
             if self._sets is not None and batch.encoded is not None and batch.encoded.sets is not None:
@@ -304,7 +304,7 @@ class MomentAccumulator(AccumulatorBase):
         """
         # Add the targets of the rows to their sums. Centred sums need the mean of the earlier targets.
         encoded = batch.encoded
-        if encoded is not None and stop - start < batch.rows:
+        if encoded is not None and stop - start < len(batch.weights):
             encoded = slice_encoded_rows(encoded, start, stop)
         if not isinstance(self._features, SparseSums):
             before = target_mean(self._targets, self._weight)

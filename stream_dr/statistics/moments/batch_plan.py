@@ -1,8 +1,8 @@
-"""Checks of a batch, and the plan for learning it.
+"""The plan for learning a batch.
 
-All checks are made before anything is written, so the accumulator does not change if a check
-fails. Checking the targets costs O(labels). Checking the rows reads every value, unless the block
-says that its values were already checked.
+Rows, targets and weights were checked where they came in. The plan only checks that they fit into
+the arrays of sums, before anything is written. So the accumulator does not change if a check
+fails. A plan costs O(labels).
 """
 
 import warnings
@@ -15,15 +15,14 @@ from stream_dr.errors import (
     EmptyInput,
     InvalidTargets,
     OnlyDiagonal,
-    TargetKindMismatch,
     TooManyFeatures,
     WidthMismatch,
 )
-from stream_dr.rows.block import Block, Rows, as_weights, check_numeric_finite_rows, weights_or_ones
+from stream_dr.rows.block import Block, Rows, weights_or_ones
 from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import EncodedTargets, Encoding, encode_as_columns, take_encoded_rows
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, targets_without_labels
+from stream_dr.targets.targets import Targets, drop_rows_without_target, targets_without_labels
 
 
 class PlannedAccumulator(Protocol):
@@ -108,38 +107,32 @@ class PlannedBatch(NamedTuple):
 
 
 def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], block: Block) -> PlannedBatch:
-    """Check a batch, and return the plan for learning it.
+    """Return the plan for learning a batch.
 
-    The plan holds the checked arrays and the properties that the accumulator has after the batch.
+    The plan holds the batch's arrays and the properties that the accumulator has after the batch.
 
-    Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets or
-    TargetKindMismatch.
+    Raises WidthMismatch, TooManyFeatures, EmptyInput or InvalidTargets if the batch does not fit
+    into the arrays of sums.
 
     accumulator: accumulator that will learn the batch.
     label_codes: index of each label that the accumulator already has.
     block: the batch.
     """
-    # Check the rows.
     rows, features = block.X.shape
     sparse = is_sparse(block.X)
     _check_width(accumulator, rows, features, sparse)
-    check_numeric_finite_rows(block)
 
-    # Check the targets. Drop rows without a target, unless the encoding of targets allows them.
-    weights = as_weights(block.weights, rows)
+    # Drop rows without a target, unless the encoding of targets allows them.
     skipped = 0
     if accumulator.encoding == "none":
         y = None
     elif accumulator.encoding == "partial":
         y = block.y or targets_without_labels(rows)
-        _check_targets_if_given(accumulator, y, rows)
     else:
-        _check_targets_if_given(accumulator, block.y, rows)
-        block, skipped = drop_rows_without_target(block if weights is None else block._replace(weights=weights))
-        weights, y = block.weights, block.y
+        block, skipped = drop_rows_without_target(block)
+        y = block.y
         rows -= skipped
-
-    weights = weights_or_ones(weights, rows)
+    weights = weights_or_ones(block.weights, rows)
 
     # The first batch decides whether the whole scatter matrix is stored.
     scatter = accumulator.scatter
@@ -157,6 +150,11 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     else:
         kind = y.kind
         target_width = 0 if y.values is None else y.values.shape[1]
+        if accumulator.target_kind == kind and target_width != accumulator.target_width:
+            raise InvalidTargets(
+                f"targets have {target_width} columns; this model was started with {accumulator.target_width}. "
+                "Pass those columns or start a new model."
+            )
         labels, column = with_new_labels_appended(label_codes, labels, y)
         encoded = encode_as_columns(y, accumulator.encoding, column)
         k = len(labels) if encoded.values is None else encoded.values.shape[1]
@@ -178,11 +176,12 @@ def with_new_labels_appended(
     earlier_labels: labels before the batch.
     targets: targets of the batch.
     """
-    new = [label for label in targets.labels if label not in label_codes]
-    if new:
-        label_codes = label_codes | {label: code for code, label in enumerate(new, len(earlier_labels))}
-    column = np.array([label_codes[label] for label in targets.labels], dtype=np.int32)
-    return earlier_labels + tuple(new), column
+    try:
+        return earlier_labels, np.array([*map(label_codes.__getitem__, targets.labels)], dtype=np.int32)
+    except KeyError:
+        new = tuple(label for label in targets.labels if label not in label_codes)
+    codes = label_codes | {label: code for code, label in enumerate(new, len(earlier_labels))}
+    return earlier_labels + new, np.array([codes[label] for label in targets.labels], dtype=np.int32)
 
 
 def _warn_only_diagonal(n_features: int) -> None:
@@ -217,31 +216,3 @@ def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, 
         )
     if not sparse and n_rows and not n_features:
         raise EmptyInput("batch has 0 features; dense rows need at least one.")
-
-
-def _check_targets_if_given(accumulator: PlannedAccumulator, targets: Targets | None, n_rows: int) -> None:
-    if targets is None:
-        return
-    if targets.rows != n_rows:
-        raise InvalidTargets(f"batch has {n_rows} rows but {targets.rows} targets; pass one target a row.")
-    if accumulator.target_kind is not None and targets.kind != accumulator.target_kind:
-        raise TargetKindMismatch(
-            f"targets are of kind {targets.kind}; this model was started with {accumulator.target_kind}. "
-            f"Pass {accumulator.target_kind} targets or start a new model."
-        )
-
-    if accumulator.encoding == "zhou" and targets.kind == "continuous":
-        raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
-    if accumulator.requires_one_label_per_row and targets.kind != "class":
-        raise TargetKindMismatch(
-            f"{targets.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."
-        )
-
-    check_label_type(accumulator.labels, targets.labels)
-    if targets.values is None:
-        return
-    if accumulator.target_kind is not None and targets.values.shape[1] != accumulator.target_width:
-        raise InvalidTargets(
-            f"targets have {targets.values.shape[1]} columns; this model was started with {accumulator.target_width}. "
-            "Pass those columns or start a new model."
-        )

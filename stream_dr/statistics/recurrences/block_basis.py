@@ -52,7 +52,7 @@ import numpy as np
 from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, check_within, field_error
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import CannotMerge, InvalidRows, InvalidWeights, width_mismatch
-from stream_dr.rows.block import Block, Rows, check_numeric_finite_rows
+from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.cache_lines import aligned_zeros
 from stream_dr.statistics.protocol import register_nested_state
@@ -308,7 +308,6 @@ class BlockBasis:
 
         estimator_name: name of the estimator, for error messages.
         """
-        check_numeric_finite_rows(block)
         if block.weights is not None:
             raise InvalidWeights(
                 f"the batch has weights; {estimator_name} is a recurrence that learns one row after the other and takes "

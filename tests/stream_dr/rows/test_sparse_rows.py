@@ -8,7 +8,6 @@ import scipy.sparse as sp
 
 from stream_dr import ESTIMATORS, KNearest
 from stream_dr.errors import InvalidIndex
-from stream_dr.rows.block import Block
 from stream_dr.rows.number_rows import as_rows
 
 Y = ["a", "b", "a"]
@@ -72,7 +71,7 @@ def test_rows_that_only_claim_to_be_sorted_are_sorted() -> None:
 
 
 @pytest.mark.parametrize("kind", [*(ESTIMATORS[key] for key in ESTIMATORS), KNearest])
-def test_every_estimator_and_accumulator_refuses_them(kind: Any) -> None:
+def test_every_estimator_refuses_them(kind: Any) -> None:
     fitted = kind().fit(sp.csr_matrix(np.eye(3) + 1.0), Y)
     for case in COMPRESSED:
         bad = spoilt(case)
@@ -80,5 +79,3 @@ def test_every_estimator_and_accumulator_refuses_them(kind: Any) -> None:
             kind().fit(bad, Y)
         with pytest.raises(InvalidIndex):
             fitted.predict(bad) if kind is KNearest else fitted.transform(bad)
-        with pytest.raises(InvalidIndex):
-            kind().accumulator().add(Block(bad))
