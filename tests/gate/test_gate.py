@@ -1,0 +1,32 @@
+"""The gate: what is accepted and what is refused is what the stored tables say.
+
+`forms.json` has what is learned from each form of targets, and `bad_inputs.json` how each bad input is refused: class,
+code, HTTP status or exit status, and first sentence of the error. `python -m tests.gate.write` writes both tables anew.
+
+A table may be written anew only together with a change of behaviour that is wanted. The CHANGELOG names every entry or
+group of entries that differs. A change that is meant to leave behaviour as it is leaves the tables as they are.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.gate.learning import CASES, LEARN, form_outcome
+from tests.gate.write import FORMS_TABLE
+
+FORMS: dict[str, Any] = json.loads(FORMS_TABLE.read_text())
+NAMES = [(way, name) for way, (forms, _) in LEARN.items() for name in forms]
+
+
+@pytest.mark.parametrize(("way", "name"), NAMES, ids=[f"{way}: {name}" for way, name in NAMES])
+def test_a_form_of_targets_is_learned_or_refused_as_before(way: str, name: str) -> None:
+    entries = [entry for entry, case in CASES.items() if case[:2] == (way, name)]
+    found = {entry: form_outcome(entry) for entry in entries}
+    assert found == {entry: FORMS[entry] for entry in entries}
+
+
+def test_the_table_of_forms_is_whole() -> None:
+    assert FORMS.keys() == CASES.keys()
+    assert len(NAMES) >= 100
+    assert {way for way, _ in NAMES} == {"y", "table", "JSON", "Arrow", "file"}
