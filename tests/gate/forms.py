@@ -205,7 +205,7 @@ COLLECTIONS: Forms = {
     "a deque a row": lambda: [collections.deque(labels) for labels in SETS],
 }
 
-NUMBER_DTYPES = [
+NUMBER_DTYPES = (
     "int8",
     "int16",
     "int32",
@@ -220,7 +220,7 @@ NUMBER_DTYPES = [
     "longdouble",
     ">i4",
     ">f8",
-]
+)
 
 NUMPY: Forms = {
     **{f"ndarray of {kind}": lambda kind=kind: np.array(WHOLE, dtype=kind) for kind in NUMBER_DTYPES},
@@ -416,8 +416,16 @@ def fixed(values: np.ndarray, width: int, mask: list[bool] | None = None) -> pa.
 
 
 ARROW_TYPES = {
-    name: getattr(pa, name)
-    for name in ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
+    "int8": pa.int8,
+    "int16": pa.int16,
+    "int32": pa.int32,
+    "int64": pa.int64,
+    "uint8": pa.uint8,
+    "uint16": pa.uint16,
+    "uint32": pa.uint32,
+    "uint64": pa.uint64,
+    "float32": pa.float32,
+    "float64": pa.float64,
 }
 
 ARROW: Forms = {

@@ -16,11 +16,12 @@ Outcome = dict[str, Any]
 LONGEST_SENTENCE = 300
 
 BORROWED = [
-    (r"not JSON \(.*?\)", "not JSON (…)"),
-    (r"not JSON: .*", "not JSON: …"),
+    (r"(are no(t a)? table|no(t| a)? JSON|are not numbers|not numbers|that can be read) \(.*?(\);|\)\.|\Z)", r"\1 (…)"),
+    (r"(cannot be (?:unpacked|read)|is not a (?:Parquet|MATLAB) file) \(.*", r"\1 (…)"),
+    (r"(\.jsonl): (JSON parse error|Empty JSON).*", r"\1: …"),
+    (r"(not valid Arrow) \(.*?\);", r"\1 (…);"),
+    (r" at 0x[0-9a-f]+", ""),
     (r"\(large_string\)", "(string)"),
-    (r"are not numbers \(.*\)", "are not numbers (…)"),
-    (r"(not an Arrow stream|malformed Arrow|not Arrow)([^:(]*)[:(].*", r"\1\2 …"),
 ]
 """Patterns of texts of other packages within messages of the project, and their replacements."""
 

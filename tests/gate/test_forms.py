@@ -1,10 +1,11 @@
-"""The gate: what is accepted and what is refused is what the stored tables say.
+"""The gate of targets: what each form of y is learned as, and how it is refused, is what `forms.json` says.
 
-`forms.json` has what is learned from each form of targets, and `bad_inputs.json` how each bad input is refused: class,
-code, HTTP status or exit status, and first sentence of the error. `python -m tests.gate.write` writes both tables anew.
+The table has, for each way in, form and estimator, the kind of targets, the labels in order, the number of rows with
+each label, and the codes or numbers of each row; or the class, the code and the first sentence of the error.
+`python -m tests.gate.write` writes it anew.
 
-A table may be written anew only together with a change of behaviour that is wanted. The CHANGELOG names every entry or
-group of entries that differs. A change that is meant to leave behaviour as it is leaves the tables as they are.
+A table may be written anew only together with a change of behaviour that is wanted. The CHANGELOG names the entries
+that differ. A change that is meant to leave behaviour as it is leaves the table as it is.
 """
 
 import json
@@ -26,7 +27,7 @@ def test_a_form_of_targets_is_learned_or_refused_as_before(way: str, name: str) 
     assert found == {entry: FORMS[entry] for entry in entries}
 
 
-def test_the_table_of_forms_is_whole() -> None:
+def test_the_table_is_whole() -> None:
     assert FORMS.keys() == CASES.keys()
     assert len(NAMES) >= 100
     assert {way for way, _ in NAMES} == {"y", "table", "JSON", "Arrow", "file"}
