@@ -13,6 +13,7 @@ import stream_dr
 
 Outcome = dict[str, Any]
 
+LONGEST_LABEL = 100
 LONGEST_SENTENCE = 300
 
 BORROWED = [
@@ -69,8 +70,19 @@ def plain(value: Any) -> Any:
     """Return a label or a number as JSON, in which labels of different types differ."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
+    if isinstance(value, str) and len(value) > LONGEST_LABEL:
+        return f"{value[:8]}… of {len(value)} characters"
     if isinstance(value, bool | str):
         return value
     if isinstance(value, int) and abs(value) < 2**53:
         return value
     return repr(value)
+
+
+def differences(found: dict[str, Outcome], stored: dict[str, Outcome]) -> str:
+    """Return one line for each entry whose outcome is not the stored one."""
+    return "\n".join(
+        f"{entry}: stored {stored.get(entry)}, found {found[entry]}"
+        for entry in found
+        if found[entry] != stored.get(entry)
+    )
