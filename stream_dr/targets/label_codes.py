@@ -209,8 +209,9 @@ def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
 
 def _label_error(labels: Any) -> InvalidTargets:
     """Return the error for labels that no Arrow column of labels holds."""
-    items = [item.item() if isinstance(item, np.generic) else item for item in labels if item is not None]
-    types = {type(item) for item in items}
+    items = [item.item() if isinstance(item, np.generic) else item for item in labels]
+    items = [item for item in items if item is not None]
+    types = set(map(type, items))
     if types == {str}:
         odd = next(label for label in items if any("\ud800" <= letter <= "\udfff" for letter in label))
         return InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.")

@@ -162,7 +162,7 @@ def _read_targets(y: Any, allowed_kinds: Sequence[str], settled_kind: str | None
     if y.ndim != 1:
         raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")
     if y.dtype == object:
-        return _targets_of_items([None if _is_missing(v) else v for v in y.tolist()], allowed_kinds, settled_kind)
+        return _targets_of_objects(y.tolist(), allowed_kinds, settled_kind)
     if y.dtype.kind == "c":
         raise InvalidTargets("Complex data not supported: targets are complex numbers.")
     if y.dtype.kind == "f":
@@ -225,8 +225,12 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
         if array.dtype.kind == "f":
             return _targets_of_floats(array, allowed_kinds, settled_kind)
         return _targets_of_labels(items, settled_kind)
+    return _targets_of_objects(items, allowed_kinds, settled_kind)
 
-    items = [None if _is_missing(v) else v for v in items]
+
+def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
+    """Return the Targets of a list of any Python objects, with one for each row."""
+    items = [_plain_item(item) for item in items]
     types = set(map(type, items)) - {type(None)}
     if any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types):
         return _targets_of_collections(items, allowed_kinds, settled_kind)
@@ -249,12 +253,16 @@ def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settl
     return multilabel_targets(rows) if table.ndim == 1 else _read_targets(table, allowed_kinds, settled_kind)
 
 
-def _is_missing(value: object) -> bool:
-    """Return True for None, NaN, and pandas' NA and NaT."""
+def _plain_item(item: Any) -> Any:
+    """Return None for a missing item, the value of an array without dimensions, or the item itself."""
+    if isinstance(item, np.ndarray) and item.ndim == 0:
+        item = item.item()
     # NA and NaT are recognised by their class names, since pandas is optional.
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+    if type(item).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(item, float | np.floating) and np.isnan(item):
+        return None
+    return item
 
 
 def _is_float_table(rows: list[Any]) -> bool:
@@ -326,9 +334,9 @@ def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None)
     if settled_kind == "continuous":
         items = list(labels)
         _refuse_text_for_numbers(items, settled_kind)
-        return _numbers_with_gaps(
-            [0 if v is None else v for v in items], np.array([v is not None for v in items], bool)
-        )
+        present = np.array([v is not None for v in items], dtype=bool)
+        values = np.fromiter((0 if v is None else v for v in items), dtype=object, count=len(items))
+        return _numbers_with_gaps(values, present)
     if settled_kind == "multilabel":
         raise TargetKindMismatch(
             "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."
