@@ -626,22 +626,12 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             rows have no targets.
         """
         accumulator = fitted.accumulator
-        by_name = reads_tables = False
-        if self.feature_map is not None:
-            by_name = self.identifies_columns_by_name()
-            reads_tables = map_reads_tables(self.feature_map)
-        X, names = named_columns.read_rows_and_names(rows, by_name, reads_tables, rows_kind_if_known, fitted.names)
+        block = self._read_rows(fitted, rows, rows_kind_if_known)
+        n_rows, n_features = block.X.shape
         if raise_if_empty:
-            named_columns.raise_if_no_rows_or_features(X)
-
-        # Put columns into the order of the learned rows, and check the number of features.
-        block = Block(X, names=names, width_stated=rows.width_stated)
-        n_rows, n_features = X.shape
-        if accumulator.n_features > 0 and not (by_name and self._may_have_new_columns(block)):
-            if not by_name and names != fitted.names:
-                X, names = named_columns.reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
-            if n_features != accumulator.n_features and not block.sparse:
-                check_n_features(n_features, accumulator.n_features, type(self).__name__)
+            named_columns.raise_if_no_rows_or_features(block.X)
+        if 0 < accumulator.n_features != n_features and not block.sparse and not self._may_have_new_columns(block):
+            check_n_features(n_features, accumulator.n_features, type(self).__name__)
         if accumulator.table_names:
             warn_if_columns_differ(accumulator, block)
 
@@ -652,8 +642,24 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         targets = self._parse_used_targets_or_raise(accumulator, rows.y, n_rows) if reads_targets else None
         # Call `group_or_id_hashes` only if it returns hashes, to save a call when single rows come.
         hashes = self.group_or_id_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
-        block = Block(X, targets, weights, None, names, rows.width_stated, hashes=hashes)
-        return block, None if by_name else names
+        block = block._replace(y=targets, weights=weights, hashes=hashes)
+        if self.feature_map is not None and self.identifies_columns_by_name():
+            return block, None
+        return block, block.names
+
+    def _read_rows(self, fitted: FittedState, rows: Block, rows_kind_if_known: Kind | None = None) -> Block:
+        """Return rows with their columns in the order of the learned rows.
+
+        Columns that the feature map identifies by name keep their order.
+        """
+        by_name = reads_tables = False
+        if self.feature_map is not None:
+            by_name = self.identifies_columns_by_name()
+            reads_tables = map_reads_tables(self.feature_map)
+        X, names = named_columns.read_rows_and_names(rows, by_name, reads_tables, rows_kind_if_known, fitted.names)
+        if not by_name and names != fitted.names and fitted.accumulator.n_features > 0:
+            X, names = named_columns.reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
+        return Block(X, names=names, width_stated=rows.width_stated)
 
     def _may_have_new_columns(self, block: Block) -> bool:
         """True if a block's columns may differ from learned columns.
@@ -691,21 +697,15 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         X: rows (rows, features), or a Block of rows.
         keep_float32: if true, the result is float32 for float32 rows.
         """
-        by_name, learned = self.identifies_columns_by_name(), self.n_features_in_
-        given = self.without_target_column(as_block(X))
-        known_names = self.fitted().names
-        rows, names = named_columns.read_rows_and_names(
-            given, by_name, map_reads_tables(self.feature_map), known_names=known_names
-        )
-        if not by_name:
-            rows, _ = named_columns.reorder_columns_by_name(known_names, names, rows, type(self).__name__)
+        fitted = self.fitted()
+        block = self._read_rows(fitted, self.without_target_column(as_block(X)))
+        by_name = self.identifies_columns_by_name()
 
         # Check the number of features, which may differ if rows are sparse or columns have names.
-        block = Block(rows, names=names, width_stated=given.width_stated)
         grows = block.sparse and (by_name or not block.width_stated)
-        if not self._may_have_new_columns(block) and not grows:
-            check_n_features(block.features, learned, type(self).__name__)
-        warn_if_columns_differ(self.fitted().accumulator, block)
+        if not grows and not self._may_have_new_columns(block):
+            check_n_features(block.features, fitted.accumulator.n_features, type(self).__name__)
+        warn_if_columns_differ(fitted.accumulator, block)
 
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
         return z.astype(block.X.dtype, copy=False) if keep_float32 else z

@@ -78,7 +78,7 @@ def reorder_columns_by_name(
     if known_names is None and names is not None:
         warnings.warn(
             f"X has feature names, but {estimator_name} was fitted without feature names: columns go by their position.",
-            stacklevel=4,
+            stacklevel=5,
         )
     if known_names is None or names is None or names == known_names:
         return rows, known_names
