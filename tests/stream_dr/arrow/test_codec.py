@@ -22,8 +22,8 @@ from stream_dr.arrow.codec import (
 )
 from stream_dr.arrow.json_rows import block_from_json, json_from_block
 from stream_dr.arrow.rows import RESERVED_NAMES
-from stream_dr.rows.block import Block, check_numeric_finite_rows
-from stream_dr.rows.raw_rows import raw_from_array
+from stream_dr.rows.block import Block
+from stream_dr.rows.raw_rows import raise_if_raw_rows, raw_from_array
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 VALUES = st.floats(-1e100, 1e100, allow_subnormal=True)
@@ -350,7 +350,7 @@ def test_a_tables_columns_are_rows_that_no_model_of_numbers_takes(columns, error
     block = block_from_arrow(pa.record_batch(columns))
     assert block.names == tuple(columns)
     with pytest.raises(error, match=named):
-        check_numeric_finite_rows(block)
+        raise_if_raw_rows(block.X)
 
 
 def test_a_column_that_comes_twice_is_refused():
