@@ -84,8 +84,8 @@ class FeatureMap(ABC):
     def could_become_after_batch(self, other: "FeatureMap") -> bool:
         """Return True if this map can become `other`.
 
-        After the first batch, `decided` replaces a map by a map with final parameters. So the two
-        maps may differ only in parameters that are computed from the first batch.
+        After the first batch, `with_first_batch_parameters` replaces a map by a map with final
+        parameters. So the two maps may differ only in parameters that are computed from the first batch.
 
         other: a map with final parameters.
         """

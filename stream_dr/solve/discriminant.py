@@ -252,7 +252,8 @@ def largest_eigenvalue_projection(
 def _centred_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the thin singular value decomposition of the centred rows.
 
-    Returns U (r, k), the k singular values, and V (features, k). Singular values that are only rounding error are dropped.
+    Returns U (r, k), the k singular values, and V (features, k). Singular values that are only
+    rounding error are dropped.
 
     rows: (r, features), r rows before centring, dense or CSR.
     mean: (features,), mean of the rows, which is subtracted.

@@ -99,7 +99,8 @@ def read_arrow_ipc(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_p
 def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> pa.RecordBatchReader:
     """Open an Arrow IPC file as a stream of batches, and check its messages.
 
-    The file has the file format or the stream format of Arrow IPC. Raises the errors of `read_checked_messages`.
+    The file has the file format or the stream format of Arrow IPC. Raises the errors of
+    `read_checked_messages`.
 
     path: path of the file, which may be compressed.
     unpacked_stream: stream of the file's uncompressed bytes. If the file is compressed, the stream

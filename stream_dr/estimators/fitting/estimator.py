@@ -166,7 +166,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     # Defaults for estimators that do not have these parameters.
     feature_map: JsonDict | None = None
     n_components: int | float | None = None
-    gamma: float | Literal["cv"] = 0.0
     radius: float | None = None
     unlabelled: Literal["skip", "use"] = "skip"
     random_state: int | None = None
@@ -255,6 +254,14 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             width = widths.max_mapped_columns_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
         plain = type(self)(**(self.get_params() | {"feature_map": None}))
         return max_bytes_up_to_width(plain.state_bytes, width, n_targets) + 64 * width
+
+    def _merge_equal(self, other: "Estimator") -> Self:
+        """Add the rows of an estimator of the same class and parameters, or raise CannotMerge."""
+        if type(other) is not type(self) or _comparable_parameters(other) != _comparable_parameters(self):
+            raise CannotMerge(
+                f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
+            )
+        return self.merge_state(other)
 
     def can_merge_parts(self) -> bool:
         """Return True if states of a stream's parts can be merged.
@@ -359,7 +366,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             "Use an additive estimator (PCA or SKM), or rebuild from the log without those rows."
         )
 
-    def refine(self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20) -> Self:
+    def refine(self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20, resume: Any = None) -> Self:
         """Raise CannotRefine, because this estimator cannot be refined.
 
         Other estimators replace an approximate projection by the exact projection.
@@ -872,11 +879,7 @@ class AdditiveEstimator(Estimator):
 
         Raises CannotMerge if the estimators differ in class, parameters or column names.
         """
-        if type(other) is not type(self) or _comparable_parameters(other) != _comparable_parameters(self):
-            raise CannotMerge(
-                f"{other!r} cannot be merged into {self!r}: merge states of one estimator and parameters."
-            )
-        return self.merge_state(other)
+        return self._merge_equal(other)
 
     def unlearn(
         self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import partial, reduce
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -173,8 +173,8 @@ def jackknife_components(
     left_out = []
     product = partial(estimator.scatter_product, whole_state)
     for weight, rest in zip(weights.tolist(), merge_all_folds_but_one(states), strict=True):
-        changed = copy(estimator)
-        changed.gamma = float(estimator.gamma) * (n - weight) / n
+        changed: Any = copy(estimator)
+        changed.gamma = float(changed.gamma) * (n - weight) / n
         state = replace_inner_state(filled[0], rest)
         solved = inner_linear_projection(changed.solve(state))
         compared = _compare_with_whole(whole, solved, product)

@@ -26,8 +26,8 @@ Both classes have the same methods:
   scatter times `solver_state.directions`.
 - `current_solution(solver_state)` returns the loadings, eigenvalues and relative residual so far.
 
-After each pass, the solvers call the estimator's own method `directions`. So refine and the exact
-solution agree.
+After each pass, the solvers call the estimator's own method `directions`, or for a basis
+`directions_from_class_weighted_scatter`. So refine and the exact solution agree.
 
 In a pass, the rows are read again from a source. They are treated as when they were learned. For
 example, rows without targets are skipped if the method needs targets, and weights and decay are

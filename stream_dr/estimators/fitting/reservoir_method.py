@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import CannotUnlearn, InvalidParameter
-from stream_dr.estimators.fitting.estimator import AdditiveEstimator, Estimator, MappedMethod, StateType
+from stream_dr.estimators.fitting.estimator import Estimator, MappedMethod, StateType
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import (
     check_feature_map,
@@ -147,7 +147,7 @@ class ReservoirMethod(MappedMethod[Reservoir]):
         `other` is unchanged. The rows of `other` count as later than the rows of this estimator.
         Raises CannotMerge if the estimators differ in class, parameters or column names.
         """
-        return AdditiveEstimator.merge(self, other)  # type: ignore[type-var]
+        return self._merge_equal(other)
 
     def unlearn(self, X: RowsLike, y: TargetsLike = None) -> NoReturn:
         """Raise CannotUnlearn, because rows outside the sample are not stored."""

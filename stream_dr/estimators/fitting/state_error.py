@@ -151,8 +151,8 @@ class PredictsHeldOut(Refinable):
     def inverted_matrix_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Multiply columns by the matrix that the method inverts.
 
-        The result has the shape (features, m). The matrix is the scatter of the rows. Methods with a
-        ridge override this method.
+        The result has the shape (features, m). The matrix is the scatter of the rows. Methods with
+        a ridge override this method.
 
         columns: (features, m), m columns.
         """
@@ -377,7 +377,8 @@ def cross_validation_errors(
     """Return the cross-validated errors of m predictors, and their standard errors.
 
     Both have the shape (m,). For each fold, the predictors are computed from the other folds.
-    Their error is measured on the rows of the fold, and averaged over all folds. Raises InvalidParameter if errors overflow.
+    Their error is measured on the rows of the fold, and averaged over all folds. Raises
+    InvalidParameter if errors overflow.
 
     states_by_fold: states with the same features and labels, in the same order.
     all_rows_moments: moments of all rows, from which a matrix F is computed. The residuals of the

@@ -22,8 +22,8 @@ use the same library. Batches of many rows use numpy, like the other products of
 Batches of few rows use scipy, whose function dsyrk adds a product to a matrix in place.
 
 Sums of products lose digits for a feature whose mean is large compared with its standard
-deviation. A feature of sparse rows can have a large mean only if it is nonzero in many rows. So a feature
-is shifted if the rows in which it is nonzero have at least half of the batch's weight. To shift a
+deviation. A feature of sparse rows can have a large mean only if it is nonzero in many rows. So
+a feature is shifted if the rows in which it is nonzero have at least half of the batch's weight. To shift a
 feature means to subtract the mean of its nonzeros from all of its values. Its zeros then become
 stored entries.
 

@@ -1,7 +1,7 @@
 """Compiled loops that add rows to sums per feature and per label.
 
-The sums of CSR rows are the rows of the array `feature_sums` (d, 4 + k) for d features and k target columns.
-Row j of `feature_sums` belongs to feature j. Let v be the nonzeros of the feature, w the weights
+The sums of CSR rows are the rows of the array `feature_sums` (d, 4 + k) for d features and k target
+columns. Row j of `feature_sums` belongs to feature j. Let v be the nonzeros of the feature, w the weights
 of their rows, and c the first of the nonzeros. The row holds
 
 - n = Σ w,
