@@ -214,11 +214,10 @@ def _has_missing_of_pandas(y: object) -> bool:
 def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
     """Return the Targets of a list with one item for each row."""
     types = set(map(type, items))
-    if types <= {str, int, bool, type(None)}:
-        return _targets_of_labels(items, settled_kind)
-
     # Of integers alone, numpy would make floats if no type of its own holds all.
-    if all(issubclass(kind, numbers.Real) and kind is not bool for kind in types):
+    if types and all(issubclass(kind, numbers.Real) and kind is not bool for kind in types):
+        if types == {int}:
+            return _targets_of_labels(items, settled_kind)
         if all(issubclass(kind, numbers.Integral) for kind in types):
             return _targets_of_labels([int(v) for v in items], settled_kind)
         array = np.asarray(items)
@@ -230,6 +229,10 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
 
 def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_kind: str | None) -> Targets:
     """Return the Targets of a list of any Python objects, with one for each row."""
+    types = set(map(type, items))
+    if types <= {str, int, bool, type(None)}:
+        return _targets_of_labels(items, settled_kind)
+
     items = [_plain_item(item) for item in items]
     types = set(map(type, items)) - {type(None)}
     if any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types):
@@ -326,12 +329,14 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
             "pass str, int, bool or whole numbers, or start a new model."
         )
     check_float_labels_exact(y[present])
-    return _targets_of_labels(y.astype(np.float64, copy=False), settled_kind)
+    return _targets_of_labels(y.astype(np.int64) if present.all() else y.astype(np.float64, copy=False), settled_kind)
 
 
 def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None) -> Targets:
     """Return the Targets of one label for each row, or of whole numbers."""
     if settled_kind == "continuous":
+        if isinstance(labels, np.ndarray) and labels.dtype.kind in "biu":
+            return continuous_targets(labels)
         items = list(labels)
         _refuse_text_for_numbers(items, settled_kind)
         present = np.array([v is not None for v in items], dtype=bool)
