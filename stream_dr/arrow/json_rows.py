@@ -33,26 +33,36 @@ Cost: O(values) in Python objects, while the interpreter lock is held. Send many
 """
 
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 
-from stream_dr.arrow.json_targets import (
-    NUMBER_TYPES,
-    JsonObject,
-    ParsedJson,
-    float64_array_refusing_overflow,
-    json_type_in_words,
-    targets_from_json,
-)
 from stream_dr.arrow.rows import MAX_WIDTH, FeatureRows, csr_refusing_repeats
-from stream_dr.errors import InvalidIndex, InvalidRows, InvalidWeights, LimitExceeded, MalformedInput, SchemaMismatch
+from stream_dr.errors import (
+    InvalidIndex,
+    InvalidRows,
+    InvalidTargets,
+    InvalidWeights,
+    LimitExceeded,
+    MalformedInput,
+    SchemaMismatch,
+)
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
 from stream_dr.rows.table_rows import raw_from_dicts, raw_from_texts
+from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
+
+ParsedJson = Any
+"""A parsed JSON value."""
+
+JsonObject = dict[str, ParsedJson]
+"""A parsed JSON object."""
+
+NUMBER_TYPES = {int, float}
+"""Python types of a parsed JSON number. bool is excluded."""
 
 _KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
 
@@ -142,7 +152,7 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
     if weights is not None and (not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER_TYPES):
         raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
     checked_weights = as_weights(weights, len(rows))
-    y = targets_from_json(parsed_or_text, len(rows))
+    y = _targets_from_json(parsed_or_text, len(rows))
     ids = _ids_of_one_type_or_none(parsed_or_text.get("ids"), len(rows))
     return Block(X, y, checked_weights, ids, names, width_stated)
 
@@ -194,7 +204,7 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
     if row_type not in (list, dict, str) or odd is not None:
         i = odd or 0
         raise InvalidRows(
-            f"row {i} is {json_type_in_words(parsed_rows[i])}; every row is a list, every row an object, or every row a "
+            f"row {i} is {_type_in_words(parsed_rows[i])}; every row is a list, every row an object, or every row a "
             "text.",
             row=i,
         )
@@ -229,7 +239,7 @@ def _array_from_lists(number_lists: list[list[ParsedJson]]) -> np.ndarray:
             raise InvalidRows(f"row {i} has {len(row)} features; row 0 has {width}. Send rows of one width.", row=i)
 
     _refuse_non_numbers(number_lists)
-    return float64_array_refusing_overflow(list(chain.from_iterable(number_lists))).reshape(len(number_lists), width)
+    return _float64_array(number_lists)
 
 
 def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[str, ...]) -> list[list[ParsedJson]]:
@@ -268,7 +278,7 @@ def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | N
     # Join the rows to the three arrays of a CSR matrix.
     indptr = np.cumsum([0, *(len(row["indices"]) for row in row_objects)]).astype(np.int32)
     indices = np.array(list(chain.from_iterable(row["indices"] for row in row_objects)), dtype=np.int32)
-    values = float64_array_refusing_overflow(list(chain.from_iterable(row["values"] for row in row_objects)))
+    values = _float64_array(list(chain.from_iterable(row["values"] for row in row_objects)))
     width = declared_width or (int(indices.max()) + 1 if len(indices) else 0)
     return csr_refusing_repeats(values, indices, indptr, width)
 
@@ -277,7 +287,7 @@ def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
     for i, row in enumerate(value_lists):
         if not set(map(type, row)) <= NUMBER_TYPES:
             j = next(j for j, v in enumerate(row) if type(v) not in NUMBER_TYPES)
-            raise InvalidRows(f"row {i}, column {j} is {json_type_in_words(row[j])}; send a number.", row=i, column=j)
+            raise InvalidRows(f"row {i}, column {j} is {_type_in_words(row[j])}; send a number.", row=i, column=j)
 
 
 def _ids_of_one_type_or_none(parsed_ids: ParsedJson, n_rows: int) -> Ids | None:
@@ -288,3 +298,66 @@ def _ids_of_one_type_or_none(parsed_ids: ParsedJson, n_rows: int) -> Ids | None:
         raise SchemaMismatch(f"ids must be {n_rows} strings, or {n_rows} integers of 64 bits, one a row.", column="ids")
     checked_ids: Ids = parsed_ids
     return checked_ids
+
+
+def _targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | None:
+    """Return the Targets of a request, or None if absent.
+
+    Labels are under the key "labels", and numbers to regress on under the key "target".
+
+    Raises InvalidTargets or SchemaMismatch.
+    """
+    keys = [key for key in ("labels", "target") if parsed_request.get(key) is not None]
+    if not keys:
+        return None
+    if len(keys) > 1:
+        raise SchemaMismatch("both labels and target were given; send one of them.", column="target")
+    entries = parsed_request[keys[0]]
+    if not isinstance(entries, list) or len(entries) != n_rows:
+        n = len(entries) if isinstance(entries, list) else _type_in_words(entries)
+        raise InvalidTargets(f'{n_rows} rows but {n} under "{keys[0]}"; send one entry a row.')
+
+    if keys == ["target"]:
+        return _targets_from_numbers(entries)
+    types = {type(v) for v in entries if v is not None}
+    if list not in types:
+        return class_targets(entries)
+    if len(types) > 1:
+        raise InvalidTargets("some rows have a list of labels and some a single label; send one form.")
+    return multilabel_targets(entries)
+
+
+def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
+    """Return the Targets of rows with one number or one list of numbers each.
+
+    row_targets: value of the request's key "target". An entry of None means a row without target.
+
+    Raises InvalidTargets for rows of different lengths or an entry that is no number.
+    """
+    present = np.array([v is not None for v in row_targets], dtype=bool)
+    table = [v if isinstance(v, list) else [v] for v in row_targets if v is not None]
+    width = len(table[0]) if table else 1
+    for row, numbers in zip(np.flatnonzero(present).tolist(), table, strict=True):
+        if width == 0 or len(numbers) != width or not set(map(type, numbers)) <= NUMBER_TYPES:
+            raise InvalidTargets(f"the target of row {row} is not {width} number(s) as the others are.", row=row)
+
+    values = np.zeros((len(row_targets), width))
+    values[present] = _float64_array(table).reshape(-1, width)
+    return continuous_targets(values, present)
+
+
+def _float64_array(numbers: list[ParsedJson]) -> np.ndarray:
+    """Return Python numbers, or lists of one length, as a float64 array.
+
+    Raises InvalidRows if an integer is too large for a double.
+    """
+    try:
+        return np.array(numbers, dtype=np.float64)
+    except OverflowError as e:
+        raise InvalidRows("a number is too large for a double; values are at most 1e100 in size.") from e
+
+
+def _type_in_words(value: ParsedJson) -> str:
+    """Return the JSON type of a value in words."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

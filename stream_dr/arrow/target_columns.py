@@ -18,11 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stream_dr.errors import InvalidTargets, SchemaMismatch
-from stream_dr.rows.block import LARGEST
+from stream_dr.errors import SchemaMismatch
 from stream_dr.rows.table_rows import as_floats, is_number_type, view_of_numbers
-from stream_dr.targets.label_codes import Label, is_label_type
-from stream_dr.targets.targets import Targets, targets_of_label_sets, targets_of_labels
+from stream_dr.targets.label_codes import is_label_type, label_column
+from stream_dr.targets.targets import Targets, continuous_targets, targets_of_label_sets, targets_of_labels
 
 TARGET_COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 """Kind of targets → name of the column with the targets or the predictions."""
@@ -83,7 +82,8 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
         return TargetColumn("target", pa.FixedSizeListArray.from_arrays(flat, k, mask=mask))
 
     # Targets of one label per row become a column of labels.
-    label_values = _arrow_from_labels(targets.labels)
+    # Without labels, the type of the column would be null.
+    label_values = label_column(targets.labels) if targets.labels else pa.array([], pa.string())
     if targets.indptr is None:
         codes = pa.array(targets.codes, mask=targets.codes < 0)
         return TargetColumn("label", label_values.take(codes))
@@ -122,13 +122,13 @@ def list_offsets(list_column: pa.Array) -> np.ndarray:
     return np.zeros(1, np.int32)
 
 
-def _targets_of_single_labels(label_column: pa.Array) -> Targets:
+def _targets_of_single_labels(column: pa.Array) -> Targets:
     """Return the Targets of a column of single labels."""
-    if is_list(label_column.type):
-        message = f"column label is {label_column.type}; it holds one label a row. Call a column of lists labels."
+    if is_list(column.type):
+        message = f"column label is {column.type}; it holds one label a row. Call a column of lists labels."
         raise SchemaMismatch(message, column="label")
-    _check_label_type(label_column.type, "label")
-    return targets_of_labels(label_column)
+    _check_label_type(column.type, "label")
+    return targets_of_labels(column)
 
 
 def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
@@ -183,39 +183,6 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
             column="target",
         )
 
-    # Convert the targets to floats (rows, k), with NaN for a row without a target.
-    # Then replace the NaN by zeros, because NaN is refused below.
-    values = (
-        as_floats(flat).to_numpy(zero_copy_only=False).astype(np.float64, copy=False).reshape(len(target_column), k)
-    )
-    present = None if target_column.null_count == 0 else target_column.is_valid().to_numpy(zero_copy_only=False)
-    if present is not None:
-        values = np.where(present[:, None], values, 0.0)
-
-    # Find the targets that are not too large. The comparison is False for NaN.
-    valid = np.abs(values) <= LARGEST
-    if not valid.all():
-        row = int(np.argwhere(~valid)[0][0])
-        raise InvalidTargets(f"the target of row {row} is NaN, null or too large; targets must be finite.", row=row)
-    return Targets("continuous", (), np.empty(0, dtype=np.int32), values=values, present=present)
-
-
-def _arrow_from_labels(labels: tuple[Label, ...]) -> pa.Array:
-    """Return labels as an Arrow array.
-
-    The array has strings, bools, int64 or uint64. Raises InvalidTargets if an integer label is
-    negative and another one needs uint64.
-    """
-    if not labels:
-        return pa.array([], pa.string())
-    numbers = [label for label in labels if type(label) is int]
-    least = min(numbers, default=0)
-    largest = max(numbers, default=0)
-    if largest < 2**63:
-        return pa.array(labels)
-
-    if least < 0:
-        raise InvalidTargets(
-            f"the labels {least} and {largest} are in one batch, and no Arrow type holds both; pass labels as strings."
-        )
-    return pa.array(labels, pa.uint64())
+    values = as_floats(flat).to_numpy(zero_copy_only=False).reshape(len(target_column), k)
+    present = target_column.is_valid().to_numpy(zero_copy_only=False) if target_column.null_count else None
+    return continuous_targets(values, present)

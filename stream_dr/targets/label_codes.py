@@ -201,7 +201,9 @@ def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
     labels: the labels before they became a column.
     """
     numbers = column.drop_null().to_numpy(zero_copy_only=False)
-    if not np.all(numbers == np.floor(numbers)):
+    # Arrow reads a bool after a float as a number.
+    has_bools = not isinstance(labels, np.ndarray) and bool in map(type, labels)
+    if has_bools or not np.all(numbers == np.floor(numbers)):
         raise _label_error(labels)
     check_float_labels_exact(numbers)
     return column.cast(pa.int64())
@@ -227,7 +229,10 @@ def _label_error(labels: Any) -> InvalidTargets:
             f"the labels {least} and {largest} are in one batch, and no Arrow type holds both; pass labels as strings."
         )
     names = ", ".join(sorted(kind.__name__ for kind in types))
-    return InvalidTargets(f"labels are of type {names}; labels must be all str, all int or all bool.")
+    return InvalidTargets(
+        f"labels are of type {names}; they must be all strings, all integers or all bools. Numbers to regress on go "
+        'with target="continuous", in JSON under the key "target".'
+    )
 
 
 def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...], np.ndarray]:

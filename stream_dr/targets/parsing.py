@@ -18,7 +18,6 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.rows.interfaces import (
@@ -90,9 +89,9 @@ def parse_target_array(y: np.ndarray, target_kind: str = "auto") -> Targets:
     target_kind: kind of the targets. "auto" means that the type and the values decide the kind.
         With "auto", a vector of floats is read as labels if all floats are whole numbers or NaN.
     """
-    may_be_labels = y.size == len(y) and y.dtype.kind == "f" and target_kind == "auto"
-    is_whole = may_be_labels and np.all(np.isnan(y) | (y == np.floor(y)))
-    return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target_kind)
+    is_float_vector = y.size == len(y) and y.dtype.kind == "f"
+    kinds = ("class", "continuous") if is_float_vector and target_kind == "auto" else KINDS
+    return parse_targets(y, len(y), kinds, target_kind)
 
 
 def raise_unsuitable_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str | None) -> None:
@@ -320,7 +319,7 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
                 "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
                 "labels: pass str, int or bool."
             )
-        return _numbers_with_gaps(np.where(present, y, 0.0), present)
+        return continuous_targets(y, present)
 
     # The floats are labels. Labels must be whole numbers that a float represents exactly.
     if not whole:
@@ -340,8 +339,7 @@ def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None)
         items = list(labels)
         _refuse_text_for_numbers(items, settled_kind)
         present = np.array([v is not None for v in items], dtype=bool)
-        values = np.fromiter((0 if v is None else v for v in items), dtype=object, count=len(items))
-        return _numbers_with_gaps(values, present)
+        return continuous_targets(np.fromiter(items, dtype=object, count=len(items)), present)
     if settled_kind == "multilabel":
         raise TargetKindMismatch(
             "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."
@@ -356,9 +354,3 @@ def _refuse_text_for_numbers(items: list[Any], settled_kind: str | None) -> None
         raise TargetKindMismatch(
             f"labels were given ({first!r}); this model was started with numbers. Pass numbers, or start a new model."
         )
-
-
-def _numbers_with_gaps(values: ArrayLike, present: np.ndarray) -> Targets:
-    """Return numbers as Targets, without a target where `present` is false."""
-    targets = continuous_targets(values)
-    return targets if present.all() else targets._replace(present=present)

@@ -202,12 +202,14 @@ def _multilabel_targets(
     return Targets("multilabel", labels, codes, indptr, present=present)
 
 
-def continuous_targets(values: ArrayLike) -> Targets:
+def continuous_targets(values: ArrayLike, present: np.ndarray | None = None) -> Targets:
     """Return targets of kind "continuous" from finite numbers.
 
     Raises InvalidTargets.
 
     values: (rows,) or (rows, k).
+    present: (rows,) bool, False for rows without a target, whose numbers are ignored. None if every
+        row has a target.
     """
     try:
         array = np.array(values, dtype=np.float64)
@@ -217,21 +219,31 @@ def continuous_targets(values: ArrayLike) -> Targets:
         array = array[:, None]
     if array.ndim != 2:
         raise InvalidTargets(f"continuous targets have {array.ndim} dimensions; pass (rows,) or (rows, k).")
-    if not np.all(np.abs(array) <= LARGEST):
-        row = int(np.argwhere(~(np.abs(array) <= LARGEST))[0][0])
-        raise InvalidTargets(f"Input y contains NaN or infinity: target of row {row} is not finite.", row=row)
-    return Targets("continuous", (), np.empty(0, dtype=np.int32), values=array)
+    if present is not None:
+        array[~present] = 0.0
+        present = None if present.all() else present
+    # The comparison is False for NaN.
+    valid = np.abs(array) <= LARGEST
+    if not valid.all():
+        row = int(np.argwhere(~valid)[0][0])
+        raise InvalidTargets(
+            f"Input y contains NaN or infinity: the target of row {row} is NaN, null or larger than {LARGEST:g}; "
+            "targets must be finite.",
+            row=row,
+        )
+    return Targets("continuous", (), np.empty(0, dtype=np.int32), values=array, present=present)
 
 
-def indicator_targets(indicator: np.ndarray, labels: tuple[Label, ...]) -> Targets:
-    """Return Targets of kind "multilabel" from an indicator array.
+def indicator_targets(indicator: Any, labels: tuple[Label, ...]) -> Targets:
+    """Return Targets of kind "multilabel" from an indicator matrix.
 
-    indicator: (rows, labels), nonzero where a row has the label.
+    indicator: array or CSR matrix with sorted indices (rows, labels), nonzero where a row has the
+        label.
     labels: name of the label of each column.
     """
-    codes = np.nonzero(indicator)[1].astype(np.int32)
-    indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(indicator, axis=1)))).astype(np.int64)
-    return Targets("multilabel", labels, codes, indptr)
+    rows, codes = indicator.nonzero()
+    indptr = np.searchsorted(rows, np.arange(indicator.shape[0] + 1))
+    return Targets("multilabel", labels, codes.astype(np.int32), indptr)
 
 
 def raise_unsupported_target_kind(kind: str, allowed_kinds: Sequence[str]) -> NoReturn:

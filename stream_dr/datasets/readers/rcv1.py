@@ -25,7 +25,7 @@ from stream_dr.datasets.readers.libsvm import parse_index_value_pairs
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_line_groups
 from stream_dr.errors import InvalidTargets, MalformedInput
 from stream_dr.rows.block import Block, Rows
-from stream_dr.targets.targets import Targets
+from stream_dr.targets.targets import Targets, indicator_targets
 
 RCV1_WIDTH = 47_236
 """Number of terms of RCV1-v2."""
@@ -180,12 +180,10 @@ def read_indicator_matrix(
 
     X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     X.sum_duplicates()
-    Y.eliminate_zeros()
-    Y.sort_indices()
+    Y.sum_duplicates()
 
     labels = tuple(str(name) for name in label_names)
     for start in range(0, X.shape[0], rows_per_block):
-        part = Y[start : start + rows_per_block]
-        targets = Targets("multilabel", labels, part.indices.astype(np.int32), part.indptr.astype(np.int64))
+        targets = indicator_targets(Y[start : start + rows_per_block], labels)
         part_ids = None if ids is None else [str(id) for id in ids[start : start + rows_per_block]]
         yield Block(X[start : start + rows_per_block], targets, None, part_ids)

@@ -108,7 +108,9 @@ ROW = [[1.0, 2.0], [3.0, 4.0]]
         ({"rows": ROW, "labels": [0.5, 1.5]}, errors.InvalidTargets, "target"),
         ({"rows": ROW, "labels": [{"a": 1}, {"b": 1}]}, errors.InvalidTargets, "dict"),
         ({"rows": ROW, "labels": [["a"], "b"]}, errors.InvalidTargets, "one form"),
-        ({"rows": ROW, "labels": [["a"], [None]]}, errors.InvalidTargets, "NoneType"),
+        ({"rows": ROW, "labels": [["a"], [None]]}, errors.InvalidTargets, "label of row 1 is null"),
+        ({"rows": ROW, "labels": [1.0, True]}, errors.InvalidTargets, "bool, float.*under the key"),
+        ({"rows": ROW, "target": [[None], [1.0]]}, errors.InvalidTargets, "row 0"),
         (
             b'{"rows": [[1], [2]], "labels": [18446744073709551617, 1]}',
             errors.InvalidTargets,

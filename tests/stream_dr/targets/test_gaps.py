@@ -29,5 +29,5 @@ def test_every_form_has_its_targets(y, kind, rows):
 
 
 def test_a_number_that_is_none_is_named_by_its_row():
-    with pytest.raises(InvalidTargets, match="target of row 2 is not finite"):
+    with pytest.raises(InvalidTargets, match="target of row 2 is NaN, null or larger"):
         parse_targets(np.array([1, None, 10**200], dtype=object), 3, KINDS, "continuous")

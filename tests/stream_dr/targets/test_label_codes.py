@@ -34,7 +34,7 @@ def test_codes_in_order_of_first_appearance(items, form):
 def test_none_is_absent_and_types_are_not_mixed():
     _, table, codes, _, _, present = class_targets(["a", None, "b"])
     assert (table, codes.tolist(), present.tolist()) == (("a", "b"), [0, -1, 1], [True, False, True])
-    for mixed in (["a", 1], [True, 1], [1.5, 2.0], [b"a"]):
+    for mixed in (["a", 1], [True, 1], [1.0, True], [1.5, 2.0], [b"a"]):
         with pytest.raises(errors.InvalidTargets):
             class_targets(mixed)
 
