@@ -44,7 +44,6 @@ from stream_dr.estimators.fitting.predictor import LinearClassifier
 from stream_dr.estimators.information_gain import InformationGain
 from stream_dr.rows.block import Block, Rows
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets
 
 RiverTarget = Label | float | Mapping[Hashable, bool] | Mapping[Hashable, float]
 """Target of a row in the form that river passes."""
@@ -54,10 +53,6 @@ RowTarget = Label | float | list[Hashable] | list[float]
 
 Frame = TypeVar("Frame")
 """A pandas or polars data frame."""
-
-FIRST_CODE = np.zeros(1, dtype=np.int32)
-FIRST_CODE.flags.writeable = False
-"""Array (1,) of the code 0, for a row whose label is the first and only one."""
 
 
 class RowLayout:
@@ -198,7 +193,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         names = list(self._columns)
         return [names[j] for j in learner.columns_]
 
-    def _learn(self, rows: Rows, targets: Targets | list[RowTarget] | None = None) -> None:
+    def _learn(self, rows: Rows, targets: list[RowTarget] | None = None) -> None:
         """Learn rows, and store the names of the columns in the learner.
 
         `merge` compares these names with the names of another learner.
@@ -300,8 +295,7 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
 
         The keys of the dict are names of features.
         """
-        targets = one_row_targets_for_partial_fit(y, self.learner.target_kinds)
-        self._learn(self._dict_to_row(x, add_new_names=True), targets)
+        self._learn(self._dict_to_row(x, add_new_names=True), [river_target_as_label_or_list(y)])
 
     def learn_many(self, X: Any, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
         """Learn a data frame's rows with their targets, in order.
@@ -407,21 +401,6 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
     if estimator.target_kinds:
         return RiverSupervisedTransformer(estimator, prefix)
     return RiverTransformer(estimator, prefix)
-
-
-def one_row_targets_for_partial_fit(y: RiverTarget, target_kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
-    """Convert river's target of one row to targets for `partial_fit`.
-
-    If the estimator learns only labels and the target is a plain label, the result is a Targets
-    (parsed labels). Otherwise the result is a list with one target, which `partial_fit` parses.
-
-    y: target as river passes it.
-    target_kinds: kinds of targets that the estimator takes.
-    """
-    # Skip the parsing of a plain label. Parsing would take half of the time of learning a row.
-    if isinstance(y, str | int) and type(y) in (str, int, bool) and target_kinds == ("class",):
-        return Targets("class", (y,), FIRST_CODE)
-    return [river_target_as_label_or_list(y)]
 
 
 def river_target_as_label_or_list(river_target: RiverTarget) -> RowTarget:

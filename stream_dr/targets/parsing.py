@@ -78,8 +78,15 @@ def parse_targets(
             f"Found input variables with inconsistent numbers of samples: {n_rows} rows but {targets.rows} targets; "
             "pass one target a row."
         )
-    if targets.kind not in allowed_kinds or settled not in (None, targets.kind):
-        raise_unsuitable_kind(targets.kind, allowed_kinds, settled)
+    fits_settled = settled in (None, targets.kind)
+    # Prefer the error that names estimators for these targets, unless another kind is settled.
+    if targets.kind not in allowed_kinds and (fits_settled or targets.kind == "multilabel"):
+        raise_unsupported_target_kind(targets.kind, allowed_kinds)
+    if not fits_settled:
+        raise TargetKindMismatch(
+            f"targets are of kind {targets.kind}; this model was started with {settled}. "
+            f"Pass {settled} targets or start a new model; target= says how numbers are read."
+        )
     return targets
 
 
@@ -92,22 +99,6 @@ def parse_target_array(y: np.ndarray, target_kind: str = "auto") -> Targets:
     is_float_vector = y.size == len(y) and y.dtype.kind == "f"
     kinds = ("class", "continuous") if is_float_vector and target_kind == "auto" else KINDS
     return parse_targets(y, len(y), kinds, target_kind)
-
-
-def raise_unsuitable_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str | None) -> None:
-    """Raise TargetKindMismatch for targets of an unsuitable kind.
-
-    kind: kind of the targets ("class", "multilabel" or "continuous").
-    allowed_kinds: kinds that the estimator can learn from.
-    settled_kind: kind that the caller or an earlier batch has decided, or None.
-    """
-    # Prefer the error that names estimators for these targets, unless another kind is settled.
-    if kind not in allowed_kinds and (kind == "multilabel" or settled_kind in (None, kind)):
-        raise_unsupported_target_kind(kind, allowed_kinds)
-    raise TargetKindMismatch(
-        f"targets are of kind {kind}; this model was started with {settled_kind}. "
-        f"Pass {settled_kind} targets or start a new model; target= says how numbers are read."
-    )
 
 
 def has_too_many_labels_for_classes(kind: str | None, n_labels: int, n_rows: int) -> bool:
@@ -148,7 +139,7 @@ def _read_targets(y: Any, allowed_kinds: Sequence[str], settled_kind: str | None
 
     settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
-    if type(y) is not np.ndarray:
+    if type(y) not in (np.ndarray, list):
         y = _unwrap_container(y)
     if not isinstance(y, np.ndarray):
         return _targets_of_items(y, allowed_kinds, settled_kind)

@@ -33,7 +33,14 @@ from stream_dr.errors import (
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
 from stream_dr.rows.frames import as_matrix
 from stream_dr.rows.table_rows import as_floats, is_string_type, raw_from_arrow
-from stream_dr.targets.targets import Targets, class_targets, continuous_targets, indicator_targets
+from stream_dr.targets.label_codes import is_label_type
+from stream_dr.targets.targets import (
+    Targets,
+    class_targets,
+    continuous_targets,
+    indicator_targets,
+    targets_of_labels,
+)
 
 Blocks = Iterator[Block]
 """Blocks of a file, as a reader yields them."""
@@ -382,11 +389,11 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         if pa.types.is_nested(column.type):
             message = f"column {roles.label!r} has several labels in each row; name it with --labels, not with --label."
             raise SchemaMismatch(message, column=roles.label)
-        if pa.types.is_string(column.type):
-            column = pc.replace_with_mask(column, pc.equal(column, ""), pa.scalar(None, pa.string()))
-        if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
-            return targets_from_arrow(pa.record_batch([column], ["label"]))
-        return class_targets([None if v == "" else v for v in column.to_pylist()])
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if is_string_type(column.type):
+            column = pc.if_else(pc.equal(column, ""), None, column)
+        return targets_of_labels(column) if is_label_type(column.type) else class_targets(column.to_pylist())
 
     if (name := roles.label_set_column(batch.schema)) is not None:
         column = batch.column(name)

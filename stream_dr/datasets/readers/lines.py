@@ -76,15 +76,12 @@ class LabelParser:
         """
         if self._kind is None:
             self._kind = _infer_target_kind(label_fields)
-        if self._kind == "continuous":
-            numbers = [self._parse_number(field, i, raise_for_row) for i, field in enumerate(label_fields)]
-            return continuous_targets(numbers)
-        is_multilabel = self._kind == "multilabel"
-        parse = self._parse_comma_separated_labels if is_multilabel else self._parse_label_like_first
-        labels = [parse(field, i, raise_for_row) for i, field in enumerate(label_fields)]
-        if is_multilabel:
-            return multilabel_targets(labels)
-        return class_targets(labels)
+        parse, build = {
+            "class": (self._parse_label_like_first, class_targets),
+            "multilabel": (self._parse_comma_separated_labels, multilabel_targets),
+            "continuous": (_parse_number, continuous_targets),
+        }[self._kind]
+        return build([parse(field, i, raise_for_row) for i, field in enumerate(label_fields)])
 
     def _parse_comma_separated_labels(self, field: str, row: int, raise_for_row: RaiseForRow) -> list[str | int]:
         return [self._parse_label_like_first(part, row, raise_for_row) for part in field.split(",") if part]
@@ -113,12 +110,12 @@ class LabelParser:
             )
         return number
 
-    @staticmethod
-    def _parse_number(field: str, row: int, raise_for_row: RaiseForRow) -> float:
-        try:
-            return float(field)
-        except ValueError:
-            raise_for_row(row, f"target {field!r} is not a number.")
+
+def _parse_number(field: str, row: int, raise_for_row: RaiseForRow) -> float:
+    try:
+        return float(field)
+    except ValueError:
+        raise_for_row(row, f"target {field!r} is not a number.")
 
 
 def _parse_whole_number_or_none(field: str) -> int | None:

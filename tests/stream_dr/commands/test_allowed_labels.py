@@ -61,4 +61,4 @@ def test_a_setting_that_is_no_list_of_labels_is_an_error(
     monkeypatch.setenv(NAME, setting)
     done = Done(capsys, "learn", csv(tmp_path / "x.csv", "yes", "no"), "--label", "y", "--dir", tmp_path / "d")
     assert done.status == 1
-    assert (NAME if setting != '["a", 1]' else "all str, all int or all bool") in done.err
+    assert (NAME if setting != '["a", 1]' else "all strings, all integers or all bools") in done.err

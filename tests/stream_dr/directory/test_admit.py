@@ -221,7 +221,7 @@ def test_a_new_stream_may_have_a_closed_set_of_labels(tmp_path: Path) -> None:
             put(directory, dense(0))
         put(directory, dense(0)._replace(y=class_targets([2, 1] * 10)))
         assert directory.schema.labels == (2, 1)
-    with pytest.raises(errors.InvalidTargets, match="all str, all int or all bool"):
+    with pytest.raises(errors.InvalidTargets, match="all strings, all integers or all bools"):
         Directory(tmp_path / "D", limits=SMALL, allowed_labels=[1, "2"])
     with Directory(tmp_path / "D", limits=SMALL) as directory:
         assert directory.schema.allowed_labels == (1, 2)
