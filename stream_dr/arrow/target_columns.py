@@ -141,14 +141,9 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
         )
 
     # Place the rows in the flattened values. flatten() skips the values of null rows.
-    present = None
-    if labels_column.null_count == 0:
-        offsets = list_offsets(labels_column)
-        indptr = np.asarray(offsets.astype(np.int64) - offsets[0])
-    else:
-        present = labels_column.is_valid().to_numpy(zero_copy_only=False)
-        indptr = np.zeros(len(labels_column) + 1, dtype=np.int64)
-        np.cumsum(pc.list_value_length(labels_column).fill_null(0).to_numpy(), out=indptr[1:])
+    present = labels_column.is_valid().to_numpy(zero_copy_only=False) if labels_column.null_count else None
+    indptr = np.zeros(len(labels_column) + 1, dtype=np.int64)
+    np.cumsum(pc.list_value_length(labels_column).fill_null(0).to_numpy(), out=indptr[1:])
     flat = labels_column.flatten()
     _check_label_type(flat.type, "labels")
     return targets_of_label_sets(flat, indptr, present)

@@ -10,9 +10,9 @@ from stream_dr.errors import CannotMerge, TargetsRequired, nothing_to_fit_error
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.named_columns import (
     LabelScore,
-    flatten_column_with_warning,
     raise_if_no_rows_or_features,
     reorder_columns_by_name,
+    warn_of_column,
 )
 from stream_dr.estimators.fitting.parameters import check_positive_int
 from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner, new_fitted_state
@@ -279,9 +279,9 @@ class KNearest(LabelScore, StreamLearner):
         if y is None:
             raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
 
-        labels = flatten_column_with_warning(block.y, stacklevel=3)
+        warn_of_column(block.y, stacklevel=3)
         sample = fitted.accumulator
-        targets = parse_targets(labels, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
+        targets = parse_targets(block.y, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
         sample.add(Block(rows, targets, names=names))
 
         if refuse_empty and not sample.rows:

@@ -709,12 +709,9 @@ class _Evaluation:
 
         The label codes of the batch are translated to the label codes of this evaluation.
         """
-        new_codes = np.array([self._labels[label] for label in block.y.labels], np.int64)
-        flat: list[int] = new_codes[block.y.codes].tolist()
-        if block.y.indptr is None:
-            return [[code] for code in flat]
-        offsets = block.y.indptr.tolist()
-        return [flat[offsets[i] : offsets[i + 1]] for i in range(block.rows)]
+        codes = tuple(self._labels[label] for label in block.y.labels)
+        rows = block.y._replace(labels=codes).targets_by_row()
+        return [[code] for code in rows] if self._kind == "class" else rows
 
     def _label_feature_means(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the class means of all learned rows.

@@ -461,12 +461,11 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
     The result is (rows,). The code of a row without labels is −1.
     """
     if targets.indptr is None:
-        codes = targets.codes
-    else:
-        counts = np.diff(targets.indptr)
-        codes = np.full(len(counts), -1)
-        codes[counts > 0] = targets.codes[targets.indptr[:-1][counts > 0]]
-    return np.asarray(codes if targets.present is None else np.where(targets.present, codes, -1))
+        return targets.codes
+    counts = np.diff(targets.indptr)
+    codes = np.full(len(counts), -1)
+    codes[counts > 0] = targets.codes[targets.indptr[:-1][counts > 0]]
+    return codes
 
 
 def _group_rows_by_colour(targets: Targets | None, n_rows: int, class_means: ClassMeans) -> list[_ColourGroup]:

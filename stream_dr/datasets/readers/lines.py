@@ -36,7 +36,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO, Literal, NamedTuple, NoReturn, cast
@@ -127,16 +127,12 @@ def _parse_whole_number_or_none(field: str) -> int | None:
     # Python parses 1_000 as a number. In a file it is a word.
     if "_" in field:
         return None
-    try:
+    with suppress(ValueError):
         return int(field)
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         number = float(field)
-    except ValueError:
-        return None
-    if number.is_integer() and abs(number) < EXACT:
-        return int(number)
+        if number.is_integer() and abs(number) < EXACT:
+            return int(number)
     return None
 
 

@@ -137,19 +137,16 @@ class LabelScore(ClassifierMixin):
         return super().score(rows.X, rows.y, rows.weights)
 
 
-def flatten_column_with_warning(y: TargetsLike, stacklevel: int) -> TargetsLike:
-    """Flatten targets y of shape (rows, 1) to shape (rows,).
+def warn_of_column(y: TargetsLike, stacklevel: int) -> None:
+    """Issue DataConversionWarning for targets y of shape (rows, 1).
 
-    Flattening issues the warning DataConversionWarning, as in scikit-learn. Any other y is
-    returned unchanged.
+    scikit-learn's classifiers issue this warning, too.
 
     stacklevel: as in `warnings.warn`, counted from the caller of this function.
     """
-    if not isinstance(y, np.ndarray) or y.ndim != 2 or y.shape[1] != 1:
-        return y
-    warnings.warn(
-        "A column-vector y was passed when a 1d array was expected; it is read as one label a row.",
-        DataConversionWarning,
-        stacklevel=stacklevel + 1,
-    )
-    return y[:, 0]
+    if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; it is read as one label a row.",
+            DataConversionWarning,
+            stacklevel=stacklevel + 1,
+        )

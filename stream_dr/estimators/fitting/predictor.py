@@ -29,7 +29,7 @@ from stream_dr.errors import EmptyInput, InvalidParameter, ManyLabels, Uncalibra
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.named_columns import LabelScore, flatten_column_with_warning
+from stream_dr.estimators.fitting.named_columns import LabelScore, warn_of_column
 from stream_dr.estimators.fitting.stream_learner import NotFitted
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS, TARGETS, Readout
@@ -325,7 +325,8 @@ class TargetRegression(Predictor):
             )
 
     def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
-        y = flatten_column_with_warning(y, stacklevel=6) if self.target == "class" else y
+        if self.target == "class":
+            warn_of_column(y, stacklevel=6)
         return super()._parse_used_targets_or_raise(accumulator, y, n_rows)
 
 
@@ -410,7 +411,7 @@ class LinearClassifier(LabelScore, Predictor):
 
     def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
-            y = flatten_column_with_warning(y, stacklevel=6)
+            warn_of_column(y, stacklevel=6)
         return super()._parse_used_targets_or_raise(accumulator, y, n_rows)
 
     def _coefficients(self) -> np.ndarray:
