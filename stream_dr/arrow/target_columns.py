@@ -72,13 +72,12 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
     integer labels.
     """
     # Numbers become a column of numbers, or a column of lists of k numbers.
-    absent = None if targets.present is None else ~targets.present
-    mask = None if absent is None else pa.array(absent)
+    mask = None if targets.present is None else pa.array(~targets.present)
     if targets.values is not None:
         k = targets.values.shape[1]
-        flat = pa.array(np.ascontiguousarray(targets.values).ravel())
         if k == 1:
-            return TargetColumn("target", pa.array(targets.values[:, 0], mask=absent))
+            return TargetColumn("target", pa.array(targets.values[:, 0], mask=mask))
+        flat = pa.array(np.ascontiguousarray(targets.values).ravel())
         return TargetColumn("target", pa.FixedSizeListArray.from_arrays(flat, k, mask=mask))
 
     # Targets of one label per row become a column of labels.

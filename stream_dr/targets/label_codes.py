@@ -45,10 +45,11 @@ def label_column(labels: Any) -> pa.Array:
     if isinstance(labels, np.ndarray) and not labels.dtype.isnative:
         labels = labels.astype(labels.dtype.newbyteorder("="))
     try:
-        column = pa.array(labels, from_pandas=True)
-    except OverflowError:
-        column = _large_integers(labels)
-    except (pa.ArrowException, UnicodeError, TypeError) as e:
+        try:
+            column = pa.array(labels, from_pandas=True)
+        except OverflowError:
+            column = pa.array(labels, pa.uint64(), from_pandas=True)
+    except (pa.ArrowException, OverflowError, UnicodeError, TypeError) as e:
         raise _label_error(labels) from e
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -185,14 +186,6 @@ def _has_half_character(texts: Iterable[str]) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-def _large_integers(labels: Any) -> pa.Array:
-    """Return integers as a column of the type uint64."""
-    try:
-        return pa.array(labels, pa.uint64(), from_pandas=True)
-    except (OverflowError, pa.ArrowException) as e:
-        raise _label_error(labels) from e
 
 
 def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:

@@ -205,15 +205,13 @@ def _targets_of_items(items: list[Any], allowed_kinds: Sequence[str], settled_ki
     """Return the Targets of a list with one item for each row."""
     types = set(map(type, items))
     # Of integers alone, numpy would make floats if no type of its own holds all.
-    if types and all(issubclass(kind, numbers.Real) and kind is not bool for kind in types):
-        if types == {int}:
-            return _targets_of_labels(items, settled_kind)
-        if all(issubclass(kind, numbers.Integral) for kind in types):
-            return _targets_of_labels([int(v) for v in items], settled_kind)
+    are_numbers = bool(types - {int}) and all(issubclass(kind, numbers.Real) and kind is not bool for kind in types)
+    if are_numbers and all(issubclass(kind, numbers.Integral) for kind in types):
+        return _targets_of_labels([int(v) for v in items], settled_kind)
+    if are_numbers:
         array = np.asarray(items)
         if array.dtype.kind == "f":
             return _targets_of_floats(array, allowed_kinds, settled_kind)
-        return _targets_of_labels(items, settled_kind)
     return _targets_of_objects(items, allowed_kinds, settled_kind)
 
 
@@ -228,8 +226,7 @@ def _targets_of_objects(items: list[Any], allowed_kinds: Sequence[str], settled_
     if any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types):
         return _targets_of_collections(items, allowed_kinds, settled_kind)
     if types and all(issubclass(kind, float | np.floating | Decimal) for kind in types):
-        floats = np.array([np.nan if v is None else v for v in items], dtype=np.float64)
-        return _targets_of_floats(floats, allowed_kinds, settled_kind)
+        return _targets_of_floats(np.array(items, dtype=np.float64), allowed_kinds, settled_kind)
     return _targets_of_labels(items, settled_kind)
 
 
