@@ -392,6 +392,7 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         if is_string_type(column.type):
+            column = column.cast(pa.large_string())
             column = pc.if_else(pc.equal(column, ""), None, column)
         return targets_of_labels(column) if is_label_type(column.type) else class_targets(column.to_pylist())
 

@@ -52,6 +52,13 @@ def close(a: np.ndarray, b: np.ndarray) -> None:
     np.testing.assert_allclose(a, b * signs, atol=1e-7 * max(1.0, np.abs(b).max(initial=0.0)))
 
 
+@pytest.mark.parametrize("label", ["\ud800", 2**64])
+def test_a_label_that_no_column_holds_is_refused(label: Any) -> None:
+    model = to_river(stream_dr.LDA())
+    with pytest.raises(errors.InvalidTargets, match=r"as strings|whole text"):
+        model.learn_one({"a": 1.0}, label)
+
+
 @pytest.mark.test_all
 @pytest.mark.parametrize(
     ("estimator", "floor"),

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import stream_dr
+from stream_dr.datasets.readers.columns import ColumnRoles, targets_from_batch
 from stream_dr.errors import InvalidParameter, MalformedInput
 
 GAPS = ["", "NA", "NaN", "null", "n/a", "nan", "N/A", "NULL", " NA "]
@@ -161,6 +162,15 @@ def test_lists_of_every_arrow_type(tmp_path, kind):
         ["v"],
         ["u"],
     ]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+def test_texts_of_every_arrow_type(kind):
+    labels = pa.array(["b", "", None, "a"]).cast(kind)
+    targets = targets_from_batch(pa.record_batch({"l": labels}), ColumnRoles(label="l"))
+    assert targets.targets_by_row() == ["b", None, None, "a"]
 
 
 @pytest.mark.parametrize("write", TYPED)
