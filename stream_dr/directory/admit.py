@@ -397,7 +397,7 @@ class DraftGroup:
         draft: an event that is not in the log yet.
         """
         outcome = self._result_of_same_key(draft) or self._admit_and_list_event(draft)
-        self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
+        self._outcomes.append(outcome._replace(columns_missing=self.schema.missing_columns(draft.block)))
 
     def add_unless_refused(self, draft: Draft) -> bool:
         """Add a draft, and return False if it is refused.
@@ -442,7 +442,7 @@ class DraftGroup:
         duplicate = self._result_of_same_key(draft) is not None
         if not duplicate:
             self._extend_schema(draft)
-        return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
+        return DryRunReceipt(draft.rows, duplicate, self.schema.missing_columns(draft.block))
 
     def _extend_schema(self, draft: Draft) -> tuple[Schema, Block | None]:
         """Return the schema with a draft's rows added, and the rows.
@@ -457,10 +457,6 @@ class DraftGroup:
         if draft.block is None:
             return self.schema, None
         return admit_block(draft.block, self.schema, self.models, self._limits)
-
-    def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
-        """Return the stream's table columns that the draft's rows lack."""
-        return () if draft.block is None else self.schema.missing_columns(draft.block)
 
     def _admit_and_list_event(self, draft: Draft) -> _Placement:
         """Check a draft and list its event to be written.

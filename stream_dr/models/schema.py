@@ -35,7 +35,6 @@ from stream_dr.errors import (
     did_you_mean,
 )
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import fill_unknown_families, raw_from_array
 from stream_dr.statistics.protocol import Accumulator
@@ -190,13 +189,13 @@ class Schema(NamedTuple):
                 block = block._replace(X=csr_without_check(X.data, X.indices, X.indptr, (X.shape[0], self.stated)))
         return block
 
-    def missing_columns(self, block: Block) -> tuple[str, ...]:
+    def missing_columns(self, block: Block | None) -> tuple[str, ...]:
         """Return names of the table's columns that a batch lacks.
 
         The values of these columns count as missing. Returns an empty tuple if the stream is no
         table.
         """
-        if self.layout != "table" or not block.names or not block.rows:
+        if self.layout != "table" or block is None or not block.names or not block.rows:
             return ()
         return tuple(name for name in self.names or () if name not in block.names)
 
@@ -358,7 +357,7 @@ def extend_by_accumulator_schema(
         )
 
     # If the stream has no batch yet, the estimator's columns become the columns of the stream.
-    table: TableState | None = getattr(accumulator, "table", None)
+    table = accumulator.table
     if table is not None and schema.layout is None:
         kinds = tuple(_FAMILIES.get(column.kind, "") for column in table.columns)
         schema = schema._replace(layout="table", features=len(kinds), names=table.names, kinds=kinds, stated=0)
