@@ -119,8 +119,7 @@ class Schema(NamedTuple):
 
     def describe(self) -> JsonDict:
         """Return the schema as a dict for JSON."""
-        lists = {name: list(value) for name in ("names", "kinds") if (value := getattr(self, name)) is not None}
-        return {**self._asdict(), **lists, "labels": list(self.labels), "allowed_labels": list(self.allowed_labels)}
+        return dict(json.loads(json.dumps(self._asdict())))
 
     def extend(self, block: Block) -> tuple["Schema", Block]:
         """Return the schema with a batch added, and the batch.
@@ -314,12 +313,11 @@ def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
     """
     for text in deltas:
         changed = json.loads(text)
-        if "labels" in changed:
-            changed["labels"] = schema.labels + tuple(changed["labels"])
-        for name in ("names", "kinds", "allowed_labels"):
-            if changed.get(name) is not None:
-                changed[name] = tuple(changed[name])
-        schema = schema._replace(**changed)
+        for name, value in changed.items():
+            if isinstance(value, list):
+                changed[name] = tuple(value)
+        labels = schema.labels + changed.pop("labels", ())
+        schema = schema._replace(labels=labels, **changed)
     return schema
 
 
