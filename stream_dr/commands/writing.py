@@ -162,7 +162,6 @@ def transform(
         stream-dr transform D new.csv --out projected.parquet
     """
     from stream_dr.directory.directory import Directory
-    from stream_dr.models.schema import table_columns_missing_in_batch
     from stream_dr.running.projected_file import check_output_path
     from stream_dr.running.query import project
 
@@ -182,7 +181,7 @@ def transform(
                 say(f"note: columns that the stream does not have are left out: {', '.join(left_out)}")
             missing: tuple[str, ...] = ()
             if data.first is not None:
-                missing = table_columns_missing_in_batch(data.first, opened.schema)
+                missing = opened.schema.missing_columns(data.first)
             if missing:
                 say(f"note: columns that the file does not have are taken as missing: {', '.join(missing)}")
 

@@ -6,7 +6,7 @@ A batch must fit
 - the directory's limits,
 - every model that has not failed.
 
-`check_block_and_extend_schema` returns a new Schema that includes the batch, and changes nothing.
+`Schema.extend` compares the batch with the stream. It returns a new Schema, and changes nothing.
 Whether all values are finite is checked earlier, when the batch is parsed in the caller's thread.
 
 Once a batch is admitted, learning must not raise an error. So the log has only rows that every
@@ -24,7 +24,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -45,98 +45,79 @@ from stream_dr.models.model import Learner, Model
 from stream_dr.models.schema import (
     Limits,
     Schema,
-    all_missing_table_row,
     bound_state_bytes,
     drop_unneeded_targets_and_add_hashes,
     extend_by_accumulator_schema,
-    extend_columns_or_kinds,
-    refuse_ambiguous_columns,
-    reorder_columns,
     schema_delta,
-    table_columns_missing_in_batch,
 )
-from stream_dr.rows.block import Block
+from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.raw_rows import raise_if_raw_rows, row_of_missing_values
 from stream_dr.statistics.protocol import State
-from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import (
-    KINDS,
     Label,
-    Targets,
-    check_label_type,
-    check_labels_allowed,
-    drop_rows_without_target,
-    no_row_has_target,
+    class_targets,
+    continuous_targets,
+    multilabel_targets,
     raise_unsupported_target_kind,
 )
 
 log = logging.getLogger("stream_dr.admit")
 
-MAX_TRIAL_ROWS = 2
-"""Number of rows that `check_can_learn_first_rows` learns.
-
-Two rows are enough, because the trial only shows whether an estimator accepts rows of this kind.
-Values and labels are checked elsewhere, in every batch.
-"""
-
 NONE = "none"
 """Target kind of a stream that is set to carry no targets."""
 
 
-def check_block_and_extend_schema(
-    block: Block | None, schema: Schema, learners: Sequence[Learner], limits: Limits
-) -> Schema:
-    """Return the stream's schema, extended by a batch.
+def admit_block(block: Block, schema: Schema, learners: Sequence[Learner], limits: Limits) -> tuple[Schema, Block]:
+    """Return the schema with a batch added, and the batch.
 
-    The schema (layout, columns, labels and so on) is extended by the batch's new columns and
-    labels. Nothing is changed.
+    The returned batch has its columns in the order of the schema. Nothing is changed.
 
-    block: the batch. None, for an event without rows, returns `schema`.
     schema: the stream's schema before the batch.
     learners: the models that will learn the batch.
 
     Raises the error that refuses the batch. Cost: O(rows + labels).
     """
-    if block is None:
-        return schema
     if block.rows == 0 or (block.features == 0 and not block.sparse):
         raise errors.EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
 
-    refuse_ambiguous_columns(block, schema)
-    block = block if schema.layout is None else reorder_columns(block, schema)
+    # A model of numbers names the column that it cannot learn, in any stream.
+    if not all(map_reads_tables(model.estimator.feature_map) for model in learners):
+        raise_if_raw_rows(block.X)
+    new_schema, block = schema.extend(block)
     _check_text_lengths("id", block.ids or (), limits)
     if block.table:
-        for model in learners:
-            check_map_can_learn(feature_map_or_none(model.estimator.feature_map), block.X)
-        # A text that no model takes as a category may have more characters.
-        for name, column in zip(block.X.names, block.X.columns, strict=True):
-            longest = max(column.labels, key=len, default="")
-            if len(longest) > limits.max_text and any(
-                is_category(model.estimator.feature_map, model.table, name, column) for model in learners
-            ):
-                _check_text_lengths(f"category of column {name}", [longest], limits)
+        _check_table_texts(block.X, learners, limits)
 
-    # Extend the schema by the batch.
     # Every model has accepted the old schema, so check the models only if the new schema differs.
-    new_schema = _add_targets_to_schema(block.y, _set_or_check_weighted(block, _add_layout_and_width(block, schema)))
     if new_schema == schema:
-        return schema
+        return schema, block
     _check_schema_limits(new_schema, limits)
     _check_text_lengths("label", new_schema.labels[len(schema.labels) :], limits)
     if schema.layout is None:
         _check_text_lengths("column name", new_schema.names or (), limits)
 
-    # Find out if the batch decides the stream's layout or its kind of targets.
-    # For example, the first batch with targets does.
-    # Each model then tries to learn a few rows of the batch in the loop below.
-    first_targets = schema.n_targets == 0 < new_schema.n_targets
-    decides = schema.layout is None or schema.target_kind != new_schema.target_kind or first_targets
+    # The first batch decides the layout, and the first batch with targets decides their kind.
+    decides = schema.layout is None or schema.n_targets == 0 < new_schema.n_targets
     for model in learners:
         check_can_learn_stream(model.estimator, new_schema, limits)
         if decides:
-            check_can_learn_first_rows(
-                model.estimator, reorder_columns(block, new_schema), model.state_if_started_from_saved
-            )
-    return new_schema
+            _try_row(model.estimator, new_schema, model.state_if_started_from_saved)
+    return new_schema, block
+
+
+def _check_table_texts(rows: Rows, learners: Sequence[Learner], limits: Limits) -> None:
+    """Raise an error if a model cannot learn a table's rows.
+
+    A text that no model takes as a category may have more than `limits.max_text` characters.
+    """
+    for model in learners:
+        check_map_can_learn(feature_map_or_none(model.estimator.feature_map), rows)
+    for name, column in zip(rows.names, rows.columns, strict=True):
+        longest = max(column.labels, key=len, default="")
+        if len(longest) > limits.max_text and any(
+            is_category(model.estimator.feature_map, model.table, name, column) for model in learners
+        ):
+            _check_text_lengths(f"category of column {name}", [longest], limits)
 
 
 def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits) -> None:
@@ -193,8 +174,7 @@ def check_can_continue_stream(estimator: Estimator, schema: Schema, limits: Limi
     width = max(new_schema.features, accumulator.n_features)
     check_can_learn_stream(estimator, new_schema._replace(features=width), limits)
     if schema.layout is not None:
-        zero_row = reorder_columns(_block_of_one_zero_row(new_schema), new_schema)
-        check_can_learn_first_rows(estimator, zero_row, accumulator.freeze())
+        _try_row(estimator, new_schema, accumulator.freeze())
 
 
 def _check_table_or_numeric_rows(estimator: Estimator, schema: Schema) -> None:
@@ -207,11 +187,10 @@ def _check_table_or_numeric_rows(estimator: Estimator, schema: Schema) -> None:
         raise errors.SchemaMismatch(
             "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
         )
-    if (columns := all_missing_table_row(schema)) is not None:
-        check_map_can_learn(feature_map_or_none(estimator.feature_map), columns)
+    if schema.layout == "table":
+        check_map_can_learn(feature_map_or_none(estimator.feature_map), row_of_missing_values(schema.families))
         if estimator.stored_scatter() == "exact":
-            kinds_by_column = dict(zip(columns.names, schema.kinds or (), strict=True))
-            check_max_table_width(estimator.feature_map, kinds_by_column)
+            check_max_table_width(estimator.feature_map, schema.families)
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:
@@ -228,32 +207,23 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
         )
 
 
-def check_can_learn_first_rows(estimator: Estimator, block: Block, initial_state: State | None = None) -> None:
-    """Test whether an estimator can learn a batch's rows.
+def _try_row(estimator: Estimator, schema: Schema, initial_state: State | None) -> None:
+    """Raise an error if an estimator cannot learn a stream's rows.
 
-    A temporary accumulator learns the first rows of the batch.
+    A temporary accumulator learns a row of zeros. For example, a feature map may need a column of
+    texts, and a saved estimator the number of columns that it has learned.
 
     initial_state: state from which the accumulator continues. None to start without learned rows.
 
-    Raises the StreamDRError that refuses the rows. Any other error is only logged.
+    Any error that is no StreamDRError is only logged.
     """
     try:
-        rows = trial_rows_with_target_if_any(block)
-        estimator.accumulator(initial_state).add(drop_unneeded_targets_and_add_hashes(estimator, rows))
+        row = _block_of_one_zero_row(schema)
+        estimator.accumulator(initial_state).add(drop_unneeded_targets_and_add_hashes(estimator, row))
     except errors.StreamDRError:
         raise
     except Exception:
-        log.exception("%s could not try the first batch; it will fail when it learns it", type(estimator).__name__)
-
-
-def trial_rows_with_target_if_any(block: Block) -> Block:
-    """Return the first MAX_TRIAL_ROWS rows of a block.
-
-    If any row has a target, the first rows with a target are returned.
-    """
-    if block.y is not None and not no_row_has_target(block.y):
-        block = drop_rows_without_target(block)[0]
-    return block.take(np.arange(min(MAX_TRIAL_ROWS, block.rows)))
+        log.exception("%s could not try a row; it will fail when it learns one", type(estimator).__name__)
 
 
 def _check_target_kind(estimator: Estimator, target_kind: str | None) -> None:
@@ -285,18 +255,20 @@ def _block_of_one_zero_row(schema: Schema) -> Block:
     The row has the stream's layout. Its values are zeros, or all missing for the row of a table.
     Its target is the stream's first label, or zeros if targets are continuous.
     """
-    shape = (1, schema.features)
-    X: Any = all_missing_table_row(schema)
-    if X is None:
-        X = csr_matrix(shape) if schema.layout == "sparse" else np.zeros(shape)
-    label = schema.labels[:1]
-    targets: Any = {
-        "class": label,
-        "multilabel": [label] if label else [],
-        "continuous": np.zeros((1, schema.outputs)) if schema.outputs else [],
-    }.get(schema.target_kind or NONE, [])
-    y = parse_targets(targets, 1, KINDS, earlier_kind=schema.target_kind) if len(targets) else None
-    return Block(X, y, np.ones(1) if schema.weighted else None, names=schema.names)
+    X: Rows = np.zeros((1, schema.features))
+    if schema.layout == "sparse":
+        X = csr_matrix(X.shape)
+    elif schema.layout == "table":
+        X = row_of_missing_values(schema.families)
+
+    y = None
+    if schema.outputs:
+        y = continuous_targets(np.zeros((1, schema.outputs)))
+    elif schema.labels:
+        label = schema.labels[:1]
+        y = multilabel_targets([label]) if schema.target_kind == "multilabel" else class_targets(label)
+    weights = np.ones(1) if schema.weighted else None
+    return schema.conform(Block(X, y, weights, names=schema.names))
 
 
 @cache
@@ -308,93 +280,6 @@ def can_learn_weights(estimator_class: type[Estimator]) -> bool:
     estimator_class: the estimator class.
     """
     return "sample_weight" in inspect.signature(estimator_class.partial_fit).parameters
-
-
-def _add_layout_and_width(block: Block, schema: Schema) -> Schema:
-    """Return the schema, extended by a block's layout and width.
-
-    Raises SchemaMismatch or WidthMismatch if the block does not fit the schema.
-    """
-    # The layout decides which checks apply.
-    # A table is not checked here: `extend_columns_or_kinds` matches the columns of a table by name.
-    layout = "sparse" if block.sparse else "named" if block.names else "dense"
-    if block.table:
-        return extend_columns_or_kinds(block.X, schema)
-
-    # The schema has no layout before the first batch, which decides the layout and the width.
-    if schema.layout is None:
-        if schema.stated and not block.sparse and block.features != schema.stated:
-            raise errors.WidthMismatch(
-                f"batch has {block.features} features; {schema.stated} are stated for this stream (by its first shards or "
-                f"n_features). Send {schema.stated} columns, or start another stream."
-            )
-        stated = max(schema.stated, block.features if block.width_stated else 0) if block.sparse else 0
-        return schema._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
-
-    # A later batch must have the layout of the first one. Only sparse rows may become wider.
-    if layout != schema.layout:
-        raise errors.SchemaMismatch(
-            f"the batch's rows are {layout}; this stream was started with {schema.layout} rows. "
-            "Send those, or start a new stream."
-        )
-    if not block.sparse and block.features != schema.features:
-        raise errors.WidthMismatch(
-            f"batch has {block.features} features; this stream was started with {schema.features}. "
-            "Send those columns or start a new stream.",
-            given=block.features,
-            needed=schema.features,
-        )
-    return schema._replace(features=max(schema.features, block.features))
-
-
-def _set_or_check_weighted(block: Block, schema: Schema) -> Schema:
-    """Return the schema with the attribute `weighted` set.
-
-    `weighted` is True if batches carry row weights. The first batch decides. Raises InvalidWeights
-    if the block has weights and earlier batches have none, or the other way round.
-    """
-    has_weights = block.weights is not None
-    if schema.weighted is None:
-        return schema._replace(weighted=has_weights)
-    if schema.weighted != has_weights:
-        says = "carry weights" if schema.weighted else "carry no weights"
-        raise errors.InvalidWeights(
-            f"this stream's batches {says}, as its first batch decided; send this one likewise."
-        )
-    return schema
-
-
-def _add_targets_to_schema(batch_targets: Targets | None, schema: Schema) -> Schema:
-    """Return the schema, extended by the targets of a batch.
-
-    The kind of the targets and new labels are added.
-
-    batch_targets: the batch's targets, or None.
-
-    Raises TargetKindMismatch if earlier targets were of another kind, and the errors of wrong
-    labels.
-    """
-    if batch_targets is None or no_row_has_target(batch_targets):
-        return schema
-    if schema.target_kind not in (None, batch_targets.kind):
-        raise errors.TargetKindMismatch(
-            f"targets are of kind {batch_targets.kind}; this stream was started with {schema.target_kind}. "
-            f"Send {schema.target_kind} targets (Client.partial_fit: target={schema.target_kind!r}) or start a new stream."
-        )
-
-    if batch_targets.values is not None:
-        n_columns = batch_targets.values.shape[1]
-        if schema.outputs not in (0, n_columns):
-            raise errors.InvalidTargets(
-                f"targets have {n_columns} columns; this stream was started with {schema.outputs}. Send those."
-            )
-        return schema._replace(target_kind="continuous", outputs=n_columns)
-
-    check_label_type(schema.labels or schema.allowed_labels, batch_targets.labels)
-    check_labels_allowed(schema.allowed_labels, batch_targets.labels)
-    known = set(schema.labels)
-    new = tuple(label for label in batch_targets.labels if label not in known)
-    return schema._replace(target_kind=batch_targets.kind, labels=schema.labels + new)
 
 
 def _check_schema_limits(schema: Schema, limits: Limits) -> None:
@@ -512,7 +397,7 @@ class DraftGroup:
         draft: an event that is not in the log yet.
         """
         outcome = self._result_of_same_key(draft) or self._admit_and_list_event(draft)
-        self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
+        self._outcomes.append(outcome._replace(columns_missing=self.schema.missing_columns(draft.block)))
 
     def add_unless_refused(self, draft: Draft) -> bool:
         """Add a draft, and return False if it is refused.
@@ -556,24 +441,22 @@ class DraftGroup:
         """
         duplicate = self._result_of_same_key(draft) is not None
         if not duplicate:
-            self.check_and_extend_schema(draft)
-        return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
+            self._extend_schema(draft)
+        return DryRunReceipt(draft.rows, duplicate, self.schema.missing_columns(draft.block))
 
-    def check_and_extend_schema(self, draft: Draft) -> Schema:
-        """Return the stream's schema, extended by a draft's rows.
+    def _extend_schema(self, draft: Draft) -> tuple[Schema, Block | None]:
+        """Return the schema with a draft's rows added, and the rows.
 
-        A draft is an event that is not in the log yet. The draft is not added to this group. Raises
-        a StreamDRError if the draft is refused.
+        The rows have their columns in the order of the schema. The draft is not added to this
+        group. Raises a StreamDRError if the draft is refused.
         """
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
             raise errors.InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
         if draft.kind == "unlearn":
             self._check_removable(parse_removal(draft.body))
-        return check_block_and_extend_schema(draft.block, self.schema, self.models, self._limits)
-
-    def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
-        """Return the stream's table columns that the draft's rows lack."""
-        return () if draft.block is None else table_columns_missing_in_batch(draft.block, self.schema)
+        if draft.block is None:
+            return self.schema, None
+        return admit_block(draft.block, self.schema, self.models, self._limits)
 
     def _admit_and_list_event(self, draft: Draft) -> _Placement:
         """Check a draft and list its event to be written.
@@ -581,13 +464,13 @@ class DraftGroup:
         A draft is a request that is to be appended to the log as an event. Returns a _Placement,
         which has the event's index in `events`. Raises the error that refuses the draft.
         """
-        schema = self.check_and_extend_schema(draft)
+        schema, block = self._extend_schema(draft)
         changes = schema_delta(self.recorded_schema, schema)
         self.schema = self.recorded_schema = schema
         if draft.key is not None:
             self._keys[draft.key] = len(self.events)
 
-        self.drafts.append(draft)
+        self.drafts.append(draft._replace(block=block))
         event = EventDraft(draft.kind, draft.key, draft.fingerprint, draft.rows, draft.body, changes, ids=draft.ids)
         self.events.append(event)
         return _Placement(len(self.events) - 1, False)

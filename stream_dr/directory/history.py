@@ -26,7 +26,7 @@ from stream_dr.log.event import Event
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Schema, reorder_columns
+from stream_dr.models.schema import Schema
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard
 
@@ -76,14 +76,14 @@ class Decoder:
         if not event.body:
             return None
         if event.kind != "reference":
-            return reorder_columns(parse_rows(event.body, json_or_arrow(event.body), None), schema)
+            return schema.conform(parse_rows(event.body, json_or_arrow(event.body), None))
 
         # The body names a batch of a shard, which has the rows.
         reference = parse_reference(event.body)
         shard = (reference.uri, reference.sha256)
         if shard not in self._shards:
             self._shards[shard] = find_shard(self._path, *shard)
-        return reorder_columns(self._shards[shard].read(reference.batch), schema)
+        return schema.conform(self._shards[shard].read(reference.batch))
 
     def decode_rows_with_row_numbers(self, event: Event, schema: Schema) -> NumberedRows | None:
         """Return an event's rows, and their original numbers (rows,).

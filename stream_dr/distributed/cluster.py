@@ -61,7 +61,6 @@ from stream_dr.models.schema import (
     Schema,
     bound_state_bytes,
     drop_unneeded_targets_and_add_hashes,
-    reorder_columns,
 )
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
@@ -551,7 +550,7 @@ class _ShardRows:
         """
         estimator = estimator_from_spec(self.context.spec)
         for number, reference in enumerate(self.task.references):
-            block = reorder_columns(read_batch(reference), self.context.schema)
+            block = self.context.schema.conform(read_batch(reference))
             yield number, drop_unneeded_targets_and_add_hashes(estimator, block)
 
 

@@ -44,14 +44,14 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.directory.admit import check_block_and_extend_schema
+from stream_dr.directory.admit import admit_block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_from_spec
-from stream_dr.models.schema import Limits, Schema, drop_unneeded_targets_and_add_hashes, reorder_columns
+from stream_dr.models.schema import Limits, Schema, drop_unneeded_targets_and_add_hashes
 from stream_dr.rows.block import Block
 from stream_dr.running.replay import Replay, ReplayCallback, ReplayReport, ReplaySettings
 from stream_dr.shards.dataset import Dataset, Shard, open_shard
@@ -207,10 +207,7 @@ order:
 
 
 class _Learner(NamedTuple):
-    """Estimator in the place of a model, for `check_block_and_extend_schema`.
-
-    `check_block_and_extend_schema` checks whether the stream and its models can learn a batch.
-    """
+    """Estimator in the place of a model, for `admit_block`."""
 
     estimator: Estimator
     # Only a stream's first batch needs it, which is checked with the models before tasks start.
@@ -251,8 +248,7 @@ def learn_task_or_return_refusal(
         # Learn the batch, and add its outline (a Block with one row of the batch) to the result.
         block = read_batch(reference)
         try:
-            schema = check_block_and_extend_schema(block, schema, learners, limits)
-            block = reorder_columns(block, schema)
+            schema, block = admit_block(block, schema, learners, limits)
             for estimator, accumulator in zip(estimators, accumulators, strict=True):
                 accumulator.add(drop_unneeded_targets_and_add_hashes(estimator, block))
         except StreamDRError as e:
@@ -533,7 +529,7 @@ class _ParallelReplay:
         try:
             block = shard.read(batch_reference.batch)
             schema, limits = self._directory.schema, self._directory.limits
-            return check_block_and_extend_schema(block, schema, self._models, limits)
+            return admit_block(block, schema, self._models, limits)[0]
         except StreamDRError as e:
             raise type(e)(f"{batch_reference.uri}, batch {batch_reference.batch}: {e}", **e.details) from e
 

@@ -30,7 +30,6 @@ from stream_dr.statistics.moments.batch_plan import PlannedBatch
 from stream_dr.statistics.moments.sparse_sums import WEIGHT, SparsePart
 from stream_dr.statistics.moments.state import MomentState, moment_bytes
 from stream_dr.statistics.moments.unlearn import TOLERANCE
-from stream_dr.targets.targets import raise_unsupported_target_kind
 
 
 class PresenceAccumulator(MomentAccumulator):
@@ -43,12 +42,7 @@ class PresenceAccumulator(MomentAccumulator):
         super().__init__("indicator", "none", state=state)
 
     def check_and_plan_batch(self, block: Block) -> PlannedBatch:
-        """Check a batch, and return the plan for learning its presences.
-
-        Raises TargetKindMismatch for continuous targets, and the errors of `add`.
-        """
-        if block.y is not None and block.y.kind == "continuous":
-            raise_unsupported_target_kind(block.y.kind, ("class", "multilabel"))
+        """Check a batch, and return the plan for learning its presences."""
         batch = super().check_and_plan_batch(block)
         return batch._replace(X=_presences(batch.X))
 

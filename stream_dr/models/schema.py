@@ -26,13 +26,19 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.rows import csr_without_check, feature_hint
 from stream_dr.arrow.target_columns import TARGET_COLUMN
-from stream_dr.errors import SchemaMismatch, TargetKindMismatch, did_you_mean
+from stream_dr.errors import (
+    InvalidTargets,
+    InvalidWeights,
+    SchemaMismatch,
+    TargetKindMismatch,
+    WidthMismatch,
+    did_you_mean,
+)
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import fill_unknown_families, raw_from_array, row_of_missing_values
+from stream_dr.rows.raw_rows import fill_unknown_families, raw_from_array
 from stream_dr.statistics.protocol import Accumulator
-from stream_dr.targets.targets import Label, Targets, check_label_type, no_row_has_target
+from stream_dr.targets.targets import Label, Targets, check_label_type, check_labels_allowed, no_row_has_target
 
 MEBIBYTE = 1 << 20
 
@@ -104,10 +110,189 @@ class Schema(NamedTuple):
         """Number of labels, or of continuous target columns."""
         return self.outputs if self.target_kind == "continuous" else len(self.labels)
 
+    @property
+    def families(self) -> dict[str, str]:
+        """Kind of each column of a table, by name. Empty for other streams."""
+        if self.names is None or self.kinds is None:
+            return {}
+        return dict(zip(self.names, self.kinds, strict=True))
+
     def describe(self) -> JsonDict:
         """Return the schema as a dict for JSON."""
-        lists = {name: list(value) for name in ("names", "kinds") if (value := getattr(self, name)) is not None}
-        return {**self._asdict(), **lists, "labels": list(self.labels), "allowed_labels": list(self.allowed_labels)}
+        return dict(json.loads(json.dumps(self._asdict())))
+
+    def extend(self, block: Block) -> tuple["Schema", Block]:
+        """Return the schema with a batch added, and the batch.
+
+        The first batch decides the layout, the columns and if rows have weights. The first batch
+        with targets decides their kind. The returned batch has the columns of the returned schema,
+        in their order.
+
+        Raises
+        ------
+        SchemaMismatch, WidthMismatch, InvalidRows
+            The batch has other columns than the stream.
+        InvalidWeights
+            Only the batch, or only the stream, has weights.
+        TargetKindMismatch, InvalidTargets
+            The batch has other targets than the stream.
+        """
+        block = self.conform(block)
+        schema = self._add_table(block.X) if block.table else self._add_columns(block)
+
+        has_weights = block.weights is not None
+        if schema.weighted not in (None, has_weights):
+            says = "carry weights" if schema.weighted else "carry no weights"
+            raise InvalidWeights(f"this stream's batches {says}, as its first batch decided; send this one likewise.")
+        schema = schema._replace(weighted=has_weights)
+
+        if block.y is not None and not no_row_has_target(block.y):
+            schema = schema._add_targets(block.y)
+        return schema, schema.conform(block)
+
+    def conform(self, block: Block) -> Block:
+        """Return the block with its columns in the stream's order.
+
+        A sparse block with fewer columns than declared gets the declared number of columns. Columns
+        of a table that the block lacks are filled with missing values. Columns that the table lacks
+        come last.
+
+        Raises SchemaMismatch if the block's columns do not match the stream's columns.
+        """
+        self._refuse_ambiguous(block)
+        if self.layout == "table" or block.table:
+            if not self.families:
+                return block
+            rows = raw_from_array(block.X, block.names).reorder_convert_and_add_columns(self.families)
+            return block._replace(X=rows, names=rows.names)
+
+        if self.names is not None and block.names is not None and block.names != self.names:
+            # Match the columns by name. The block must have exactly the stream's columns.
+            places = {name: i for i, name in enumerate(block.names)}
+            missing = [name for name in self.names if name not in places]
+            if missing or len(places) != len(self.names):
+                extra = [name for name in block.names if name not in self.names]
+                hint = did_you_mean(missing[0], extra) if missing else ""
+                raise SchemaMismatch(
+                    f"batch lacks columns {missing[:5]}{hint} and has unknown columns {extra[:5]}; "
+                    f"this stream has {len(self.names)} named columns. Send exactly those."
+                )
+            order = [places[name] for name in self.names]
+            return block._replace(X=np.ascontiguousarray(block.X[:, order]), names=self.names)
+
+        # A sparse block may have fewer columns than declared. The missing columns are empty.
+        if block.sparse and self.layout == "sparse":
+            block = block._replace(width_stated=self.stated > 0)
+            if block.features < self.stated:
+                X = block.X
+                block = block._replace(X=csr_without_check(X.data, X.indices, X.indptr, (X.shape[0], self.stated)))
+        return block
+
+    def missing_columns(self, block: Block | None) -> tuple[str, ...]:
+        """Return names of the table's columns that a batch lacks.
+
+        The values of these columns count as missing. Returns an empty tuple if the stream is no
+        table.
+        """
+        if self.layout != "table" or block is None or not block.names or not block.rows:
+            return ()
+        return tuple(name for name in self.names or () if name not in block.names)
+
+    def _refuse_ambiguous(self, block: Block) -> None:
+        """Raise SchemaMismatch if a feature seems to be sent as something else.
+
+        This is so if the stream has, for example, a feature `weight`, and the block has weights and
+        no feature of this name.
+        """
+        sent: dict[str, object] = {"weight": block.weights, "id": block.ids}
+        if isinstance(block.y, Targets):
+            sent[TARGET_COLUMN[block.y.kind]] = block.y
+        for name, value in sent.items():
+            if value is not None and block.names and name not in block.names and name in (self.names or ()):
+                raise SchemaMismatch(
+                    f"the batch has {name} for its rows, and lacks the stream's feature {name}. {feature_hint(name)} "
+                    "In JSON, give the feature in each row.",
+                    column=name,
+                )
+
+    def _add_columns(self, block: Block) -> "Schema":
+        """Return the schema with the layout and width of numeric rows."""
+        layout = "sparse" if block.sparse else "named" if block.names else "dense"
+
+        # The first batch decides the layout and the width.
+        if self.layout is None:
+            if self.stated and not block.sparse and block.features != self.stated:
+                raise WidthMismatch(
+                    f"batch has {block.features} features; {self.stated} are stated for this stream (by its first shards or "
+                    f"n_features). Send {self.stated} columns, or start another stream."
+                )
+            stated = 0
+            if block.sparse:
+                stated = max(self.stated, block.features if block.width_stated else 0)
+            return self._replace(layout=layout, features=max(block.features, stated), names=block.names, stated=stated)
+
+        # A later batch must have the layout of the first one. Only sparse rows may become wider.
+        if layout != self.layout:
+            raise SchemaMismatch(
+                f"the batch's rows are {layout}; this stream was started with {self.layout} rows. "
+                "Send those, or start a new stream."
+            )
+        if not block.sparse and block.features != self.features:
+            raise WidthMismatch(
+                f"batch has {block.features} features; this stream was started with {self.features}. "
+                "Send those columns or start a new stream.",
+                given=block.features,
+                needed=self.features,
+            )
+        return self._replace(features=max(self.features, block.features))
+
+    def _add_table(self, rows: Rows) -> "Schema":
+        """Return the schema with the columns of table rows.
+
+        The first value of a column decides its kind. A stream with the layout "named" becomes a
+        table.
+        """
+        if self.layout not in (None, "named", "table"):
+            raise SchemaMismatch(
+                f"the batch's rows are a table's; this stream was started with {self.layout} rows. Send those, or start a "
+                "new stream."
+            )
+        names = self.names or rows.names
+        extra = [name for name in rows.names if name not in names]
+        if extra:
+            raise SchemaMismatch(
+                f"batch has unknown columns {extra[:5]}{did_you_mean(extra[0], names)}; this stream's are "
+                f"{list(names[:5])} …. Leave them out."
+            )
+
+        # All columns of a stream with the layout "named" are numbers.
+        unknown = "number" if self.layout == "named" else ""
+        kinds = fill_unknown_families(dict(zip(names, self.kinds or [unknown] * len(names), strict=True)), rows)
+        return self._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
+
+    def _add_targets(self, targets: Targets) -> "Schema":
+        """Return the schema with the kind and the labels of targets."""
+        if self.target_kind not in (None, targets.kind):
+            raise TargetKindMismatch(
+                f"targets are of kind {targets.kind}; this stream was started with {self.target_kind}. "
+                f"Send {self.target_kind} targets (Client.partial_fit: target={self.target_kind!r}) or start a new stream."
+            )
+        if targets.values is not None:
+            n_columns = targets.values.shape[1]
+            if self.outputs not in (0, n_columns):
+                raise InvalidTargets(
+                    f"targets have {n_columns} columns; this stream was started with {self.outputs}. Send those."
+                )
+            return self._replace(target_kind="continuous", outputs=n_columns)
+
+        check_label_type(self.labels or self.allowed_labels, targets.labels)
+        check_labels_allowed(self.allowed_labels, targets.labels)
+        return self._replace(target_kind=targets.kind)._add_labels(targets.labels)
+
+    def _add_labels(self, labels: tuple[Label, ...]) -> "Schema":
+        """Return the schema with new labels appended."""
+        known = set(self.labels)
+        return self._replace(labels=self.labels + tuple(label for label in labels if label not in known))
 
 
 def schema_delta(old: Schema, new: Schema) -> str | None:
@@ -128,12 +313,11 @@ def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
     """
     for text in deltas:
         changed = json.loads(text)
-        if "labels" in changed:
-            changed["labels"] = schema.labels + tuple(changed["labels"])
-        for name in ("names", "kinds", "allowed_labels"):
-            if changed.get(name) is not None:
-                changed[name] = tuple(changed[name])
-        schema = schema._replace(**changed)
+        for name, value in changed.items():
+            if isinstance(value, list):
+                changed[name] = tuple(value)
+        labels = schema.labels + changed.pop("labels", ())
+        schema = schema._replace(labels=labels, **changed)
     return schema
 
 
@@ -171,130 +355,20 @@ def extend_by_accumulator_schema(
         )
 
     # If the stream has no batch yet, the estimator's columns become the columns of the stream.
-    table: TableState | None = getattr(accumulator, "table", None)
+    table = accumulator.table
     if table is not None and schema.layout is None:
         kinds = tuple(_FAMILIES.get(column.kind, "") for column in table.columns)
         schema = schema._replace(layout="table", features=len(kinds), names=table.names, kinds=kinds, stated=0)
     elif column_names and schema.layout is None:
         schema = schema._replace(layout="named", features=len(column_names), names=column_names, stated=0)
 
-    # Append the labels that the stream does not have.
-    known = set(schema.labels)
-    new = tuple(label for label in accumulator.labels if label not in known)
-    return schema._replace(target_kind=schema.target_kind or accumulator.target_kind, labels=schema.labels + new)
-
-
-def reorder_columns(block: Block, schema: Schema) -> Block:
-    """Return the block with its columns in the stream's order.
-
-    A sparse block with fewer columns than declared gets the declared number of columns. Columns of
-    a table that the block lacks are filled with missing values.
-
-    Raises SchemaMismatch if the block's columns do not match the stream's columns.
-    """
-    if schema.layout == "table" or block.table:
-        # Columns that the block lacks are filled with missing values.
-        # Columns that the table lacks come last.
-        if schema.names is None or schema.kinds is None:
-            return block
-        kinds = dict(zip(schema.names, schema.kinds, strict=True))
-        rows = raw_from_array(block.X, block.names).reorder_convert_and_add_columns(kinds)
-        return block._replace(X=rows, names=rows.names)
-
-    if schema.names is not None and block.names is not None and block.names != schema.names:
-        # Match the columns by name. The block must have exactly the stream's columns.
-        places = {name: i for i, name in enumerate(block.names)}
-        missing = [name for name in schema.names if name not in places]
-        if missing or len(places) != len(schema.names):
-            extra = [name for name in block.names if name not in schema.names]
-            hint = did_you_mean(missing[0], extra) if missing else ""
-            raise SchemaMismatch(
-                f"batch lacks columns {missing[:5]}{hint} and has unknown columns {extra[:5]}; "
-                f"this stream has {len(schema.names)} named columns. Send exactly those."
-            )
-
-        # Reorder the columns.
-        order = [places[name] for name in schema.names]
-        block = block._replace(X=np.ascontiguousarray(block.X[:, order]), names=schema.names)
-
-    # A sparse block may have fewer columns than declared. The missing columns are empty.
-    if block.sparse and schema.layout == "sparse":
-        block = block._replace(width_stated=schema.stated > 0)
-        if block.features < schema.stated:
-            X = block.X
-            block = block._replace(X=csr_without_check(X.data, X.indices, X.indptr, (X.shape[0], schema.stated)))
-    return block
-
-
-def refuse_ambiguous_columns(block: Block, schema: Schema) -> None:
-    """Raise SchemaMismatch if a feature seems to be sent as something else.
-
-    This is so if the stream has, for example, a feature `weight`, and the block has weights and
-    no feature of this name.
-    """
-    sent: dict[str, object] = {"weight": block.weights, "id": block.ids}
-    if isinstance(block.y, Targets):
-        sent[TARGET_COLUMN[block.y.kind]] = block.y
-    for name, value in sent.items():
-        if value is not None and block.names and name not in block.names and name in (schema.names or ()):
-            raise SchemaMismatch(
-                f"the batch has {name} for its rows, and lacks the stream's feature {name}. {feature_hint(name)} "
-                "In JSON, give the feature in each row.",
-                column=name,
-            )
-
-
-def extend_columns_or_kinds(rows: Rows, schema: Schema) -> Schema:
-    """Return the schema, extended by the columns of table rows.
-
-    The first batch of a stream decides the columns. The first value of a column decides its kind.
-    A stream with the layout "named" becomes a table.
-
-    Raises SchemaMismatch if the stream has another layout, or if the rows have unknown columns.
-    """
-    if schema.layout not in (None, "named", "table"):
-        raise SchemaMismatch(
-            f"the batch's rows are a table's; this stream was started with {schema.layout} rows. Send those, or start a new "
-            "stream."
-        )
-    names = schema.names or rows.names
-    extra = [name for name in rows.names if name not in names]
-    if extra:
-        raise SchemaMismatch(
-            f"batch has unknown columns {extra[:5]}{did_you_mean(extra[0], names)}; this stream's are {list(names[:5])} …. "
-            "Leave them out."
-        )
-
-    # All columns of a stream with the layout "named" are numbers.
-    numbers = ("number",) * len(names) if schema.layout == "named" else ("",) * len(names)
-    kinds = fill_unknown_families(dict(zip(names, schema.kinds or numbers, strict=True)), rows)
-    return schema._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
+    schema = schema._replace(target_kind=schema.target_kind or accumulator.target_kind)
+    return schema._add_labels(accumulator.labels)
 
 
 def bound_state_bytes(estimator: Estimator, schema: Schema) -> int:
     """Return the maximum number of bytes of an estimator's state."""
-    kinds = dict(zip(schema.names or (), schema.kinds or (), strict=True)) if schema.layout == "table" else None
-    return estimator.max_state_bytes(schema.features, max(1, schema.n_targets), kinds)
-
-
-def all_missing_table_row(schema: Schema) -> Rows | None:
-    """Return a row of a table, with only missing values.
-
-    Returns None if the stream is no table.
-    """
-    if schema.layout != "table" or schema.names is None or schema.kinds is None:
-        return None
-    return row_of_missing_values(dict(zip(schema.names, schema.kinds, strict=True)))
-
-
-def table_columns_missing_in_batch(block: Block, schema: Schema) -> tuple[str, ...]:
-    """Return names of the table's columns that a batch lacks.
-
-    The values of these columns count as missing. Returns an empty tuple if the stream is no table.
-    """
-    if schema.layout != "table" or not block.names or not block.rows:
-        return ()
-    return tuple(name for name in schema.names or () if name not in block.names)
+    return estimator.max_state_bytes(schema.features, max(1, schema.n_targets), schema.families or None)
 
 
 def drop_unneeded_targets_and_add_hashes(estimator: Estimator, block: Block) -> Block:

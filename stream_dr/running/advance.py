@@ -41,7 +41,7 @@ from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRErr
 from stream_dr.estimators.fitting.mapping import can_unlearn_exactly
 from stream_dr.log.event import Event
 from stream_dr.models.model import Model, Unlearned
-from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes, reorder_columns
+from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.snapshot import accumulator_at_start
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import Accumulator
@@ -174,7 +174,7 @@ class EventReader:
     def _parse_draft(self, position: int, draft: Draft) -> ParsedEvent:
         if draft.block is None:
             return ParsedEvent(position, removal=parse_removal(draft.body))
-        return ParsedEvent(position, reorder_columns(draft.block, self._directory.schema))
+        return ParsedEvent(position, draft.block)
 
     def _parse_event(self, event: Event) -> ParsedEvent:
         content = self._decoder.decode(event, self._directory.schema)

@@ -13,7 +13,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.arrow.target_columns import TARGET_COLUMN
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Schema, table_columns_missing_in_batch
+from stream_dr.models.schema import Schema
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids
@@ -128,7 +128,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
         raise CannotPredict(f"model {model.name!r} {why}, and predicts nothing. Project its rows with transform.")
 
     # Compute the scores, then the predicted targets from the scores.
-    missing = table_columns_missing_in_batch(block, schema)
+    missing = schema.missing_columns(block)
     block, unseen = conform_rows(block, projection, schema)
     scores = projection.target_score_projection().apply(block.X)
     targets = readout.predict(scores)

@@ -41,9 +41,6 @@ from stream_dr.feature_maps.table import count_unseen_by_row
 from stream_dr.models.model import Model
 from stream_dr.models.schema import (
     Schema,
-    refuse_ambiguous_columns,
-    reorder_columns,
-    table_columns_missing_in_batch,
 )
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, linear_map_between_projections
@@ -152,7 +149,7 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
         raise model.unpublished_error()
 
     projection = published.projection
-    missing = table_columns_missing_in_batch(block, schema)
+    missing = schema.missing_columns(block)
     block, unseen = conform_rows(block, projection, schema)
     z = projection.apply(block.X)
     version = published.version
@@ -174,11 +171,10 @@ def conform_rows(block: Block, projection: Projection, schema: Schema) -> tuple[
             f"the batch's columns have names ({', '.join(block.names[:5])} …); this stream was learned from {schema.layout} "
             "rows without names. Send the rows as the stream's were sent, without names."
         )
-    refuse_ambiguous_columns(block, schema)
     if block.X.shape == (0, 0):
         block = block._replace(X=np.empty((0, projection.n_features)))
     else:
-        block = reorder_columns(block, schema)
+        block = schema.conform(block)
 
     # Rows of a table need a feature map that has learned the table.
     if block.table:

@@ -42,7 +42,7 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import csr_or_dense_fields, rows_from_fields, stack_rows
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import check_label_type, drop_rows_without_target, raise_unsupported_target_kind
+from stream_dr.targets.targets import check_label_type, drop_rows_without_target
 
 ROW_DRAW = 11
 MERGE_DRAW = 12
@@ -221,18 +221,13 @@ class ReservoirAccumulator(AccumulatorBase):
     def add(self, block: Block) -> None:
         """Learn a batch, whose rows may enter the sample.
 
-        Rows with small random keys enter. Raises WidthMismatch, TargetKindMismatch,
-        InvalidTargets, InvalidIndex or NotFinite.
+        Rows with small random keys enter. Raises WidthMismatch.
         """
         block, skipped = drop_rows_without_target(block) if self.keep_labels == "all" else (block, 0)
         fixed = self.rows and not (block.sparse and sp.issparse(self._rows))
         wider = block.features > self.n_features if block.sparse else block.features != self.n_features
         if fixed and wider:
             raise width_mismatch(block.features, self.n_features)
-        if self.keep_labels != "no" and block.y is not None:
-            if block.y.kind != "class":
-                raise_unsupported_target_kind(block.y.kind, ("class",))
-            check_label_type(self.labels, block.y.labels)
 
         self.n_features = max(self.n_features, block.features)
         if not self.rows:

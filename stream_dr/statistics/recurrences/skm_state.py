@@ -37,7 +37,7 @@ from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.block_basis import BasisState, BlockBasis
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, raise_unsupported_target_kind
+from stream_dr.targets.targets import Targets, drop_rows_without_target
 
 
 class SKMState(NamedTuple):
@@ -98,14 +98,9 @@ class SKMAccumulator(AccumulatorBase):
 
         Rows without a target are skipped and counted.
 
-        Raises InvalidWeights, WidthMismatch, InvalidRows, InvalidIndex, NotFinite,
-        TargetKindMismatch or InvalidTargets.
+        Raises InvalidWeights, WidthMismatch or InvalidRows.
         """
         self._basis.check(block, "IncrementalSKM")
-        if block.y is not None:
-            if block.y.kind != "class":
-                raise_unsupported_target_kind(block.y.kind, ("class",))
-            check_label_type(self.labels, block.y.labels)
         known, skipped = drop_rows_without_target(block)
         if known.rows:
             self.target_kind = "class"

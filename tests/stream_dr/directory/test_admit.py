@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from stream_dr import errors
-from stream_dr.directory import admit as admitting
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, rows_draft
 from stream_dr.estimators.class_means import ClassMeans
@@ -272,17 +270,16 @@ def test_sparse_streams_grow(tmp_path: Path) -> None:
     assert widths[0] <= 10 < widths[1] == widths[2] <= 30
 
 
-@pytest.mark.parametrize("sparse_as_csr", [False, True])
-def test_the_deciding_batch_is_tried_on_its_first_rows_with_targets(sparse_as_csr: bool) -> None:
-    X: Any = np.arange(400.0).reshape(200, 2)
-    labels = class_targets([None] * 150 + ["a", "b"] * 25)
-    block = Block(sp.csr_matrix(X) if sparse_as_csr else X, labels, np.arange(200.0), [f"r{i}" for i in range(200)])
-    few = admitting.trial_rows_with_target_if_any(block)
-    dense = few.X.toarray() if sparse_as_csr else few.X
-    np.testing.assert_array_equal(dense, X[150:152])
-    assert few.y is not None
-    assert few.y.targets_by_row() == ["a", "b"]
-    assert few.ids == [f"r{i}" for i in range(150, 152)]
-    np.testing.assert_array_equal(few.weights, np.arange(150.0, 152.0))
-    assert admitting.trial_rows_with_target_if_any(Block(X)).rows == admitting.MAX_TRIAL_ROWS
-    assert admitting.trial_rows_with_target_if_any(Block(X[:1])).rows == 1
+@pytest.mark.parametrize(
+    ("feature_map", "first", "error"),
+    [
+        ({"map": "text"}, dense(0), errors.InvalidRows),
+        ({"map": "polynomial"}, sparse(0)._replace(width_stated=False), errors.WidthMismatch),
+    ],
+    ids=["no text", "unknown width"],
+)
+def test_the_first_batch_must_suit_the_feature_map(
+    tmp_path: Path, feature_map: dict[str, Any], first: Block, error: type[errors.StreamDRError]
+) -> None:
+    with opened(tmp_path, pca=("pca", {"feature_map": feature_map})) as directory:
+        assert isinstance(refused(directory, first), error)
