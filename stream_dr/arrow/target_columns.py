@@ -72,11 +72,12 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
     integer labels.
     """
     # Numbers become a column of numbers, or a column of lists of k numbers.
-    mask = None if targets.present is None else pa.array(~targets.present)
+    absent = None if targets.present is None else ~targets.present
+    mask = None if absent is None else pa.array(absent)
     if targets.values is not None:
         k = targets.values.shape[1]
         if k == 1:
-            return TargetColumn("target", pa.array(targets.values[:, 0], mask=mask))
+            return TargetColumn("target", pa.array(targets.values[:, 0], mask=absent))
         flat = pa.array(np.ascontiguousarray(targets.values).ravel())
         return TargetColumn("target", pa.FixedSizeListArray.from_arrays(flat, k, mask=mask))
 
