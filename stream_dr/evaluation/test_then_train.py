@@ -59,7 +59,7 @@ from stream_dr.solve.neighbours import fit_sparse_width, means_by_class, nearest
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.reservoir import ReservoirAccumulator
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import drop_rows_without_target, raise_unsupported_target_kind
+from stream_dr.targets.targets import check_label_type, drop_rows_without_target, raise_unsupported_target_kind
 
 
 class ProbeSample(NamedTuple):
@@ -686,6 +686,8 @@ class _Evaluation:
         - The targets are numbers.
         - Earlier batches had another kind of targets.
         - A model cannot learn from this kind of targets.
+
+        Raises InvalidTargets if earlier labels were of another type.
         """
         kind = block.y.kind
         if kind == "continuous":
@@ -701,6 +703,7 @@ class _Evaluation:
                     raise_unsupported_target_kind(kind, estimator.target_kinds)
 
         self._kind = kind
+        check_label_type(tuple(self._labels), block.y.labels)
         for label in block.y.labels:
             self._labels.setdefault(label, len(self._labels))
 

@@ -34,6 +34,7 @@ from stream_dr.errors import (
     CannotMerge,
     CannotRefine,
     CannotUnlearn,
+    EmptyInput,
     FewerComponents,
     InvalidParameter,
     InvalidWeights,
@@ -639,6 +640,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             named_columns.raise_if_no_rows_or_features(block.X)
         if 0 < accumulator.n_features != n_features and not block.sparse and not self._may_have_new_columns(block):
             check_n_features(n_features, accumulator.n_features, type(self).__name__)
+        if n_rows and not n_features and not (block.sparse and self._may_lack_columns()):
+            raise EmptyInput("batch has 0 features; dense rows and mapped rows need at least one.")
         if accumulator.table_names:
             warn_if_columns_differ(accumulator, block)
 
@@ -667,6 +670,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         if not by_name and names != fitted.names and fitted.accumulator.n_features > 0:
             X, names = named_columns.reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
         return Block(X, names=names, width_stated=rows.width_stated)
+
+    def _may_lack_columns(self) -> bool:
+        """True if sparse rows without any column can be learned."""
+        return self.feature_map is None or self.identifies_columns_by_name()
 
     def _may_have_new_columns(self, block: Block) -> bool:
         """True if a block's columns may differ from learned columns.

@@ -84,9 +84,9 @@ class MomentAccumulator(AccumulatorBase):
 
         The rows of the batch are dense or CSR. After an error nothing has changed.
 
-        Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, TargetKindMismatch,
-        InvalidTargets or InvalidWeights. Raises LimitExceeded if there would be too many distinct
-        sets of labels.
+        Rows, targets and weights were checked where they came in. Raises WidthMismatch,
+        TooManyFeatures or InvalidTargets if they do not fit into the arrays of sums. Raises
+        LimitExceeded if there would be too many distinct sets of labels.
         """
         batch = self.check_and_plan_batch(block)
         rows = batch.rows

@@ -12,7 +12,6 @@ import numpy as np
 
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import (
-    EmptyInput,
     InvalidTargets,
     OnlyDiagonal,
     TooManyFeatures,
@@ -111,7 +110,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
 
     The plan holds the batch's arrays and the properties that the accumulator has after the batch.
 
-    Raises WidthMismatch, TooManyFeatures, EmptyInput or InvalidTargets if the batch does not fit
+    Raises WidthMismatch, TooManyFeatures or InvalidTargets if the batch does not fit
     into the arrays of sums.
 
     accumulator: accumulator that will learn the batch.
@@ -120,7 +119,7 @@ def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], b
     """
     rows, features = block.X.shape
     sparse = is_sparse(block.X)
-    _check_width(accumulator, rows, features, sparse)
+    _check_width(accumulator, features, sparse)
 
     # Drop rows without a target, unless the encoding of targets allows them.
     skipped = 0
@@ -195,7 +194,7 @@ def _warn_only_diagonal(n_features: int) -> None:
     )
 
 
-def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, sparse: bool) -> None:
+def _check_width(accumulator: PlannedAccumulator, n_features: int, sparse: bool) -> None:
     if accumulator.n_features and not sparse and n_features != accumulator.n_features:
         raise WidthMismatch(
             f"batch has {n_features} features; this model was started with {accumulator.n_features}. "
@@ -214,5 +213,3 @@ def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, 
         raise TooManyFeatures(
             f"batch has {n_features} features; exact scatter of sparse rows is stored for up to {MAX_EXACT_WIDTH}. {advice}."
         )
-    if not sparse and n_rows and not n_features:
-        raise EmptyInput("batch has 0 features; dense rows need at least one.")

@@ -304,7 +304,7 @@ class BlockBasis:
     def check(self, block: Block, estimator_name: Literal["CCIPCA", "IncrementalSKM"]) -> None:
         """Raise an error if the batch cannot be learned.
 
-        The error is InvalidWeights, InvalidRows, InvalidIndex, NotFinite or WidthMismatch.
+        The error is InvalidWeights, InvalidRows or WidthMismatch.
 
         estimator_name: name of the estimator, for error messages.
         """

@@ -98,7 +98,7 @@ class CCIPCAAccumulator(AccumulatorBase):
     def add(self, block: Block) -> None:
         """Learn a batch of rows. Targets are ignored.
 
-        Raises InvalidWeights, WidthMismatch, InvalidRows, InvalidIndex or NotFinite.
+        Raises InvalidWeights, WidthMismatch or InvalidRows.
         """
         self._basis.check(block, "CCIPCA")
         if block.rows:

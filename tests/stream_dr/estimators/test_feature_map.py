@@ -22,7 +22,7 @@ from stream_dr import (
     polynomial,
     random_fourier,
 )
-from stream_dr.errors import CannotMerge, InvalidParameter, PrecisionLost, WidthMismatch
+from stream_dr.errors import CannotMerge, EmptyInput, InvalidParameter, PrecisionLost, WidthMismatch
 from stream_dr.estimators import make
 from stream_dr.feature_maps import feature_map
 from stream_dr.rows.block import Block
@@ -298,3 +298,10 @@ def test_an_estimator_prints_of_its_map_what_is_not_by_default(spec, shown):
     assert repr(lda) == shown
     assert lda.feature_map is spec
     assert repr(lda.set_params(gamma=2.0)) == shown.replace(")", ", gamma=2.0)").replace("(, ", "(")
+
+
+@pytest.mark.parametrize("spec", [random_fourier(6), nystroem(5), polynomial(2)])
+@pytest.mark.parametrize("rows", [np.zeros((3, 0)), sp.csr_matrix((3, 0))])
+def test_rows_without_features_cannot_be_mapped(spec, rows):
+    with pytest.raises(EmptyInput):
+        stream_dr.PCA(2, feature_map=spec).partial_fit(rows)

@@ -6,7 +6,15 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
 from stream_dr.datasets.generate import generate_rcv1_like
-from stream_dr.errors import InvalidParameter, InvalidRows, TargetKindMismatch, TargetsRequired
+from stream_dr.errors import (
+    InvalidIndex,
+    InvalidParameter,
+    InvalidRows,
+    InvalidTargets,
+    NotFinite,
+    TargetKindMismatch,
+    TargetsRequired,
+)
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, ShuffledSource, evaluate
 from stream_dr.rows.block import Block
@@ -105,6 +113,20 @@ def test_what_cannot_be_evaluated():
         evaluate(Blocks([]), {})
     with pytest.raises(InvalidParameter, match="tree"):
         evaluate(Blocks([]), models, EvaluateSettings(probes=("tree",)))
+
+
+def test_rows_of_a_callers_own_source_are_checked():
+    good = Block(np.eye(3), class_targets(["a", "b", "a"]))
+    wrong = sp.csr_matrix(np.eye(3))
+    wrong.indices[:] = [5, 6, 7]
+    models = {"cm": make("class_means", {})}
+    for error, bad in (
+        (NotFinite, good._replace(X=np.full((3, 3), np.nan))),
+        (InvalidIndex, good._replace(X=wrong)),
+        (InvalidTargets, good._replace(y=class_targets([1, 2, 1]))),
+    ):
+        with pytest.raises(error):
+            evaluate(Blocks([good, bad]), models)
 
 
 def test_a_table_is_tested_as_the_same_numbers_are():

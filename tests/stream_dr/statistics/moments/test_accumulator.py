@@ -148,7 +148,6 @@ def test_a_batch_that_does_not_fit_the_sums_changes_nothing():
     accumulator = started()
     refused(errors.WidthMismatch, accumulator, block(X[:, :2]))
     refused(errors.WidthMismatch, accumulator, block(sp.csr_matrix(np.ones((12, 4)))))
-    refused(errors.EmptyInput, MomentAccumulator("none"), Block(np.zeros((3, 0))))
     continuous = MomentAccumulator("indicator")
     continuous.add(Block(X, continuous_targets(X[:, :2])))
     refused(errors.InvalidTargets, continuous, Block(X, continuous_targets(X)))
@@ -177,6 +176,7 @@ def test_bad_input_is_named_where_it_comes_in_and_changes_nothing():
     said(errors.InvalidTargets, labels=[1, 2, 3] * 4)
     said(errors.TargetKindMismatch, labels=[["a"]] * 12)
     said(errors.TargetKindMismatch, labels=X, learn=HSL().partial_fit)
+    said(errors.EmptyInput, np.zeros((12, 0)), learn=LDA().partial_fit)
     assert "OPLS, CCA or HSL" in said(errors.TargetKindMismatch, labels=[["a"]] * 12, learn=WMV().partial_fit)
 
 
