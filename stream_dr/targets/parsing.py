@@ -240,7 +240,9 @@ def _targets_of_collections(rows: list[Any], allowed_kinds: Sequence[str], settl
         raise TargetKindMismatch(
             "lists of several lengths were given; this model was started with numbers. Pass a row of numbers a row."
         ) from e
-    return multilabel_targets(rows) if table.ndim == 1 else _read_targets(table, allowed_kinds, settled_kind)
+    if table.ndim == 1:
+        return multilabel_targets(rows)
+    return _read_targets(table, allowed_kinds, settled_kind)
 
 
 def _plain_item(item: Any) -> Any:
@@ -273,7 +275,8 @@ def _targets_of_matrix(y: np.ndarray, settled_kind: str | None) -> Targets:
     """Return the Targets of an array (rows, k) of numbers."""
     if y.dtype == object and any(isinstance(v, Decimal) for v in y.flat):
         y = y.astype(np.float64)
-    _refuse_text_for_numbers(y.ravel().tolist() if y.dtype.kind in "SUO" else [], settled_kind)
+    if y.dtype.kind in "SUO":
+        _refuse_text_for_numbers(y.ravel().tolist(), settled_kind)
     if y.dtype.kind not in "biuf":
         raise InvalidTargets(f"a 2-D y must be numbers, not {y.dtype}; pass lists of labels for several labels a row.")
     if settled_kind == "class":
@@ -316,7 +319,9 @@ def _targets_of_floats(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind
             "pass str, int, bool or whole numbers, or start a new model."
         )
     check_float_labels_exact(y[present])
-    return _targets_of_labels(y.astype(np.int64) if present.all() else y.astype(np.float64, copy=False), settled_kind)
+    if present.all():
+        return _targets_of_labels(y.astype(np.int64), settled_kind)
+    return _targets_of_labels(y.astype(np.float64, copy=False), settled_kind)
 
 
 def _targets_of_labels(labels: np.ndarray | list[Any], settled_kind: str | None) -> Targets:

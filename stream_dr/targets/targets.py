@@ -134,7 +134,9 @@ def class_targets(labels: Any) -> Targets:
     labels: label of each row, None for a row without a target.
     """
     plain = encode_plain_labels(labels)
-    return targets_of_labels(label_column(labels)) if plain is None else Targets("class", *plain)
+    if plain is None:
+        return targets_of_labels(label_column(labels))
+    return Targets("class", *plain)
 
 
 def targets_of_labels(column: pa.Array) -> Targets:
@@ -186,7 +188,9 @@ def targets_of_label_sets(labels: pa.Array, indptr: np.ndarray, present: np.ndar
     present: (rows,) bool, False for rows without a target, or None.
     """
     # A column of the null type takes no memory and may be very long, so encode only its first value.
-    table, codes = encode_labels(labels.slice(0, 1) if pa.types.is_null(labels.type) else labels)
+    if pa.types.is_null(labels.type):
+        labels = labels.slice(0, 1)
+    table, codes = encode_labels(labels)
     if len(codes) and codes.min() < 0:
         row = int(np.searchsorted(indptr, codes.argmin(), side="right")) - 1
         raise InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
