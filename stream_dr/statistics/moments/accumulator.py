@@ -2,7 +2,7 @@
 
 The sums are additive. They are returned as a MomentState.
 
-Rows are dense or sparse. Every check of a batch happens before the first write (batch_plan.py). So
+Rows are dense or sparse. Every check of a batch happens before the first write. So
 a batch that raises an error changes nothing.
 
 If the encoding reads targets, rows without a target are skipped and counted. (The encoding
@@ -14,22 +14,27 @@ scatter or d without. A sparse row without exact scatter costs nonzeros · (labe
 the memory of the state plus 8 MB. The arrays of a batch are read in place, not copied.
 """
 
+import warnings
+
 import numpy as np
 
-from stream_dr.errors import InvalidParameter
-from stream_dr.rows.block import Block, Rows
+from stream_dr.checks import MAX_EXACT_WIDTH
+from stream_dr.errors import InvalidParameter, InvalidTargets, OnlyDiagonal, TooManyFeatures, WidthMismatch
+from stream_dr.rows.block import Block, Rows, weights_or_ones
+from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments import clock
-from stream_dr.statistics.moments.batch_plan import PlannedBatch, plan_batch
+from stream_dr.statistics.moments.batch_plan import PlannedBatch, with_new_labels_appended
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, rows_per_chunk
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
-from stream_dr.statistics.moments.encoding import Encoding, check_encoding, slice_encoded_rows
+from stream_dr.statistics.moments.encoding import Encoding, check_encoding, encode_as_columns, slice_encoded_rows
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
 from stream_dr.statistics.moments.state import MomentState, centred_features, check_same_parameters, empty_state
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets, target_mean
 from stream_dr.statistics.moments.unlearn import subtract_state
 from stream_dr.statistics.protocol import Absent, AccumulatorBase
+from stream_dr.targets.targets import drop_rows_without_target, targets_without_labels
 
 SCATTERS = ("auto", "exact", "diagonal", "none")
 
@@ -197,12 +202,78 @@ class MomentAccumulator(AccumulatorBase):
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
     def check_and_plan_batch(self, block: Block) -> PlannedBatch:
-        """Check a batch, and return the plan for learning it.
+        """Return the plan for learning a batch.
 
-        Nothing is changed. Raises the errors of `add`.
+        Nothing is changed. Raises WidthMismatch, TooManyFeatures, InvalidTargets or LimitExceeded if
+        the batch does not fit into the arrays of sums.
         """
-        batch = plan_batch(self, self._codes, block)
+        rows, features = block.X.shape
+        sparse = is_sparse(block.X)
+        self._check_width(features, sparse)
+
+        # Drop rows without a target, unless the encoding of targets allows them.
+        skipped = 0
+        if self.encoding == "none":
+            y = None
+        elif self.encoding == "partial":
+            y = block.y or targets_without_labels(rows)
+        else:
+            block, skipped = drop_rows_without_target(block)
+            y = block.y
+            rows -= skipped
+        weights = weights_or_ones(block.weights, rows)
+
+        # The first batch decides whether the whole scatter matrix is stored.
+        scatter = self.scatter
+        width = max(self.n_features, features)
+        if scatter == "auto" and rows:
+            stated = not sparse or block.width_stated
+            scatter = "exact" if stated and features <= MAX_EXACT_WIDTH else "diagonal"
+            if scatter == "diagonal" and not sparse:
+                _warn_only_diagonal(features)
+
+        # Encode the targets. New labels come after the earlier labels.
+        kind, labels, target_width, encoded = self.target_kind, self.labels, self.target_width, None
+        if y is None:
+            k = self.n_target_columns
+        else:
+            kind = y.kind
+            target_width = 0 if y.values is None else y.values.shape[1]
+            if self.target_kind == kind and target_width != self.target_width:
+                raise InvalidTargets(
+                    f"targets have {target_width} columns; this model was started with {self.target_width}. "
+                    "Pass those columns or start a new model."
+                )
+            labels, column = with_new_labels_appended(self._codes, labels, y)
+            encoded = encode_as_columns(y, self.encoding, column)
+            k = len(labels) if encoded.values is None else encoded.values.shape[1]
+
+        dense = self.dense or not sparse
+        batch = PlannedBatch(
+            block.X, weights, encoded, skipped, scatter, width, k, dense, kind, target_width, labels, block.hashes
+        )
         return batch if self._sets is None else self.with_label_set_numbers(batch)
+
+    def _check_width(self, n_features: int, sparse: bool) -> None:
+        if self.n_features and not sparse and n_features != self.n_features:
+            raise WidthMismatch(
+                f"batch has {n_features} features; this model was started with {self.n_features}. "
+                "Send those columns or start a new model."
+            )
+
+        if self.dense and n_features > self.n_features:
+            raise WidthMismatch(
+                f"sparse batch has {n_features} features; dense rows have fixed them at {self.n_features}. "
+                "Send at most those or start a new model."
+            )
+
+        if self.scatter == "exact" and sparse and n_features > MAX_EXACT_WIDTH:
+            diagonal = 'Start a model with scatter="diagonal"'
+            advice = "Use MMC, which has a diagonal form" if self.requires_one_label_per_row else diagonal
+            raise TooManyFeatures(
+                f"batch has {n_features} features; exact scatter of sparse rows is stored for up to {MAX_EXACT_WIDTH}. "
+                f"{advice}."
+            )
 
     def with_label_set_numbers(self, batch: PlannedBatch) -> PlannedBatch:
         """Return the batch with each row's label set index.
@@ -325,3 +396,14 @@ class MomentAccumulator(AccumulatorBase):
                 labelled = slice(None) if encoded.indptr is None else np.flatnonzero(np.diff(encoded.indptr))
                 self._classes.add(part_rows[labelled], row_weights[labelled], encoded.codes)
             self._weight += total
+
+
+def _warn_only_diagonal(n_features: int) -> None:
+    gigabytes = 8 * n_features**2 / 1e9
+    warnings.warn(
+        f"only the diagonal of the scatter of {n_features} features is stored, as if they were uncorrelated. "
+        f'scatter="exact" stores all of it ({gigabytes:.1f} GB, for each class where a method needs that), and '
+        "refine(rows) solves exactly without it.",
+        OnlyDiagonal,
+        stacklevel=2,
+    )
