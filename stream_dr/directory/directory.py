@@ -49,6 +49,7 @@ from stream_dr.errors import (
     HistoryGone,
     InsufficientStorage,
     InvalidParameter,
+    InvalidTargets,
     ModelExists,
     StreamDRError,
     UnknownModel,
@@ -70,7 +71,8 @@ from stream_dr.models.saved import (
 )
 from stream_dr.models.schema import Limits, Schema, apply_deltas, extend_by_accumulator_schema
 from stream_dr.statistics.protocol import pack
-from stream_dr.targets.label_codes import Label, label_column
+from stream_dr.targets.label_codes import Label
+from stream_dr.targets.targets import class_targets
 
 Start = int | Literal["start", "now"]
 """Position of the first event that a model learns.
@@ -152,11 +154,10 @@ class Directory(AbstractContextManager["Directory"]):
         target_kind: str | None = None,
         allowed_labels: Sequence[Label] | None = None,
     ) -> None:
-        self._settings = Schema(
-            stated=n_features or 0,
-            target_kind=target_kind,
-            allowed_labels=tuple(label_column(list(allowed_labels or ())).to_pylist()),
-        )
+        labels = class_targets([] if allowed_labels is None else list(allowed_labels))
+        if labels.present is not None:
+            raise InvalidTargets("allowed_labels holds a missing label (None or NaN); leave it out.")
+        self._settings = Schema(stated=n_features or 0, target_kind=target_kind, allowed_labels=labels.labels)
         self._labels_are_set = allowed_labels is not None
         self.path = Path(path)
         self.writable = writable

@@ -26,6 +26,7 @@ from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import check_label_type
 
 
 @dataclass(eq=False, repr=False)
@@ -282,6 +283,7 @@ class KNearest(LabelScore, StreamLearner):
         warn_of_column(block.y, stacklevel=3)
         sample = fitted.accumulator
         targets = parse_targets(block.y, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
+        check_label_type(sample.labels, targets.labels)
         sample.add(Block(rows, targets, names=names))
 
         if refuse_empty and not sample.rows:

@@ -48,11 +48,11 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from stream_dr.errors import InvalidParameter, TargetKindMismatch, TargetsRequired
+from stream_dr.errors import InvalidParameter, InvalidTargets, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.evaluation.scores import ClassScores, LabelScores
 from stream_dr.projection import Projection
-from stream_dr.rows.block import Block, Rows, check_source_rows
+from stream_dr.rows.block import Block, Rows, as_weights, check_source_rows
 from stream_dr.rows.raw_rows import raise_if_raw_rows
 from stream_dr.rows.source import Source
 from stream_dr.solve.neighbours import fit_sparse_width, means_by_class, nearest_mean, squared_distances
@@ -485,14 +485,18 @@ def evaluate(
 def _labelled_batches(source: Source, skipped: list[int]) -> Iterator[Block]:
     """Yield the rows of each batch that have a target.
 
-    Batches without such a row are not yielded.
+    Batches without such a row are not yielded. A caller's own source may have any rows, targets and
+    weights, so they are checked. Raises InvalidIndex, NotFinite, InvalidTargets or InvalidWeights.
 
     skipped: list to which the number of each batch's rows without a target is added.
     """
     for _, block in source.events():
-        labelled, n_skipped = drop_rows_without_target(block)
+        check_source_rows(block.X)
+        if block.y is not None and block.y.rows != block.rows:
+            raise InvalidTargets(f"batch has {block.rows} rows but {block.y.rows} targets; pass one target a row.")
+        weights = as_weights(block.weights, block.rows)
+        labelled, n_skipped = drop_rows_without_target(block._replace(weights=weights))
         skipped.append(n_skipped)
-        check_source_rows(labelled.X)
         if labelled.rows:
             yield labelled
 

@@ -213,6 +213,12 @@ def test_a_closed_set_of_labels_is_asked_of_new_batches_and_written_down_with_th
         assert directory.schema.allowed_labels == ()
 
 
+def test_a_missing_label_cannot_be_allowed(tmp_path: Path) -> None:
+    for labels in ([None, "a"], [float("nan"), "a"]):
+        with pytest.raises(errors.InvalidTargets, match="missing label"):
+            Directory(tmp_path / "D", allowed_labels=labels)
+
+
 def test_a_new_stream_may_have_a_closed_set_of_labels(tmp_path: Path) -> None:
     with Directory(tmp_path / "D", limits=SMALL, allowed_labels=[1, 2]) as directory:
         with pytest.raises(errors.InvalidTargets, match="labels are str"):

@@ -12,7 +12,15 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import stream_dr
 from stream_dr import LDA, ClassMeans, KNearest
-from stream_dr.errors import CannotMerge, InvalidParameter, NotFitted, SchemaMismatch, TargetKindMismatch, WidthMismatch
+from stream_dr.errors import (
+    CannotMerge,
+    InvalidParameter,
+    InvalidTargets,
+    NotFitted,
+    SchemaMismatch,
+    TargetKindMismatch,
+    WidthMismatch,
+)
 
 X, Y = load_digits(return_X_y=True)
 TRAIN, TEST = slice(0, 1200), slice(1200, 1797)
@@ -134,3 +142,11 @@ def test_y_names_a_column_as_for_other_estimators(as_table, learn):
     with pytest.raises(SchemaMismatch, match=r"no column 'digits' for the targets.*'digit'"):
         getattr(named, learn)(as_table(labelled), "digits")
     assert named.n_samples_seen_ == 1200
+
+
+def test_labels_of_another_type_than_those_learned_are_refused():
+    model = KNearest().partial_fit([[0.0], [1.0]], [1, 2])
+    for labels in (["a", "b"], [True, False]):
+        with pytest.raises(InvalidTargets, match="rows so far had int labels"):
+            model.partial_fit([[0.0], [1.0]], labels)
+    assert model.classes_.tolist() == [1, 2]

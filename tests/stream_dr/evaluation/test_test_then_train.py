@@ -11,6 +11,7 @@ from stream_dr.errors import (
     InvalidParameter,
     InvalidRows,
     InvalidTargets,
+    InvalidWeights,
     NotFinite,
     TargetKindMismatch,
     TargetsRequired,
@@ -124,6 +125,9 @@ def test_rows_of_a_callers_own_source_are_checked():
         (NotFinite, good._replace(X=np.full((3, 3), np.nan))),
         (InvalidIndex, good._replace(X=wrong)),
         (InvalidTargets, good._replace(y=class_targets([1, 2, 1]))),
+        (InvalidTargets, good._replace(y=class_targets(["a", "b"]))),
+        (InvalidWeights, good._replace(weights=-np.ones(3))),
+        (InvalidWeights, good._replace(weights=np.ones(2))),
     ):
         with pytest.raises(error):
             evaluate(Blocks([good, bad]), models)
