@@ -10,8 +10,9 @@ A batch must fit
 Whether all values are finite is checked earlier, when the batch is parsed in the caller's thread.
 
 Once a batch is admitted, learning must not raise an error. So the log has only rows that every
-model can learn. There is one exception: HSL's clique and star find out while learning that there
-are too many label sets, and such a model fails at that event.
+model can learn. There are exceptions, and such a model fails at that event: HSL's clique and star
+find out while learning that there are too many label sets. A polynomial map finds out while mapping
+that values are too large, or that sparse rows have become wider.
 
 A Draft is an event that is not in the log yet. Drafts are admitted in groups, and each group is
 written in one transaction (`DraftGroup`). Each draft is checked against the schema that includes
