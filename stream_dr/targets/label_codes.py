@@ -1,10 +1,13 @@
-"""Labels of rows: an Arrow column of labels, and one integer code for each label.
+"""Labels of rows, and one integer code for each label.
 
-`label_column` is the one way from Python, numpy and pandas to a column of labels, and
-`encode_labels` the one way from a column to codes. The first label that appears in the column has
-code 0, the next distinct label code 1, and so on. Nulls have the code −1.
+The first label that appears has code 0, the next distinct label code 1, and so on. A row without
+a label has the code −1. There are two ways to the codes:
 
-The cost is O(rows + labels). No Python loop runs over rows.
+- `encode_plain_labels` encodes strings, integers or bools of Python by a dict.
+- `label_column` makes an Arrow column of any other labels, and checks them. `encode_labels`
+  encodes the column.
+
+The cost is O(rows + labels).
 """
 
 from collections.abc import Iterable, Sequence

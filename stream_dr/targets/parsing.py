@@ -1,7 +1,9 @@
 """Conversion of a caller's targets y to Targets.
 
-Containers of any library become an array or a list first. None, NaN, and pandas' NA and NaT are rows
-without a target. The kind of the targets is the kind of earlier batches, or else the parameter `target`. If there
+Containers of any library become an array or a list first. None, NaN, and pandas' NA and NaT are
+rows without a target.
+
+The kind of the targets is the kind of earlier batches, or else the parameter `target`. If there
 are no earlier batches and `target` is "auto", the form of y decides:
 
 - A list of label collections is multilabel.

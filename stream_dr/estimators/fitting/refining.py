@@ -401,16 +401,14 @@ class MappedSource:
 def strip_feature_map(
     estimator: "Refinable", state: State, source: Source, feature_names: tuple[str, ...] | None
 ) -> tuple["Refinable", MomentState, Source, tuple[str, ...] | None]:
-    """Return inputs of refine that need no feature map.
+    """Return an estimator, a state, a source and names without feature map.
 
-    The returned source maps the rows while it reads them. The returned estimator has no feature
-    map, and the returned state is the state of the mapped rows. Mapped columns have no names.
+    - The estimator has the same parameters, but no feature map.
+    - The state is that of the mapped rows. If rows are in folds, it is the sum over all folds.
+    - The source maps the rows while it reads them.
+    - The names are None, because mapped columns have no names.
 
-    If the estimator has no feature map, the estimator, the source and the names are returned
-    unchanged.
-
-    In both cases, a state that has a separate sum for each cross-validation fold is replaced by
-    the sum over all folds.
+    If the estimator has no feature map, estimator, source and names are returned unchanged.
 
     estimator: estimator with or without a feature map.
     state: state that has learned the rows.
