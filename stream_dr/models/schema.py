@@ -21,8 +21,6 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.rows import csr_without_check, feature_hint
 from stream_dr.arrow.target_columns import TARGET_COLUMN
@@ -166,27 +164,13 @@ class Schema(NamedTuple):
             rows = raw_from_array(block.X, block.names).reorder_convert_and_add_columns(self.families)
             return block._replace(X=rows, names=rows.names)
 
-        if self.names is not None and block.names is not None and block.names != self.names:
-            # Match the columns by name. The block must have exactly the stream's columns.
-            places = {name: i for i, name in enumerate(block.names)}
-            missing = [name for name in self.names if name not in places]
-            if missing or len(places) != len(self.names):
-                extra = [name for name in block.names if name not in self.names]
-                hint = did_you_mean(missing[0], extra) if missing else ""
-                raise SchemaMismatch(
-                    f"batch lacks columns {missing[:5]}{hint} and has unknown columns {extra[:5]}; "
-                    f"this stream has {len(self.names)} named columns. Send exactly those."
-                )
-            order = [places[name] for name in self.names]
-            return block._replace(X=np.ascontiguousarray(block.X[:, order]), names=self.names)
-
         # A sparse block may have fewer columns than declared. The missing columns are empty.
         if block.sparse and self.layout == "sparse":
             block = block._replace(width_stated=self.stated > 0)
             if block.features < self.stated:
                 X = block.X
                 block = block._replace(X=csr_without_check(X.data, X.indices, X.indptr, (X.shape[0], self.stated)))
-        return block
+        return block.reorder(self.names)
 
     def missing_columns(self, block: Block | None) -> tuple[str, ...]:
         """Return names of the table's columns that a batch lacks.
