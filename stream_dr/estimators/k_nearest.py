@@ -18,7 +18,7 @@ from stream_dr.estimators.fitting.parameters import check_positive_int
 from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner, new_fitted_state
 from stream_dr.feature_maps.feature_map import check_seed_or_none
 from stream_dr.projection import check_n_features
-from stream_dr.rows.batches import move_named_column_to_targets
+from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import Block
 from stream_dr.rows.frames import RowsAndNames
 from stream_dr.rows.number_rows import as_rows
@@ -222,7 +222,7 @@ class KNearest(LabelScore, StreamLearner):
         Raises WidthMismatch if the columns differ from the learned rows' columns, and EmptyInput
         if there is no row.
         """
-        table = self.without_target_column(Block(X)).X
+        table = self.without_target_column(as_block(X)).X
         rows, _ = self._with_learned_column_order(self.fitted(), table)
         raise_if_no_rows_or_features(rows)
         return rows
@@ -273,7 +273,7 @@ class KNearest(LabelScore, StreamLearner):
             TargetsRequired for a batch without labels.
         """
         # Check the rows and the labels. An error leaves the state unchanged.
-        block = move_named_column_to_targets(Block(X, y))
+        block = move_named_column_to_targets(as_block(X, y))
         rows, names = self._with_learned_column_order(fitted, block.X)
         if refuse_empty:
             raise_if_no_rows_or_features(rows)

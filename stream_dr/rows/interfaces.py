@@ -27,17 +27,6 @@ class ArrowArray(Protocol):
 
 
 @runtime_checkable
-class ArrowTable(Protocol):
-    """Arrow table or record batch.
-
-    Two columns may have the same name.
-    """
-
-    num_columns: int
-    column_names: list[str]
-
-
-@runtime_checkable
 class ArrowScanner(Protocol):
     """Arrow data set or scanner."""
 
@@ -56,7 +45,6 @@ class LazyBatches(Protocol):
         """Return the rows as batches, one after the other."""
 
 
-@runtime_checkable
 class DaskCollection(Protocol):
     """Dask array or dataframe."""
 
@@ -68,41 +56,10 @@ class DaskCollection(Protocol):
 
 
 @runtime_checkable
-class Chunked(Protocol):
-    """Dask array. A Dask dataframe does not have these attributes."""
-
-    chunks: tuple[tuple[int, ...], ...]
-
-
-@runtime_checkable
-class Frame(Protocol):
-    """Frame or series with the interface of pandas."""
-
-    iloc: Any
-    ndim: int
-
-
-@runtime_checkable
 class Shaped(Protocol):
     """Array or table with a known shape."""
 
     shape: tuple[int, ...]
-
-
-@runtime_checkable
-class NarwhalsFrame(Protocol):
-    """Narwhals frame, which wraps a frame of pandas or another library."""
-
-    def to_native(self) -> object:
-        """Return the wrapped frame, such as a pandas data frame."""
-
-
-class Numeric(Protocol):
-    """Array of numbers, dense or sparse."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the numbers."""
 
 
 @runtime_checkable

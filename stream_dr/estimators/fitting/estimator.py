@@ -65,8 +65,7 @@ from stream_dr.feature_maps.table import Table, TableState
 from stream_dr.projection import Linear, Mapped, Projection, check_n_features
 from stream_dr.rows.batches import as_block, batches, move_named_column_to_targets
 from stream_dr.rows.block import Block, as_weights
-from stream_dr.rows.frames import iterate_arrow_tables
-from stream_dr.rows.kinds import DASK, Kind, rows_kind
+from stream_dr.rows.frames import TableStream, is_dask, open_rows
 from stream_dr.rows.raw_rows import default_column_names
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.folds import FoldedState
@@ -345,12 +344,12 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """
         projection = self.projection()
         self._warn_if_fewer_components(projection.n_components)
-        if (kind := rows_kind(X)) in DASK:
+        X = open_rows(X)
+        if is_dask(X):
             names = list(self.get_feature_names_out())
             return project_dask_collection(X, self.transform, names)  # type: ignore[no-any-return]
-        if kind is Kind.STREAM:
-            parts = [self.project(projection, part, keep_float32=True) for part in iterate_arrow_tables(X)]
-            return np.concatenate(parts)
+        if isinstance(X, TableStream):
+            return np.concatenate([self.project(projection, part, keep_float32=True) for part in X])
         return self.project(projection, X, keep_float32=True)
 
     def merge(self, other: "Estimator") -> Self:
@@ -483,15 +482,14 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         with self.lock:
             self.check_parameters()
             rows = as_block(X, y, weights)
-            kind = rows_kind(rows.X)
 
             # Learn in a new state, so that the estimator is unchanged if an error is raised.
-            if kind in DASK:
-                fitted = self._learn_collections(move_named_column_to_targets(rows, kind))
+            if is_dask(rows.X):
+                fitted = self._learn_collections(move_named_column_to_targets(rows))
             else:
                 fitted = new_fitted_state(self)
-                for block in batches(rows, kind):
-                    self._parse_and_learn(fitted, block, kind if block.X is rows.X else None, raise_if_empty=True)
+                for block in batches(rows):
+                    self._parse_and_learn(fitted, block, raise_if_empty=True)
             self.fitted_ = fitted
             self.target_column_ = rows.y if isinstance(rows.y, str) else None
 
@@ -549,11 +547,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 fitted.check_parameters(self)
 
             rows = as_block(X, y, weights)
-            kind = rows_kind(rows.X)
             target_column = rows.y if isinstance(rows.y, str) else self.target_column_
             # Learn a Dask collection separately, and merge the two states.
-            if kind in DASK:
-                learned = self._learn_collections(move_named_column_to_targets(rows, kind))
+            if is_dask(rows.X):
+                learned = self._learn_collections(move_named_column_to_targets(rows))
                 # Columns without names go by their position, as those of an array.
                 learned.names = learned.names or fitted.names
                 parts = copy(self)
@@ -564,9 +561,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 return self
 
             # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
-            fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
-            for block in batches(rows, kind):
-                self._parse_and_learn(fitted, block, kind if block.X is rows.X else None)
+            fitted = fitted.copy(self) if isinstance(rows.X, TableStream) else fitted
+            for block in batches(rows):
+                self._parse_and_learn(fitted, block)
             self.fitted_ = fitted
             self.target_column_ = target_column
         return self
@@ -600,10 +597,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         merged = learn_blocks(blocks, partial(_fit_clone_on_block, learner), _merge_into_copy)
         return new_fitted_state(self, merged.state_, merged.fitted_.names)
 
-    def _parse_and_learn(
-        self, fitted: FittedState, rows: Block, rows_kind_if_known: Kind | None, raise_if_empty: bool = False
-    ) -> None:
-        block, names = self.parse(fitted, rows, rows_kind_if_known, raise_if_empty)
+    def _parse_and_learn(self, fitted: FittedState, rows: Block, raise_if_empty: bool = False) -> None:
+        block, names = self.parse(fitted, rows, raise_if_empty)
         if raise_if_empty and block.weights is not None and not block.weights.any():
             raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
         fitted.accumulator.add(block)
@@ -616,7 +611,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         self,
         fitted: FittedState,
         rows: Block,
-        rows_kind_if_known: Kind | None = None,
         raise_if_empty: bool = False,
         raise_if_no_targets: bool = True,
     ) -> tuple[Block, tuple[str, ...] | None]:
@@ -627,14 +621,12 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
         fitted: fitted state of the estimator, with the names of its features.
         rows: rows, targets and weights as the caller has passed them.
-        rows_kind_if_known: type of the rows (array, table, dicts and so on), or None if it is not
-            known.
         raise_if_empty: if true, raise EmptyInput if there are no rows or no features.
         raise_if_no_targets: if true, raise TargetsRequired if the method is supervised and the
             rows have no targets.
         """
         accumulator = fitted.accumulator
-        block = self._read_rows(fitted, rows, rows_kind_if_known)
+        block = self._read_rows(fitted, rows)
         n_rows, n_features = block.X.shape
         if raise_if_empty:
             named_columns.raise_if_no_rows_or_features(block.X)
@@ -657,7 +649,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             return block, None
         return block, block.names
 
-    def _read_rows(self, fitted: FittedState, rows: Block, rows_kind_if_known: Kind | None = None) -> Block:
+    def _read_rows(self, fitted: FittedState, rows: Block) -> Block:
         """Return rows with their columns in the order of the learned rows.
 
         Columns that the feature map identifies by name keep their order.
@@ -666,7 +658,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         if self.feature_map is not None:
             by_name = self.identifies_columns_by_name()
             reads_tables = map_reads_tables(self.feature_map)
-        X, names = named_columns.read_rows_and_names(rows, by_name, reads_tables, rows_kind_if_known, fitted.names)
+        X, names = named_columns.read_rows_and_names(rows, by_name, reads_tables, fitted.names)
         if not by_name and names != fitted.names and fitted.accumulator.n_features > 0:
             X, names = named_columns.reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
         return Block(X, names=names, width_stated=rows.width_stated)
@@ -869,7 +861,7 @@ class AdditiveEstimator(Estimator):
         if names.ndim != 1:
             raise InvalidParameter(f"groups={groups!r}; it must be a list or array of one group a row.")
         block = as_block(X)
-        if (kind := rows_kind(block.X)) is Kind.STREAM or kind in DASK:
+        if isinstance(block.X, TableStream) or is_dask(block.X):
             raise InvalidParameter(
                 "groups were given with rows that are read batch by batch: pass one batch a call, or Blocks with ids to an "
                 "estimator of folds_by='id'."

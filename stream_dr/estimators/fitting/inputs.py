@@ -1,6 +1,6 @@
 """Types of rows, targets and weights that callers may pass.
 
-`stream_dr/rows/kinds.py` decides which of these types a value has.
+`stream_dr/rows/frames.py` finds out which of these types a value has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

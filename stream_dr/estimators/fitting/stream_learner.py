@@ -293,7 +293,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
             return rows
         fitted = self.fitted()
         features = fitted.accumulator.table_names or fitted.names or ()
-        return rows if name in features else rows._replace(X=drop_column(rows.X, name))
+        return rows if name in features else drop_column(rows, name)
 
     @property
     def n_samples_seen_(self) -> int:
