@@ -106,11 +106,3 @@ class TypedColumns(Protocol):
     """Frame whose columns have types."""
 
     dtypes: Iterable[object]
-
-
-@runtime_checkable
-class DenseConvertible(Protocol):
-    """Sparse matrix, which converts itself to a dense array."""
-
-    def toarray(self) -> np.ndarray:
-        """Return the matrix as a dense numpy array."""

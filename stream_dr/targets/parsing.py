@@ -23,7 +23,6 @@ import numpy as np
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.rows.interfaces import (
-    DenseConvertible,
     ListConvertible,
     MissingAware,
     NumpyArrayLike,
@@ -33,6 +32,7 @@ from stream_dr.rows.interfaces import (
     TypedColumns,
 )
 from stream_dr.rows.raw_rows import LARGEST
+from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.targets.label_codes import check_float_labels_exact
 from stream_dr.targets.targets import (
     KINDS,
@@ -168,27 +168,26 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
     Containers are masked arrays, sparse matrices, and columns and tables of pandas, polars or
     Arrow.
     """
-    has_rows = isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible)
-    if not has_rows or isinstance(y, str | bytes | Mapping | Set):
-        raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
     if np.ma.isMaskedArray(y):
-        y = np.where(y.mask, np.array(None), y.data) if y.mask.any() else y.data
+        return np.where(y.mask, np.array(None), y.data) if y.mask.any() else y.data  # type: ignore[no-any-return]
+    if is_sparse(y):
+        return y.toarray()  # type: ignore[no-any-return]
     # Convert missing values of pandas to objects first.
     # In an array of floats with NaN, large integers would lose digits.
     if _has_missing_of_pandas(y):
         y = y.astype(object)
 
     # A table of Arrow has a shape. A column of Arrow has none, and its list keeps large integers.
-    if isinstance(y, ListConvertible):
-        y = np.asarray(y) if isinstance(y, Shaped) else y.to_pylist()
-    elif isinstance(y, NumpyConvertible):
+    if isinstance(y, ListConvertible) and not isinstance(y, Shaped):
+        return y.to_pylist()
+    if isinstance(y, NumpyConvertible):
         y = y.to_numpy()
-    if isinstance(y, DenseConvertible):
-        y = y.toarray()
     if isinstance(y, NumpyArrayLike):
         return np.asarray(y)
+    if not isinstance(y, Sized) or isinstance(y, str | bytes | Mapping | Set):
+        raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
     try:
-        return list(y)
+        return list(y)  # type: ignore[call-overload,no-any-return]
     except TypeError as e:
         raise InvalidTargets(f"y is {type(y).__name__}; pass one target a row.") from e
 
