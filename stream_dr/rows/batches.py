@@ -4,7 +4,7 @@ The input is one batch or a stream of tables. One table of a stream is in memory
 targets may be a column of the input X.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from stream_dr.errors import InvalidTargets, SchemaMismatch, did_you_mean
@@ -27,8 +27,8 @@ def as_block(X: Any, y: Any = None, weights: Any = None) -> Block:
     return X._replace(X=open_rows(X.X), y=y, weights=weights)
 
 
-def batches(block: Block) -> Iterable[Block]:
-    """Return the batches of a block with opened rows.
+def batches(block: Block) -> Iterator[Block]:
+    """Yield the batches of a block with opened rows.
 
     The rows of the block may be a stream of tables, which has one batch for each table. A block
     with other rows is one batch. If the block's `y` is the name of a column of X, this column
@@ -39,29 +39,25 @@ def batches(block: Block) -> Iterable[Block]:
     SchemaMismatch if X has no column named `y`.
     """
     if not isinstance(block.X, TableStream):
-        return [move_named_column_to_targets(block)]
+        yield move_named_column_to_targets(block)
+        return
     if block.y is not None and not isinstance(block.y, str):
         raise InvalidTargets(
             f"X is a {type_name(block.X.source)}, read batch by batch, and y a {type_name(block.y)}: name the column of "
             "X that holds the targets."
         )
-    return _stream_batches(block)
 
-
-def _stream_batches(block: Block) -> Iterator[Block]:
-    empty = None
+    batch = None
     any_rows = False
     for table in block.X:
         batch = move_named_column_to_targets(block._replace(X=table))
         if table.num_rows:
             any_rows = True
             yield batch
-        else:
-            empty = batch
 
     # If all batches are empty, yield one of them, because its columns can still be learned.
-    if empty is not None and not any_rows:
-        yield empty
+    if batch is not None and not any_rows:
+        yield batch
 
 
 def move_named_column_to_targets(block: Block) -> Block:

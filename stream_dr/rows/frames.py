@@ -8,19 +8,16 @@ only column is a column of vectors of equal length, `as_matrix` copies nothing.
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import narwhals
 import numpy as np
+import pyarrow as pa
 
 from stream_dr.errors import EmptyInput, InvalidRows, NotNumeric
 from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, LazyBatches
 from stream_dr.rows.raw_rows import RawRows, repeated_name_error
 from stream_dr.rows.sparse_rows import is_sparse
-
-# At run time, pyarrow is imported only when a table is passed in.
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class RowsAndNames(NamedTuple):
@@ -45,10 +42,8 @@ class TableStream:
     def __init__(self, source: Any) -> None:
         self.source = source
 
-    def __iter__(self) -> "Iterator[pa.Table]":
+    def __iter__(self) -> Iterator[pa.Table]:
         """Yield the tables."""
-        import pyarrow as pa
-
         # A batch is an Arrow record batch, or a frame of the library that created the stream.
         batches: Iterable[object]
         if isinstance(self.source, ArrowScanner):
@@ -86,52 +81,33 @@ def open_rows(X: Any) -> Any:
     if isinstance(X, list | tuple | RawRows | TableStream) or is_sparse(X) or is_pandas(X) or is_dask(X):
         return X
 
-    import narwhals
-    import pyarrow as pa
-
     # narwhals would raise an error for a table in which two columns have the same name.
     if isinstance(X, pa.Table):
         return X
     if isinstance(X, pa.RecordBatch):
         return pa.table(X)
-    X = narwhals.to_native(X, pass_through=True)
     if isinstance(X, ArrowScanner):
         return TableStream(X)
+    if isinstance(X, pa.Array) and not pa.types.is_struct(X.type):
+        X = pa.chunked_array([X])
 
     # Convert frames and columns of libraries that narwhals supports.
     frame: Any = narwhals.from_native(X, pass_through=True, allow_series=True)
-    if isinstance(frame, narwhals.DataFrame):
-        return frame.to_arrow().select(frame.columns)
-    column = None
+    if isinstance(frame, narwhals.LazyFrame):
+        return TableStream(frame.to_native())
     if isinstance(frame, narwhals.Series):
-        with _refuse_no_table():
-            column = frame.to_arrow()
-    elif isinstance(X, pa.Array) and not pa.types.is_struct(X.type):
-        column = X
-    if column is not None:
-        is_number = pa.types.is_primitive(column.type) and not pa.types.is_temporal(column.type)
-        return X if is_number else pa.table([column], ["text"])
+        if frame.dtype.is_numeric() or frame.dtype == narwhals.Boolean:
+            return X
+        frame = frame.alias("text").to_frame()
+    if isinstance(frame, narwhals.DataFrame):
+        native = frame.to_native()
+        return native if is_pandas(native) else frame.to_arrow().select(frame.columns)
 
     # Convert other objects with Arrow's interface.
     is_stream = isinstance(X, ArrowStream)
-    if isinstance(frame, narwhals.LazyFrame) or (is_stream and not isinstance(X, Sized)):
-        return TableStream(X)
-    if is_stream or isinstance(X, ArrowArray):
+    if isinstance(X, ArrowArray) or (is_stream and isinstance(X, Sized)):
         return pa.table(X)
-    return X
-
-
-@contextmanager
-def _refuse_no_table() -> Iterator[None]:
-    """Raise InvalidRows instead of an error of a conversion to Arrow."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, TypeError, ValueError) as e:
-        raise InvalidRows(
-            f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
-        ) from e
+    return TableStream(X) if is_stream else X
 
 
 def is_pandas(X: object) -> bool:
@@ -141,13 +117,12 @@ def is_pandas(X: object) -> bool:
     return loaded is not None and isinstance(X, loaded.DataFrame)
 
 
-def is_dask(X: object, module: str = "dask.") -> bool:
+def is_dask(X: object, modules: str | tuple[str, ...] = ("dask.array", "dask.dataframe")) -> bool:
     """True if X is a Dask array or dataframe.
 
-    module: "dask.dataframe" for dataframes only.
+    modules: modules that may have the type of X.
     """
-    name = type(X).__module__
-    return name.startswith(("dask.array", "dask.dataframe")) and name.startswith(module)
+    return type(X).__module__.startswith(modules)
 
 
 def only_has(X: object, kind: type) -> bool:
@@ -158,22 +133,21 @@ def only_has(X: object, kind: type) -> bool:
     return isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(row, kind) for row in X)
 
 
-def as_table(X: Any) -> "pa.Table | None":
+def as_table(X: Any) -> pa.Table | None:
     """Return opened rows as an Arrow table, or None if they are no table.
 
     Rows that are dicts become a table whose columns are the keys. The index of a pandas frame is
     dropped.
     """
-    # pyarrow is imported only if X is a table.
-    if isinstance(X, np.ndarray | list | tuple) and not only_has(X, Mapping):
-        return None
-    import pyarrow as pa
-
-    if isinstance(X, list | tuple):
+    if only_has(X, Mapping):
         return pa.Table.from_pylist(list(X))
     if is_pandas(X):
-        with _refuse_no_table():
+        try:
             return pa.Table.from_pandas(X, preserve_index=False)
+        except (pa.ArrowException, TypeError, ValueError) as e:
+            raise InvalidRows(
+                f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
+            ) from e
     if isinstance(X, TableStream):
         return pa.concat_tables(X)
     return X if isinstance(X, pa.Table) else None

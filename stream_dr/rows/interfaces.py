@@ -5,7 +5,7 @@ object has the attributes of a protocol.
 """
 
 from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -45,16 +45,6 @@ class LazyBatches(Protocol):
         """Return the rows as batches, one after the other."""
 
 
-class DaskCollection(Protocol):
-    """Dask array or dataframe."""
-
-    def __dask_graph__(self) -> object:
-        """Return Dask's graph of the tasks that compute the data."""
-
-    def to_delayed(self) -> object:
-        """Return the parts of the data as delayed Dask objects."""
-
-
 @runtime_checkable
 class Shaped(Protocol):
     """Array or table with a known shape."""
@@ -76,33 +66,3 @@ class NumpyConvertible(Protocol):
 
     def to_numpy(self) -> np.ndarray:
         """Return the values as a numpy array."""
-
-
-@runtime_checkable
-class ListConvertible(Protocol):
-    """Arrow column or table, which converts itself to Python values."""
-
-    def to_pylist(self) -> list[Any]:
-        """Return the values as a list of Python values."""
-
-
-@runtime_checkable
-class MissingAware(Protocol):
-    """Column or frame of pandas, which marks its missing values."""
-
-    def isna(self) -> Any:
-        """Return a mask that is true for missing values."""
-
-
-@runtime_checkable
-class Typed(Protocol):
-    """Column with a type."""
-
-    dtype: object
-
-
-@runtime_checkable
-class TypedColumns(Protocol):
-    """Frame whose columns have types."""
-
-    dtypes: Iterable[object]

@@ -53,7 +53,7 @@ def as_rows(X: Any) -> RowsAndNames:
 
 def _is_number_type(kind: object) -> bool:
     """True for the types of pandas columns that numpy converts to numbers."""
-    return (isinstance(kind, np.dtype) and kind != np.dtype(object)) or str(kind).startswith("Sparse")
+    return (isinstance(kind, np.dtype) and kind.kind in "biufc") or str(kind).startswith("Sparse")
 
 
 def _as_float_matrix(X: ArrayLike) -> np.ndarray:
@@ -96,9 +96,9 @@ def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:
     A frame counts as having no names if it has no columns, or if a column's name is not a string.
     Raises InvalidRows if two columns have the same name.
     """
-    names = [str(name) for name in columns if isinstance(name, str)]
-    if len(names) < len(list(columns)):
+    names = tuple(str(name) for name in columns if isinstance(name, str))
+    if not names or len(names) < len(list(columns)):
         return None
     if repeated := repeated_name_error(names):
         raise repeated
-    return tuple(names) or None
+    return names

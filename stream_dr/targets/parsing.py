@@ -15,22 +15,16 @@ are no earlier batches and `target` is "auto", the form of y decides:
 """
 
 import numbers
+import sys
 from collections.abc import Mapping, Sequence, Set, Sized
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.rows.interfaces import (
-    ListConvertible,
-    MissingAware,
-    NumpyArrayLike,
-    NumpyConvertible,
-    Shaped,
-    Typed,
-    TypedColumns,
-)
+from stream_dr.rows.interfaces import NumpyArrayLike, NumpyConvertible
 from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.targets.label_codes import check_float_labels_exact
@@ -177,9 +171,9 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
     if _has_missing_of_pandas(y):
         y = y.astype(object)
 
-    # A table of Arrow has a shape. A column of Arrow has none, and its list keeps large integers.
-    if isinstance(y, ListConvertible) and not isinstance(y, Shaped):
-        return y.to_pylist()
+    # The list of an Arrow column keeps large integers beside nulls.
+    if isinstance(y, pa.Array | pa.ChunkedArray):
+        return y.to_pylist()  # type: ignore[no-any-return]
     if isinstance(y, NumpyConvertible):
         y = y.to_numpy()
     if isinstance(y, NumpyArrayLike):
@@ -192,12 +186,18 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
         raise InvalidTargets(f"y is {type(y).__name__}; pass one target a row.") from e
 
 
-def _has_missing_of_pandas(y: object) -> bool:
+def _has_missing_of_pandas(y: Any) -> bool:
     """True if y has missing values of a pandas type."""
-    # Containers of pandas are recognised by their methods, since pandas is optional.
-    if not isinstance(y, MissingAware):
+    # If pandas is not loaded, y cannot be of it. Loading it here would take time.
+    pandas: Any = sys.modules.get("pandas")
+    if pandas is None:
         return False
-    types = [y.dtype] if isinstance(y, Typed) else list(y.dtypes) if isinstance(y, TypedColumns) else []
+    if isinstance(y, pandas.DataFrame):
+        types = list(y.dtypes)
+    elif isinstance(y, pandas.Series | pandas.Index | pandas.api.extensions.ExtensionArray):
+        types = [y.dtype]
+    else:
+        return False
     own_type = any(not isinstance(kind, np.dtype) for kind in types)
     return own_type and bool(np.asarray(y.isna()).any())
 

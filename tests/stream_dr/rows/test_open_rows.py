@@ -54,7 +54,7 @@ FORMS = {
     "Arrow batch": (lambda: TABLE.combine_chunks().to_batches()[0], pa.Table),
     "Arrow table of one name twice": (lambda: pa.table([[1], [2]], ["a", "a"]), pa.Table),
     "polars series": (lambda: pl.Series(X.tolist()), pa.Table),
-    "pandas series of texts": (lambda: MIXED["c"], pa.Table),
+    "pandas series of texts": (lambda: MIXED["c"], pd.DataFrame),
     "Arrow array": (lambda: pa.array(X.tolist()), pa.Table),
     "chunked array": (lambda: TABLE["a"], pa.ChunkedArray),
     "lazy frame": (lambda: pl.from_arrow(TABLE).lazy(), TableStream),
@@ -154,3 +154,10 @@ def test_a_column_of_numbers_is_no_table(column):
         as_rows(column)
     with pytest.raises(stream_dr.errors.InvalidRows, match="Expected 2D array, got 1D array"):
         raw_rows(column)
+
+
+def test_a_column_of_dates_is_no_number_for_pandas_either():
+    dates = pd.DataFrame({"a": pd.to_datetime(["2020-01-01", "2020-01-02"])})
+    for rows in (dates, pl.from_pandas(dates)):
+        with pytest.raises(stream_dr.errors.NotNumeric, match=r"columns 'a' .* hold no numbers"):
+            as_rows(rows)
