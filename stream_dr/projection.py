@@ -33,7 +33,6 @@ from stream_dr.feature_maps.table import (
 )
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
-from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raise_if_raw_rows, raw_from_array
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
@@ -443,7 +442,7 @@ class Mapped(NamedTuple):
 
         # A map with statistics encodes the columns of a table.
         if self.table is not None:
-            if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
+            if isinstance(X, np.ndarray) and X.shape[1] != len(names or ()):
                 check_n_features(X.shape[1], self.width)
             raw = raw_from_array(X, names)
             for part in slices_within_memory_limit(mapping, self.table, raw):

@@ -159,6 +159,7 @@ def test_numerics_touch_no_files_and_no_arrow() -> None:
         ("number_rows.py", "os"),
         ("frames.py", "pyarrow"),
         ("label_codes.py", "pyarrow"),
+        ("parsing.py", "pyarrow"),
         ("table_rows.py", "pyarrow"),
         ("targets.py", "pyarrow"),
     }

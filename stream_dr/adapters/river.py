@@ -43,6 +43,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.predictor import LinearClassifier
 from stream_dr.estimators.information_gain import InformationGain
 from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.frames import is_pandas
 from stream_dr.targets.label_codes import Label
 
 RiverTarget = Label | float | Mapping[Hashable, bool] | Mapping[Hashable, float]
@@ -246,7 +247,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         add_new_names: if true, new names get columns.
         """
         if self._columns_by_name:
-            return data_frame.to_dict("records") if _is_pandas_frame(data_frame) else data_frame.to_dicts()
+            return data_frame.to_dict("records") if is_pandas(data_frame) else data_frame.to_dicts()
         try:
             values = np.asarray(data_frame.to_numpy(), dtype=np.float64)
         except (TypeError, ValueError) as e:
@@ -421,14 +422,6 @@ def _frame_like(data_frame: Any, columns: Mapping[Any, Any]) -> Any:
 
     A pandas data frame gets the index of `data_frame`.
     """
-    if _is_pandas_frame(data_frame):
+    if is_pandas(data_frame):
         return type(data_frame)(columns, index=data_frame.index)
     return type(data_frame)({str(name): values for name, values in columns.items()})
-
-
-def _is_pandas_frame(data_frame: object) -> bool:
-    """True if a data frame is from pandas, not polars.
-
-    Only pandas data frames have the attribute `index`.
-    """
-    return hasattr(data_frame, "index")

@@ -51,7 +51,7 @@ from stream_dr.client.payloads import (
 )
 from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block, as_weights
-from stream_dr.rows.kinds import Kind, rows_kind
+from stream_dr.rows.frames import TableStream
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import check_targets_unambiguous, parse_targets
 from stream_dr.targets.targets import KINDS, Targets
@@ -155,12 +155,12 @@ class Client:
         key = checked_header("key", key or uuid.uuid4().hex)
         rows = 0
         receipt: Any = {}
-        in_parts = rows_kind(X) is Kind.STREAM
+        whole = as_block(X, y, sample_weight)
+        in_parts = isinstance(whole.X, TableStream)
         query = {"check": "1"} if check else {"wait": "applied"} if wait else {}
 
-        # Send each table of a stream as one request, and append the batch's number to `key`.
-        # Each request needs its own idempotency key.
-        for number, block in enumerate(batches(as_block(X, y, sample_weight))):
+        # Send each table of a stream as one request, with an idempotency key of its own.
+        for number, block in enumerate(batches(whole)):
             body = self._encode_batch(block, ids, target)
             headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}-{number}" if in_parts else key}
             receipt = self._service.send("POST", "/partial_fit", params=query, content=body, headers=headers).json()

@@ -16,7 +16,7 @@ from stream_dr import errors
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.rows.block import Block, Ids, Rows
-from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
+from stream_dr.rows.frames import as_table, only_has, open_rows
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.table_rows import raw_rows
 from stream_dr.targets.label_codes import Label
@@ -231,10 +231,11 @@ def sendable_rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     sent with the types of their columns, because the service encodes the values. The names are
     None if the columns have no names.
     """
+    X = open_rows(X)
     try:
         return as_rows(X)
     except (errors.NotNumeric, errors.NotFinite, errors.InvalidRows):
-        if rows_kind(X) not in (Kind.TEXTS, Kind.DICTS, *COLUMNAR):
+        if not only_has(X, str) and as_table(X) is None:
             raise
     raw = raw_rows(X)
     return raw, raw.names

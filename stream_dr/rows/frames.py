@@ -1,22 +1,23 @@
-"""Convert tables of other libraries to Arrow tables and matrices.
+"""Open the rows that a caller passes, and convert tables to Arrow tables and matrices.
+
+`open_rows` finds out once what the rows are. All other code sees only the forms that it returns.
 
 A stream of tables is converted one table after the other. `as_matrix` copies the data once. If the
 only column is a column of vectors of equal length, `as_matrix` copies nothing.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import Any, NamedTuple
 
+import narwhals
 import numpy as np
+import pyarrow as pa
 
 from stream_dr.errors import EmptyInput, InvalidRows, NotNumeric
-from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, LazyBatches, NarwhalsFrame
-from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
-from stream_dr.rows.raw_rows import repeated_name_error
-
-# At run time, pyarrow is imported only when a table is passed in.
-if TYPE_CHECKING:
-    import pyarrow as pa
+from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, LazyBatches
+from stream_dr.rows.raw_rows import RawRows, repeated_name_error
+from stream_dr.rows.sparse_rows import is_sparse
 
 
 class RowsAndNames(NamedTuple):
@@ -29,81 +30,127 @@ class RowsAndNames(NamedTuple):
     names: tuple[str, ...] | None
 
 
-def iterate_arrow_tables(X: object) -> "Iterator[pa.Table]":
-    """Yield the tables of a stream as Arrow tables.
+class TableStream:
+    """Arrow tables that are read one after the other.
 
-    Raises EmptyInput for a reader that was already read to its end. Raises InvalidRows for a lazy
-    frame that cannot be read in batches.
+    Iteration raises EmptyInput for a reader that was already read to its end. It raises InvalidRows
+    for a lazy frame that cannot be read in batches.
 
-    X: stream of tables (an Arrow reader, data set or scanner, or a lazy frame).
+    source: Arrow reader, data set or scanner, or a lazy frame.
     """
-    import pyarrow as pa
 
-    # A batch is an Arrow record batch, or a frame of the library that created the stream.
-    batches: Iterable[object]
-    native = X.to_native() if isinstance(X, NarwhalsFrame) else X
-    if isinstance(native, ArrowScanner):
-        batches = native.to_batches()
-    elif isinstance(native, LazyBatches):
-        batches = native.collect_batches()
-    elif isinstance(native, ArrowStream):
-        batches = pa.RecordBatchReader.from_stream(native)
-    else:
-        raise InvalidRows(
-            f"X is a {type_name(native)}, which hands over no batches; collect it first, or pass its batches one by one."
-        )
+    def __init__(self, source: Any) -> None:
+        self.source = source
 
-    is_empty = True
-    for batch in batches:
-        is_empty = False
-        yield pa.table(batch)
-    if is_empty and isinstance(X, pa.RecordBatchReader):
-        raise EmptyInput("the reader has no batch left: it can be read once. Open it again.")
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Yield the tables."""
+        # A batch is an Arrow record batch, or a frame of the library that created the stream.
+        batches: Iterable[object]
+        if isinstance(self.source, ArrowScanner):
+            batches = self.source.to_batches()
+        elif isinstance(self.source, LazyBatches):
+            batches = self.source.collect_batches()
+        elif isinstance(self.source, ArrowStream):
+            batches = pa.RecordBatchReader.from_stream(self.source)
+        else:
+            raise InvalidRows(
+                f"X is a {type_name(self.source)}, which hands over no batches; collect it first, or pass its batches one "
+                "by one."
+            )
+
+        is_empty = True
+        for batch in batches:
+            is_empty = False
+            yield pa.table(batch)
+        if is_empty and isinstance(self.source, pa.RecordBatchReader):
+            raise EmptyInput("the reader has no batch left: it can be read once. Open it again.")
 
 
-def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
-    """Return X as an Arrow table, or None if X is no table.
+def open_rows(X: Any) -> Any:
+    """Return rows in one of the forms that the library reads.
 
-    A column of vectors becomes a table of one column without a name. Rows that are dicts become a
-    table whose columns are the keys. The index of a pandas frame is dropped.
+    The forms are an array, a list, a scipy matrix, RawRows, a pandas frame, a Dask array or frame,
+    an Arrow table and a TableStream. Objects of unknown types are returned unchanged.
 
-    kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
+    A column of vectors or texts becomes a table. A column of numbers is not one, since rows have
+    two dimensions.
     """
-    # pyarrow and narwhals are imported only if X is a table.
-    kind = kind or rows_kind(X)
-    if kind is not Kind.DICTS and kind not in COLUMNAR:
-        return None
-    import narwhals
-    import pyarrow as pa
+    if isinstance(X, np.ndarray):
+        is_list = X.ndim == 1 and X.dtype.kind in "OUT"
+        return X.tolist() if is_list else X
+    if isinstance(X, list | tuple | RawRows | TableStream) or is_sparse(X) or is_pandas(X) or is_dask(X):
+        return X
 
-    if kind is Kind.DICTS:
-        return pa.Table.from_pylist(list(X))
-    if isinstance(X, pa.Table | pa.RecordBatch):
+    # narwhals would raise an error for a table in which two columns have the same name.
+    if isinstance(X, pa.Table):
+        return X
+    if isinstance(X, pa.RecordBatch):
         return pa.table(X)
-    if kind is Kind.STREAM:
-        return pa.concat_tables(iterate_arrow_tables(X))
+    if isinstance(X, ArrowScanner):
+        return TableStream(X)
+    if isinstance(X, pa.Array) and not pa.types.is_struct(X.type):
+        X = pa.chunked_array([X])
 
-    # Convert frames and series of libraries that narwhals supports. Drop a pandas frame's index.
-    frame = narwhals.from_native(X, pass_through=True, allow_series=True)
-    if isinstance(frame, narwhals.DataFrame):
-        table = frame.to_arrow()
-        return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
-
-    # A single column is a table only if its values are vectors.
-    column = None
+    # Convert frames and columns of libraries that narwhals supports.
+    frame: Any = narwhals.from_native(X, pass_through=True, allow_series=True)
+    if isinstance(frame, narwhals.LazyFrame):
+        return TableStream(frame.to_native())
     if isinstance(frame, narwhals.Series):
-        column = frame.to_arrow()
-    elif isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
-        column = X
-    if column is not None:
-        if not pa.types.is_nested(column.type):
-            return None
-        return pa.table([column], [""])
+        if frame.dtype.is_numeric() or frame.dtype == narwhals.Boolean:
+            return X
+        frame = frame.alias("text").to_frame()
+    if isinstance(frame, narwhals.DataFrame):
+        native = frame.to_native()
+        return native if is_pandas(native) else frame.to_arrow().select(frame.columns)
 
     # Convert other objects with Arrow's interface.
-    if isinstance(X, ArrowStream | ArrowArray):
+    is_stream = isinstance(X, ArrowStream)
+    if isinstance(X, ArrowArray) or (is_stream and isinstance(X, Sized)):
         return pa.table(X)
-    return None
+    return TableStream(X) if is_stream else X
+
+
+def is_pandas(X: object) -> bool:
+    """True if X is a pandas frame."""
+    # If pandas is not loaded, X cannot be a frame. Loading it here would take time.
+    loaded = sys.modules.get("pandas")
+    return loaded is not None and isinstance(X, loaded.DataFrame)
+
+
+def is_dask(X: object, modules: str | tuple[str, ...] = ("dask.array", "dask.dataframe")) -> bool:
+    """True if X is a Dask array or dataframe.
+
+    modules: modules that may have the type of X.
+    """
+    return type(X).__module__.startswith(modules)
+
+
+def only_has(X: object, kind: type) -> bool:
+    """True if X is a list or tuple whose rows are all of one type.
+
+    Costs O(rows). An empty list has rows of no type.
+    """
+    return isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(row, kind) for row in X)
+
+
+def as_table(X: Any) -> pa.Table | None:
+    """Return opened rows as an Arrow table, or None if they are no table.
+
+    Rows that are dicts become a table whose columns are the keys. The index of a pandas frame is
+    dropped.
+    """
+    if only_has(X, Mapping):
+        return pa.Table.from_pylist(list(X))
+    if is_pandas(X):
+        try:
+            return pa.Table.from_pandas(X, preserve_index=False)
+        except (pa.ArrowException, TypeError, ValueError) as e:
+            raise InvalidRows(
+                f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
+            ) from e
+    if isinstance(X, TableStream):
+        return pa.concat_tables(X)
+    return X if isinstance(X, pa.Table) else None
 
 
 def as_matrix(table: "pa.Table") -> RowsAndNames:

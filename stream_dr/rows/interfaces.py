@@ -5,7 +5,7 @@ object has the attributes of a protocol.
 """
 
 from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,17 +24,6 @@ class ArrowArray(Protocol):
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object:
         """Return the data as capsules with a C array."""
-
-
-@runtime_checkable
-class ArrowTable(Protocol):
-    """Arrow table or record batch.
-
-    Two columns may have the same name.
-    """
-
-    num_columns: int
-    column_names: list[str]
 
 
 @runtime_checkable
@@ -57,52 +46,10 @@ class LazyBatches(Protocol):
 
 
 @runtime_checkable
-class DaskCollection(Protocol):
-    """Dask array or dataframe."""
-
-    def __dask_graph__(self) -> object:
-        """Return Dask's graph of the tasks that compute the data."""
-
-    def to_delayed(self) -> object:
-        """Return the parts of the data as delayed Dask objects."""
-
-
-@runtime_checkable
-class Chunked(Protocol):
-    """Dask array. A Dask dataframe does not have these attributes."""
-
-    chunks: tuple[tuple[int, ...], ...]
-
-
-@runtime_checkable
-class Frame(Protocol):
-    """Frame or series with the interface of pandas."""
-
-    iloc: Any
-    ndim: int
-
-
-@runtime_checkable
 class Shaped(Protocol):
     """Array or table with a known shape."""
 
     shape: tuple[int, ...]
-
-
-@runtime_checkable
-class NarwhalsFrame(Protocol):
-    """Narwhals frame, which wraps a frame of pandas or another library."""
-
-    def to_native(self) -> object:
-        """Return the wrapped frame, such as a pandas data frame."""
-
-
-class Numeric(Protocol):
-    """Array of numbers, dense or sparse."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the numbers."""
 
 
 @runtime_checkable
@@ -119,41 +66,3 @@ class NumpyConvertible(Protocol):
 
     def to_numpy(self) -> np.ndarray:
         """Return the values as a numpy array."""
-
-
-@runtime_checkable
-class ListConvertible(Protocol):
-    """Arrow column or table, which converts itself to Python values."""
-
-    def to_pylist(self) -> list[Any]:
-        """Return the values as a list of Python values."""
-
-
-@runtime_checkable
-class MissingAware(Protocol):
-    """Column or frame of pandas, which marks its missing values."""
-
-    def isna(self) -> Any:
-        """Return a mask that is true for missing values."""
-
-
-@runtime_checkable
-class Typed(Protocol):
-    """Column with a type."""
-
-    dtype: object
-
-
-@runtime_checkable
-class TypedColumns(Protocol):
-    """Frame whose columns have types."""
-
-    dtypes: Iterable[object]
-
-
-@runtime_checkable
-class DenseConvertible(Protocol):
-    """Sparse matrix, which converts itself to a dense array."""
-
-    def toarray(self) -> np.ndarray:
-        """Return the matrix as a dense numpy array."""

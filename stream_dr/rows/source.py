@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.rows.batches import batches
+from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block
 from stream_dr.rows.interfaces import Shaped
 
@@ -64,9 +64,9 @@ def _batch_as_block(batch: Batch, position: int) -> Block:
     Raises InvalidParameter unless the batch is a Block or a tuple or list (X, y, weights).
     """
     if isinstance(batch, Block):
-        return batch
+        return as_block(batch)
     if isinstance(batch, tuple | list) and 0 < len(batch) <= 3:
-        return Block(*batch)
+        return as_block(*batch)
     raise InvalidParameter(
         f"batch {position} of the source is of type {type(batch).__name__}; give tuples (X, y) or (X, y, weights). A single "
         "one may be given as it is, as a tuple and not a list."

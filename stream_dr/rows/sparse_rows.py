@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stream_dr.errors import InvalidIndex, InvalidRows
-from stream_dr.rows.interfaces import Numeric
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -113,7 +112,7 @@ def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
     return sp.vstack(parts, format="csr", dtype=np.float64)
 
 
-def raise_if_complex(X: Numeric) -> None:
+def raise_if_complex(X: Any) -> None:
     """Raise InvalidRows if an array, dense or sparse, has complex numbers."""
     if X.dtype.kind == "c":
         raise InvalidRows(

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidRows, SchemaMismatch
-from stream_dr.rows.frames import as_table
-from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
+from stream_dr.rows.frames import as_table, only_has, open_rows
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.raw_rows import (
     RawColumn,
@@ -29,6 +28,7 @@ from stream_dr.rows.raw_rows import (
     parse_date_columns,
     raw_from_array,
 )
+from stream_dr.rows.sparse_rows import is_sparse
 
 LARGEST_EXACT_INTEGER = 2**53
 """Largest absolute value of an integer that is read as a number.
@@ -50,17 +50,14 @@ _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_
 """Number of units of time in a day, by the name of the unit."""
 
 
-def raw_from_arrow(batch: Any) -> RawRows:
+def raw_from_arrow(batch: pa.RecordBatch | pa.Table) -> RawRows:
     """Return a record batch or table as RawRows.
 
     RawRows are the columns of a table for a feature map.
 
-    batch: any object with Arrow's C stream or C array interface.
-
     Raises:
 
     - SchemaMismatch if a column has an unsupported type. The error names all of these columns.
-    - InvalidRows for a frame that cannot be converted to Arrow.
     - NotFinite for a number that is infinite or too large.
     """
     batch = batch if isinstance(batch, pa.RecordBatch) else _as_record_batch(batch)
@@ -122,21 +119,19 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     - SchemaMismatch if a column has an unsupported type, or values of different types.
     - NotFinite for a number that is infinite or too large.
     """
-    kind = rows_kind(X)
-    if kind is Kind.DICTS:
+    X = open_rows(X)
+    if only_has(X, Mapping):
         return parse_date_columns(raw_from_dicts(X))
-    if kind is Kind.TEXTS:
+    if only_has(X, str):
         return raw_from_texts(X)
-    # The column gets the name that `raw_from_texts` gives to texts.
-    if kind is Kind.COLUMN:
-        return raw_from_arrow(pa.table({"text": pa.array(X, from_pandas=True)}))
-    if kind in COLUMNAR:
-        return raw_from_arrow(X)
-    if kind is Kind.RAW:
+    if isinstance(X, RawRows):
         return raw_from_array(X)
 
+    if not is_sparse(X) and (table := as_table(X)) is not None:
+        return raw_from_arrow(table)
+
     # Arrays of Python objects may have texts, so the type of each column is inferred.
-    if kind is not Kind.SPARSE:
+    if not is_sparse(X):
         dense = np.asarray(fill_masked(X))
         if dense.dtype == object and dense.ndim == 2:
             names = names or default_column_names(dense)
@@ -190,17 +185,9 @@ def _column_of_values(values: list[Any], column_name: str) -> pa.Array:
         ) from e
 
 
-def _as_record_batch(X: Any) -> pa.RecordBatch:
-    """Return any table as one record batch.
-
-    Raises InvalidRows if the object is no table.
-    """
-    try:
-        table = pa.table(X if isinstance(X, pa.Table) else as_table(X)).combine_chunks()
-    except (pa.ArrowException, TypeError, ValueError, AttributeError) as e:
-        raise InvalidRows(
-            f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
-        ) from e
+def _as_record_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return a table as one record batch."""
+    table = table.combine_chunks()
     if table.num_rows:
         return table.to_batches()[0]
     return pa.RecordBatch.from_pylist([], schema=table.schema)

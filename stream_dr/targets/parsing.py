@@ -15,24 +15,18 @@ are no earlier batches and `target` is "auto", the form of y decides:
 """
 
 import numbers
+import sys
 from collections.abc import Mapping, Sequence, Set, Sized
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.rows.interfaces import (
-    DenseConvertible,
-    ListConvertible,
-    MissingAware,
-    NumpyArrayLike,
-    NumpyConvertible,
-    Shaped,
-    Typed,
-    TypedColumns,
-)
+from stream_dr.rows.interfaces import NumpyArrayLike, NumpyConvertible
 from stream_dr.rows.raw_rows import LARGEST
+from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.targets.label_codes import check_float_labels_exact
 from stream_dr.targets.targets import (
     KINDS,
@@ -168,37 +162,42 @@ def _unwrap_container(y: Any) -> np.ndarray | list[Any]:
     Containers are masked arrays, sparse matrices, and columns and tables of pandas, polars or
     Arrow.
     """
-    has_rows = isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible)
-    if not has_rows or isinstance(y, str | bytes | Mapping | Set):
-        raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
     if np.ma.isMaskedArray(y):
-        y = np.where(y.mask, np.array(None), y.data) if y.mask.any() else y.data
+        return np.where(y.mask, np.array(None), y.data) if y.mask.any() else y.data  # type: ignore[no-any-return]
+    if is_sparse(y):
+        return y.toarray()  # type: ignore[no-any-return]
     # Convert missing values of pandas to objects first.
     # In an array of floats with NaN, large integers would lose digits.
     if _has_missing_of_pandas(y):
         y = y.astype(object)
 
-    # A table of Arrow has a shape. A column of Arrow has none, and its list keeps large integers.
-    if isinstance(y, ListConvertible):
-        y = np.asarray(y) if isinstance(y, Shaped) else y.to_pylist()
-    elif isinstance(y, NumpyConvertible):
+    # The list of an Arrow column keeps large integers beside nulls.
+    if isinstance(y, pa.Array | pa.ChunkedArray):
+        return y.to_pylist()  # type: ignore[no-any-return]
+    if isinstance(y, NumpyConvertible):
         y = y.to_numpy()
-    if isinstance(y, DenseConvertible):
-        y = y.toarray()
     if isinstance(y, NumpyArrayLike):
         return np.asarray(y)
+    if not isinstance(y, Sized) or isinstance(y, str | bytes | Mapping | Set):
+        raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
     try:
-        return list(y)
+        return list(y)  # type: ignore[call-overload,no-any-return]
     except TypeError as e:
         raise InvalidTargets(f"y is {type(y).__name__}; pass one target a row.") from e
 
 
-def _has_missing_of_pandas(y: object) -> bool:
+def _has_missing_of_pandas(y: Any) -> bool:
     """True if y has missing values of a pandas type."""
-    # Containers of pandas are recognised by their methods, since pandas is optional.
-    if not isinstance(y, MissingAware):
+    # If pandas is not loaded, y cannot be of it. Loading it here would take time.
+    pandas: Any = sys.modules.get("pandas")
+    if pandas is None:
         return False
-    types = [y.dtype] if isinstance(y, Typed) else list(y.dtypes) if isinstance(y, TypedColumns) else []
+    if isinstance(y, pandas.DataFrame):
+        types = list(y.dtypes)
+    elif isinstance(y, pandas.Series | pandas.Index | pandas.api.extensions.ExtensionArray):
+        types = [y.dtype]
+    else:
+        return False
     own_type = any(not isinstance(kind, np.dtype) for kind in types)
     return own_type and bool(np.asarray(y.isna()).any())
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from stream_dr.errors import ClusterError, InvalidRows, InvalidTargets
 from stream_dr.rows.block import Block
-from stream_dr.rows.kinds import DASK, Kind, rows_kind
+from stream_dr.rows.frames import is_dask
 
 Collection = Any
 """Dask array or dataframe. Dask is imported only when a collection is passed."""
@@ -91,7 +91,7 @@ def project_dask_collection(
     """
     _delayed_row_blocks("X", collection)
     meta = np.empty((0, len(names)))
-    if rows_kind(collection) is Kind.DASK_ARRAY:
+    if is_dask(collection, "dask.array"):
         chunks = (collection.chunks[0], (len(names),))
         return collection.map_blocks(_transform_block, transform, dtype=meta.dtype, chunks=chunks, meta=meta)
     dtypes = dict.fromkeys(names, meta.dtype)
@@ -106,7 +106,7 @@ def _delayed_row_blocks(argument_name: Literal["X", "y", "sample_weight"], colle
 
     argument_name: argument of `fit` that has the collection, for error messages.
     """
-    if rows_kind(collection) not in DASK:
+    if not is_dask(collection):
         raise InvalidTargets(
             f"X is a Dask collection and {argument_name} is a {type(collection).__name__}; give {argument_name} as one, "
             "in blocks of the same rows."

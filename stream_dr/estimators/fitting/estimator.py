@@ -57,8 +57,7 @@ from stream_dr.feature_maps.table import Table, TableState
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import Block
-from stream_dr.rows.frames import iterate_arrow_tables
-from stream_dr.rows.kinds import DASK, Kind, rows_kind
+from stream_dr.rows.frames import TableStream, is_dask, open_rows
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.folds import FoldedState
 from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
@@ -299,12 +298,12 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """
         projection = self.projection()
         self._warn_if_fewer_components(projection.n_components)
-        if (kind := rows_kind(X)) in DASK:
+        X = open_rows(X)
+        if is_dask(X):
             names = list(self.get_feature_names_out())
             return project_dask_collection(X, self.transform, names)  # type: ignore[no-any-return]
-        if kind is Kind.STREAM:
-            parts = [self.project(projection, part, keep_float32=True) for part in iterate_arrow_tables(X)]
-            return np.concatenate(parts)
+        if isinstance(X, TableStream):
+            return np.concatenate([self.project(projection, part, keep_float32=True) for part in X])
         return self.project(projection, X, keep_float32=True)
 
     def merge(self, other: "Estimator") -> Self:
@@ -620,7 +619,7 @@ class AdditiveEstimator(Estimator):
         if names.ndim != 1:
             raise InvalidParameter(f"groups={groups!r}; it must be a list or array of one group a row.")
         block = as_block(X)
-        if (kind := rows_kind(block.X)) is Kind.STREAM or kind in DASK:
+        if isinstance(block.X, TableStream) or is_dask(block.X):
             raise InvalidParameter(
                 "groups were given with rows that are read batch by batch: pass one batch a call, or Blocks with ids to an "
                 "estimator of folds_by='id'."

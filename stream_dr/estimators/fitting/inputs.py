@@ -1,6 +1,6 @@
 """Types of rows, targets and weights that callers may pass.
 
-`stream_dr/rows/kinds.py` decides which of these types a value has.
+`stream_dr/rows/frames.py` finds out which of these types a value has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,26 +11,24 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from stream_dr.rows.block import Block
-from stream_dr.rows.interfaces import ArrowScanner, ArrowStream, DaskCollection, LazyBatches
+from stream_dr.rows.interfaces import ArrowScanner, ArrowStream, LazyBatches
 from stream_dr.rows.source import Source
 from stream_dr.targets.targets import Targets
 
 TableLike = ArrowStream | ArrowScanner | LazyBatches
 """Table with named columns, complete or batch by batch."""
 
-RowsLike: TypeAlias = (
-    ArrayLike | Sequence[Mapping[str, object]] | sp.sparray | sp.spmatrix | TableLike | DaskCollection | Block
-)
+RowsLike: TypeAlias = ArrayLike | Sequence[Mapping[str, object]] | sp.sparray | sp.spmatrix | TableLike | Block
 """Rows (rows, features) that callers may pass.
 
 Rows may be arrays, sparse matrices, tables, lists of dicts or texts, streams of tables, or Dask
 collections.
 """
 
-TargetsLike = ArrayLike | Sequence[object] | Targets | TableLike | DaskCollection | None
+TargetsLike = ArrayLike | Sequence[object] | Targets | TableLike | None
 """Targets, one for each row, or the name of the table column that has the targets, or None."""
 
-WeightsLike = ArrayLike | TableLike | DaskCollection | None
+WeightsLike = ArrayLike | TableLike | None
 """Weights (rows,), each at least 0. None means a weight of 1 for each row."""
 
 GroupsLike = Sequence[object] | np.ndarray | None

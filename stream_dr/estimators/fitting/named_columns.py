@@ -7,6 +7,7 @@ Targets become a column of one label a row, as scikit-learn's classifiers expect
 """
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.feature_maps.hashing import dicts_to_sparse_rows
 from stream_dr.rows.batches import as_block, move_named_column_to_targets
 from stream_dr.rows.block import Block
-from stream_dr.rows.kinds import Kind, rows_kind
+from stream_dr.rows.frames import only_has
 from stream_dr.rows.number_rows import as_rows
 
 
@@ -26,7 +27,6 @@ def read_rows_and_names(
     block: Block,
     columns_found_by_name: bool,
     as_table: bool,
-    kind: Kind | None = None,
     known_names: tuple[str, ...] | None = None,
 ) -> tuple[Any, tuple[str, ...] | None]:
     """Convert rows to numbers, and return their columns' names.
@@ -37,7 +37,6 @@ def read_rows_and_names(
         dicts with any names.
     as_table: True if the feature map reads tables. The rows are then returned as a table, which is
         not converted to numbers.
-    kind: type of the block's X (array, table, dicts and so on), or None if it is not known.
     known_names: names of the learned columns, or None. Errors say that other columns are not needed.
     """
     if as_table:
@@ -46,14 +45,13 @@ def read_rows_and_names(
         X = raw_rows(block.X, block.names)
         return X, X.names
 
-    kind = kind or rows_kind(block.X)
-    if columns_found_by_name and kind is Kind.DICTS:
+    if columns_found_by_name and only_has(block.X, Mapping):
         matrix, names = dicts_to_sparse_rows(block.X)
         return as_rows(matrix)[0], names
 
     # Read the rows. Names that the block has are preferred to names in the rows themselves.
     try:
-        X, known = as_rows(block.X, kind)
+        X, known = as_rows(block.X)
     except NotNumeric as e:
         extra = sorted(set(e.details.get("columns", ())).difference(known_names or ()))
         if known_names is None or not extra:

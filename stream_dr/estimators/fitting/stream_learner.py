@@ -39,7 +39,7 @@ from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.projection import Linear, Projection, check_n_features
 from stream_dr.rows.batches import as_block, batches, drop_column, move_named_column_to_targets
 from stream_dr.rows.block import Block, as_weights
-from stream_dr.rows.kinds import DASK, Kind, rows_kind
+from stream_dr.rows.frames import TableStream, is_dask
 from stream_dr.rows.raw_rows import default_column_names
 from stream_dr.solve.orientation import MultiplyByScatter, orient_components
 from stream_dr.statistics.protocol import Accumulator, AdditiveState, State
@@ -326,7 +326,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
             return rows
         fitted = self.fitted()
         features = fitted.accumulator.table_names or fitted.names or ()
-        return rows if name in features else rows._replace(X=drop_column(rows.X, name))
+        return rows if name in features else drop_column(rows, name)
 
     @property
     def n_samples_seen_(self) -> int:
@@ -390,15 +390,14 @@ class StreamLearner(NamedParameters, BaseEstimator):
         with self.lock:
             self.check_parameters()
             rows = as_block(X, y, weights)
-            kind = rows_kind(rows.X)
 
             # Learn in a new state, so that the estimator is unchanged if an error is raised.
-            if kind in DASK:
-                fitted = self._learn_collections(move_named_column_to_targets(rows, kind))
+            if is_dask(rows.X):
+                fitted = self._learn_collections(move_named_column_to_targets(rows))
             else:
                 fitted = new_fitted_state(self)
-                for block in batches(rows, kind):
-                    self._parse_and_learn(fitted, block, kind if block.X is rows.X else None, raise_if_empty=True)
+                for block in batches(rows):
+                    self._parse_and_learn(fitted, block, raise_if_empty=True)
             self.fitted_ = fitted
             self.target_column_ = rows.y if isinstance(rows.y, str) else None
         return self
@@ -414,11 +413,10 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 fitted.check_parameters(self)
 
             rows = as_block(X, y, weights)
-            kind = rows_kind(rows.X)
             target_column = rows.y if isinstance(rows.y, str) else self.target_column_
             # Learn a Dask collection separately, and merge the two states.
-            if kind in DASK:
-                learned = self._learn_collections(move_named_column_to_targets(rows, kind))
+            if is_dask(rows.X):
+                learned = self._learn_collections(move_named_column_to_targets(rows))
                 # Columns without names go by their position, as those of an array.
                 learned.names = learned.names or fitted.names
                 parts = copy(self)
@@ -429,9 +427,9 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 return self
 
             # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
-            fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
-            for block in batches(rows, kind):
-                self._parse_and_learn(fitted, block, kind if block.X is rows.X else None)
+            fitted = fitted.copy(self) if isinstance(rows.X, TableStream) else fitted
+            for block in batches(rows):
+                self._parse_and_learn(fitted, block)
             self.fitted_ = fitted
             self.target_column_ = target_column
         return self
@@ -465,10 +463,8 @@ class StreamLearner(NamedParameters, BaseEstimator):
         merged = learn_blocks(blocks, partial(_fit_clone_on_block, learner), _merge_into_copy)
         return new_fitted_state(self, merged.state_, merged.fitted_.names)
 
-    def _parse_and_learn(
-        self, fitted: FittedState, rows: Block, rows_kind_if_known: Kind | None, raise_if_empty: bool = False
-    ) -> None:
-        block = self.parse(fitted, rows, rows_kind_if_known, raise_if_empty)
+    def _parse_and_learn(self, fitted: FittedState, rows: Block, raise_if_empty: bool = False) -> None:
+        block = self.parse(fitted, rows, raise_if_empty)
         if raise_if_empty and block.weights is not None and not block.weights.any():
             raise errors.InvalidWeights(
                 "every weight is zero, so there is nothing to fit; pass a weight > 0 for some row."
@@ -483,7 +479,6 @@ class StreamLearner(NamedParameters, BaseEstimator):
         self,
         fitted: FittedState,
         rows: Block,
-        rows_kind_if_known: Kind | None = None,
         raise_if_empty: bool = False,
         raise_if_no_targets: bool = True,
     ) -> Block:
@@ -493,14 +488,12 @@ class StreamLearner(NamedParameters, BaseEstimator):
 
         fitted: fitted state of the estimator, with the names of its features.
         rows: rows, targets and weights as the caller has passed them.
-        rows_kind_if_known: type of the rows (array, table, dicts and so on), or None if it is not
-            known.
         raise_if_empty: if true, raise EmptyInput if there are no rows or no features.
         raise_if_no_targets: if true, raise TargetsRequired if the method is supervised and the
             rows have no targets.
         """
         accumulator = fitted.accumulator
-        block = self._read_rows(fitted, rows, rows_kind_if_known)
+        block = self._read_rows(fitted, rows)
         n_rows, n_features = block.X.shape
         if raise_if_empty:
             raise_if_no_rows_or_features(block.X)
@@ -520,7 +513,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         hashes = self.group_or_id_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
         return block._replace(y=targets, weights=weights, hashes=hashes)
 
-    def _read_rows(self, fitted: FittedState, rows: Block, rows_kind_if_known: Kind | None = None) -> Block:
+    def _read_rows(self, fitted: FittedState, rows: Block) -> Block:
         """Return rows with their columns in the order of the learned rows.
 
         Columns that the feature map identifies by name keep their order.
@@ -529,7 +522,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         if self.feature_map is not None:
             by_name = self.identifies_columns_by_name()
             reads_tables = map_reads_tables(self.feature_map)
-        X, names = read_rows_and_names(rows, by_name, reads_tables, rows_kind_if_known, fitted.names)
+        X, names = read_rows_and_names(rows, by_name, reads_tables, fitted.names)
         block = Block(X, names=names, width_stated=rows.width_stated)
         if by_name or names == fitted.names or not fitted.accumulator.n_features:
             return block
