@@ -158,6 +158,7 @@ def test_numerics_touch_no_files_and_no_arrow() -> None:
         ("number_rows.py", "os"),
         ("frames.py", "pyarrow"),
         ("label_codes.py", "pyarrow"),
+        ("matrix.py", "pyarrow"),
         ("table_rows.py", "pyarrow"),
         ("targets.py", "pyarrow"),
     }

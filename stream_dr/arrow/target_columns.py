@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.errors import SchemaMismatch
-from stream_dr.rows.table_rows import as_floats, is_number_type, view_of_numbers
+from stream_dr.rows.matrix import is_number_type, view_of_numbers
+from stream_dr.rows.table_rows import as_floats
 from stream_dr.targets.label_codes import is_label_type, label_column
 from stream_dr.targets.targets import Targets, continuous_targets, targets_of_label_sets, targets_of_labels
 

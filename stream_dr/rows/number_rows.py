@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidRows, NotNumeric
 from stream_dr.rows.block import Rows, check_finite
-from stream_dr.rows.frames import RowsAndNames, as_matrix, as_table, type_name
+from stream_dr.rows.frames import RowsAndNames, as_table, type_name
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import fill_masked, raise_if_raw_rows, repeated_name_error
 from stream_dr.rows.sparse_rows import raise_if_complex, sparse_as_csr
@@ -45,6 +45,9 @@ def as_rows(X: Any, known_kind: Kind | None = None) -> RowsAndNames:
         rows = _as_float_matrix(X.to_numpy())
         names = _column_names(X.columns)
     elif (table := as_table(X, known_kind)) is not None:
+        # pyarrow is imported only if X is a table.
+        from stream_dr.rows.matrix import as_matrix
+
         rows, names = as_matrix(table)
     else:
         rows = _as_float_matrix(X)

@@ -31,7 +31,7 @@ from stream_dr.errors import (
     did_you_mean,
 )
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
-from stream_dr.rows.frames import as_matrix
+from stream_dr.rows.matrix import as_matrix
 from stream_dr.rows.table_rows import as_floats, is_string_type, raw_from_arrow
 from stream_dr.targets.label_codes import is_label_type
 from stream_dr.targets.targets import (
