@@ -31,7 +31,13 @@ import pyarrow as pa
 from stream_dr.arrow.target_columns import TARGET_COLUMNS, first_null_index, is_list, list_offsets
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.matrix import is_number_or_boolean_type, is_number_type, number_array, view_of_numbers
+from stream_dr.rows.matrix import (
+    is_number_or_boolean_type,
+    is_number_type,
+    is_vector_type,
+    number_array,
+    view_of_numbers,
+)
 from stream_dr.rows.table_rows import arrow_from_raw
 
 if TYPE_CHECKING:
@@ -179,7 +185,7 @@ def dense_rows(column: pa.Array) -> np.ndarray:
     """
     X = None
     kind = column.type
-    if is_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_vector_type(kind):
         refuse_nulls(column, "features")
         if column.values.null_count:
             _refuse_null_entries(column)

@@ -99,7 +99,7 @@ def number_array(column: pa.Array | pa.ChunkedArray, column_name: str) -> np.nda
         numbers: np.ndarray = column.to_numpy(zero_copy_only=False)
         return numbers
 
-    if kind.id in _LISTS:
+    if is_vector_type(kind):
         return _vector_array(column, column_name)
 
     # Replace extension types by the values that they store. A dictionary is a category.
@@ -150,6 +150,11 @@ def _common_length(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> int
             column=column_name,
         )
     return int(lengths[0]) if len(lengths) else 0
+
+
+def is_vector_type(arrow_type: pa.DataType) -> bool:
+    """Return True for the Arrow types list, large_list and fixed_size_list."""
+    return arrow_type.id in _LISTS
 
 
 def is_number_or_boolean_type(arrow_type: pa.DataType) -> bool:
