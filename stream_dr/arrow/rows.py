@@ -28,14 +28,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.target_columns import TARGET_COLUMNS, first_null_index, is_list, list_offsets
+from stream_dr.arrow.target_columns import TARGET_COLUMNS, is_list, list_offsets
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.matrix import (
+    first_null_index,
     is_number_or_boolean_type,
     is_number_type,
     is_vector_type,
     number_array,
+    refuse_nulls,
     view_of_numbers,
 )
 from stream_dr.rows.table_rows import arrow_from_raw
@@ -282,19 +284,6 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
         return {"features": pa.FixedSizeListArray.from_arrays(flat, block.features)}
     columns = enumerate(map(column_of_feature, block.names))
     return {column: pa.array(np.ascontiguousarray(block.X[:, i])) for i, column in columns}
-
-
-def refuse_nulls(column: pa.Array, name: str) -> None:
-    """Raise InvalidRows if a column has a null.
-
-    The error names the first row with a null.
-
-    name: name of the column, for the error message.
-    """
-    if column.null_count:
-        row = first_null_index(column)
-        message = f"column {name} is null in row {row}; send a value or leave the row out."
-        raise InvalidRows(message, row=row, column=name)
 
 
 def _flatten_list_column(list_column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:

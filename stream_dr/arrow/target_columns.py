@@ -100,17 +100,6 @@ def is_list(arrow_type: pa.DataType) -> bool:
     return bool(pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type))
 
 
-def first_null_index(array_with_null: pa.Array) -> int:
-    """Return the index of the first null of an array.
-
-    array_with_null: array with at least one null.
-    """
-    # Return 0 for an array of the null type, which takes no memory and may be very long.
-    if pa.types.is_null(array_with_null.type):
-        return 0
-    return int(np.flatnonzero(array_with_null.is_null().to_numpy(zero_copy_only=False))[0])
-
-
 def list_offsets(list_column: pa.Array) -> np.ndarray:
     """Return the offsets of a list column as an array.
 

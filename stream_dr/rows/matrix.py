@@ -115,10 +115,7 @@ def _vector_array(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> np.n
 
     Returns None if the vectors are not vectors of numbers. Raises InvalidRows as `number_array`.
     """
-    if vectors.null_count:
-        row = pc.index(pc.is_null(vectors), True).as_py()
-        message = f"column {column_name!r} is null in row {row}; give a vector or leave the row out."
-        raise InvalidRows(message, row=row, column=column_name)
+    refuse_nulls(vectors, column_name)
 
     # Vectors of a fixed size have one length. They are cut without a kernel, which is fast for one row.
     if isinstance(vectors, pa.FixedSizeListArray):
@@ -150,6 +147,30 @@ def _common_length(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> int
             column=column_name,
         )
     return int(lengths[0]) if len(lengths) else 0
+
+
+def refuse_nulls(column: pa.Array | pa.ChunkedArray, name: str) -> None:
+    """Raise InvalidRows if a column has a null.
+
+    The error names the first row with a null.
+
+    name: name of the column, for the error message.
+    """
+    if column.null_count:
+        row = first_null_index(column)
+        message = f"column {name!r} is null in row {row} of the batch; give a value or leave the row out."
+        raise InvalidRows(message, row=row, column=name)
+
+
+def first_null_index(array_with_null: pa.Array | pa.ChunkedArray) -> int:
+    """Return the index of the first null of an array.
+
+    array_with_null: array with at least one null.
+    """
+    # Return 0 for an array of the null type, which takes no memory and may be very long.
+    if pa.types.is_null(array_with_null.type):
+        return 0
+    return int(np.flatnonzero(array_with_null.is_null().to_numpy(zero_copy_only=False))[0])
 
 
 def is_vector_type(arrow_type: pa.DataType) -> bool:

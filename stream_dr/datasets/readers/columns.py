@@ -33,7 +33,7 @@ from stream_dr.errors import (
 )
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
 from stream_dr.rows.frames import RowsAndNames
-from stream_dr.rows.matrix import as_matrix, is_number_or_boolean_type, is_vector_type
+from stream_dr.rows.matrix import as_matrix, is_number_or_boolean_type, is_vector_type, refuse_nulls
 from stream_dr.rows.table_rows import as_floats, is_string_type, raw_from_arrow
 from stream_dr.targets.label_codes import is_label_type
 from stream_dr.targets.targets import (
@@ -266,8 +266,8 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
 
     feature_names: names of the feature columns.
 
-    Raises NotFinite. Raises SchemaMismatch, which names the column, if a column of numbers has
-    missing values or values that are not numbers.
+    Raises NotFinite. Raises InvalidRows, which names the column, if a column of numbers has missing
+    values. Raises SchemaMismatch if it has values that are not numbers.
     """
     X: Rows
     if roles.raw:
@@ -284,7 +284,7 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
     ids: Ids | None = None
     if roles.id is not None:
         column = batch.column(roles.id)
-        _raise_if_missing_values(column, roles.id)
+        refuse_nulls(column, roles.id)
         ids = column.to_pylist()
         if not (pa.types.is_integer(column.type) or is_string_type(column.type)):
             ids = [str(value) for value in ids]
@@ -294,11 +294,11 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
 def _complete_matrix(batch: pa.RecordBatch, column_names: Sequence[str]) -> RowsAndNames:
     """Return columns of an Arrow batch as a matrix with its names.
 
-    Raises SchemaMismatch if a column has missing values or is not numeric.
+    Raises InvalidRows if a column has missing values, and SchemaMismatch if it is not numeric.
     """
     columns = batch.select(list(column_names))
     for name, column in zip(column_names, columns.itercolumns(), strict=True):
-        _raise_if_missing_values(column, name)
+        refuse_nulls(column, name)
     try:
         return as_matrix(columns)
     except NotNumeric as e:
@@ -309,12 +309,13 @@ def _complete_matrix(batch: pa.RecordBatch, column_names: Sequence[str]) -> Rows
 def _role_numbers(batch: pa.RecordBatch, column_names: Sequence[str]) -> np.ndarray:
     """Return columns with a role as a matrix (rows, columns).
 
-    Raises SchemaMismatch if a column has missing values, vectors or values that are no numbers.
+    Raises InvalidRows if a column has missing values, and SchemaMismatch if it has vectors or values
+    that are no numbers.
     """
     X = _complete_matrix(batch, column_names).rows
     if X.shape[1] != len(column_names):
-        listed = ", ".join(map(repr, column_names))
-        raise SchemaMismatch(f"column {listed} holds vectors; give one number a row.", column=column_names[0])
+        message = f"columns {list(column_names)} have {X.shape[1]} numbers a row; name columns of single numbers."
+        raise SchemaMismatch(message, column=column_names[0])
     return np.asarray(X)
 
 
@@ -453,16 +454,3 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
     except pa.ArrowException as e:
         message = f"column {column_name!r} has labels of several types ({e}); give texts or whole numbers."
         raise SchemaMismatch(message, column=column_name) from e
-
-
-def _raise_if_missing_values(column: pa.Array | pa.ChunkedArray, column_name: str) -> None:
-    """Raise SchemaMismatch if a column has missing values.
-
-    The error names the column, and the first row without a value.
-
-    column_name: name of the column.
-    """
-    if column.null_count:
-        row = pc.index(column.is_null(), True).as_py()
-        message = f"column {column_name!r} has no value in row {row} of the batch; fill or drop it."
-        raise SchemaMismatch(message, row=row, column=column_name)
