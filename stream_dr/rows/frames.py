@@ -138,6 +138,8 @@ def as_table(X: Any) -> pa.Table | None:
     Rows that are dicts become a table whose columns are the keys. The index of a pandas frame is
     dropped.
     """
+    if isinstance(X, pa.Table):
+        return X
     if only_has(X, Mapping):
         return pa.Table.from_pylist(list(X))
     if is_pandas(X):
@@ -147,9 +149,7 @@ def as_table(X: Any) -> pa.Table | None:
             raise InvalidRows(
                 f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
             ) from e
-    if isinstance(X, TableStream):
-        return pa.concat_tables(X)
-    return X if isinstance(X, pa.Table) else None
+    return pa.concat_tables(X) if isinstance(X, TableStream) else None
 
 
 def type_name(X: object) -> str:

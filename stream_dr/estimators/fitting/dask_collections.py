@@ -111,7 +111,7 @@ def _delayed_row_blocks(argument_name: Literal["X", "y", "sample_weight"], colle
             f"X is a Dask collection and {argument_name} is a {type(collection).__name__}; give {argument_name} as one, "
             "in blocks of the same rows."
         )
-    if len(getattr(collection, "numblocks", (1,))) > 1 and any(count > 1 for count in collection.numblocks[1:]):
+    if is_dask(collection, "dask.array") and any(count > 1 for count in collection.numblocks[1:]):
         raise InvalidRows(
             f"{argument_name} is split along its features into {collection.numblocks[1]} blocks; a row must be whole. Call "
             f"{argument_name}.rechunk({{1: -1}}) first."

@@ -11,11 +11,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from stream_dr.rows.block import Block
-from stream_dr.rows.interfaces import ArrowScanner, ArrowStream, LazyBatches
+from stream_dr.rows.interfaces import ArrowStream, LazyBatches
 from stream_dr.rows.source import Source
 from stream_dr.targets.targets import Targets
 
-TableLike = ArrowStream | ArrowScanner | LazyBatches
+TableLike = ArrowStream | LazyBatches
 """Table with named columns, complete or batch by batch."""
 
 RowsLike: TypeAlias = ArrayLike | Sequence[Mapping[str, object]] | sp.sparray | sp.spmatrix | TableLike | Block

@@ -393,7 +393,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
 
             # Learn in a new state, so that the estimator is unchanged if an error is raised.
             if is_dask(rows.X):
-                fitted = self._learn_collections(move_named_column_to_targets(rows))
+                fitted = self._learn_collections(rows)
             else:
                 fitted = new_fitted_state(self)
                 for block in batches(rows):
@@ -416,7 +416,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
             target_column = rows.y if isinstance(rows.y, str) else self.target_column_
             # Learn a Dask collection separately, and merge the two states.
             if is_dask(rows.X):
-                learned = self._learn_collections(move_named_column_to_targets(rows))
+                learned = self._learn_collections(rows)
                 # Columns without names go by their position, as those of an array.
                 learned.names = learned.names or fitted.names
                 parts = copy(self)
@@ -451,7 +451,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 f"side. Use {self.merges_as or 'one'}, whose states merge, or call partial_fit with one block after the "
                 "other."
             )
-        blocks = split_into_blocks(rows)
+        blocks = split_into_blocks(move_named_column_to_targets(rows))
 
         # Learn all blocks with the kind of targets of the first block.
         learner = clone(self)
