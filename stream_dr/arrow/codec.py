@@ -45,7 +45,6 @@ import pyarrow as pa
 from stream_dr.arrow.messages import checked_footer_row_counts, read_checked_messages, strip_file_header_footer
 from stream_dr.arrow.rows import (
     MAX_WIDTH,
-    FeatureRows,
     arrow_feature_columns,
     check_columns_fit_layout,
     dense_rows,
@@ -169,14 +168,14 @@ def block_from_arrow(
     batch = _validate_and_join(batches)
     if stream_features:
         batch = prefix_features(batch, stream_features, to_learn)
-    X, feature_names, width_stated = _read_feature_columns(batch, declared_n_features)
-    check_finite(X)
+    block = _read_feature_columns(batch, declared_n_features)
+    check_finite(block.X)
 
     y = targets_from_arrow(batch)
-    return Block(X, y, _read_weight_column(batch), _read_id_column(batch), feature_names, width_stated)
+    return block._replace(y=y, weights=_read_weight_column(batch), ids=_read_id_column(batch))
 
 
-def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None) -> FeatureRows:
+def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None) -> Block:
     """Read the features of the rows from a record batch.
 
     A batch has one of three layouts:
@@ -198,7 +197,7 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
 
     if sparse:
         X = sparse_rows(batch, declared_width)
-        return FeatureRows(X, None, width_stated=declared_width is not None)
+        return Block(X, width_stated=declared_width is not None)
 
     # Read dense rows from the column `features`; without this column, each column is a feature.
     # Columns of plain numbers then become an array, and any other columns become a table.
@@ -216,7 +215,7 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
     if declared_width is not None and X.shape[1] != declared_width:
         message = f"the batch has {X.shape[1]} features; {declared_width} are stated. Send {declared_width}."
         raise WidthMismatch(message, n_features=declared_width)
-    return FeatureRows(X, names, width_stated=True)
+    return Block(X, names=names)
 
 
 def arrow_from_block(block: Block) -> pa.RecordBatch:

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from stream_dr.arrow.rows import MAX_WIDTH, FeatureRows, csr_refusing_repeats
+from stream_dr.arrow.rows import MAX_WIDTH, csr_refusing_repeats
 from stream_dr.errors import (
     InvalidIndex,
     InvalidRows,
@@ -145,8 +145,8 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
     if n_features is not None and (type(n_features) is not int or not 0 < n_features <= MAX_WIDTH):
         message = f"n_features is {n_features!r}; it must be a positive integer."
         raise SchemaMismatch(message, column="n_features")
-    X, names, width_stated = _rows_from_json(rows, n_features)
-    check_finite(X)
+    block = _rows_from_json(rows, n_features)
+    check_finite(block.X)
 
     weights = parsed_or_text.get("weights")
     if weights is not None and (not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER_TYPES):
@@ -154,7 +154,7 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
     checked_weights = as_weights(weights, len(rows))
     y = _targets_from_json(parsed_or_text, len(rows))
     ids = _ids_of_one_type_or_none(parsed_or_text.get("ids"), len(rows))
-    return Block(X, y, checked_weights, ids, names, width_stated)
+    return block._replace(y=y, weights=checked_weights, ids=ids)
 
 
 def json_from_block(block: Block) -> JsonObject:
@@ -187,7 +187,7 @@ def json_from_block(block: Block) -> JsonObject:
     return obj
 
 
-def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -> FeatureRows:
+def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -> Block:
     """Convert parsed JSON rows to rows of a Block.
 
     parsed_rows: value of the request's key "rows".
@@ -196,7 +196,7 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
     Raises InvalidRows, InvalidIndex or SchemaMismatch.
     """
     if not parsed_rows:
-        return FeatureRows(np.empty((0, declared_width or 0)), None, width_stated=True)
+        return Block(np.empty((0, declared_width or 0)))
 
     # All rows must have the same type: list, object or text.
     row_type = type(parsed_rows[0])
@@ -212,18 +212,18 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
     # Lists are dense rows, and texts are a table with one column.
     # JSON objects are sparse rows, rows of a table, or dense rows with feature names.
     if row_type is list:
-        return FeatureRows(_array_from_lists(parsed_rows), None, width_stated=True)
+        return Block(_array_from_lists(parsed_rows))
     if row_type is str:
-        return FeatureRows(raw_from_texts(parsed_rows), ("text",), width_stated=True)
+        return Block(raw_from_texts(parsed_rows), names=("text",))
     if _is_sparse_row(parsed_rows[0]):
         X = _csr_from_row_objects(parsed_rows, declared_width)
-        return FeatureRows(X, None, width_stated=declared_width is not None)
+        return Block(X, width_stated=declared_width is not None)
     if any(type(value) not in NUMBER_TYPES for row in parsed_rows for value in row.values()):
         table = raw_from_dicts(parsed_rows)
-        return FeatureRows(table, table.names, width_stated=True)
+        return Block(table, names=table.names)
 
     names = tuple(parsed_rows[0])
-    return FeatureRows(_array_from_lists(_values_in_name_order(parsed_rows, names)), names, width_stated=True)
+    return Block(_array_from_lists(_values_in_name_order(parsed_rows, names)), names=names)
 
 
 def _is_sparse_row(row: JsonObject) -> bool:

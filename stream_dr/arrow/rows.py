@@ -23,14 +23,14 @@ are copied only if a Block needs another type or order.
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from stream_dr.arrow.target_columns import TARGET_COLUMNS, is_list, list_offsets
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
-from stream_dr.rows.block import Block, Rows
+from stream_dr.rows.block import Block
 from stream_dr.rows.matrix import (
     first_null_index,
     is_number_or_boolean_type,
@@ -60,19 +60,6 @@ _PREFIXED_OR_RESERVED = re.compile(f"({FEATURE})*({'|'.join(RESERVED_NAMES)})")
 # Sparse rows become a CSR matrix, whose column indices are int32.
 MAX_WIDTH = 2**31 - 1
 """Maximum number of columns of sparse rows."""
-
-
-class FeatureRows(NamedTuple):
-    """Rows of a batch, without their targets, weights and ids.
-
-    X: the rows as an array, a CSR matrix or a table.
-    names: name of each feature, or None if the features have no names.
-    width_stated: False for sparse rows whose number of columns is only the largest index + 1.
-    """
-
-    X: Rows
-    names: tuple[str, ...] | None
-    width_stated: bool
 
 
 def column_of_feature(name: str) -> str:

@@ -7,7 +7,7 @@ A stream of tables is converted one table after the other.
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import narwhals
 import numpy as np
@@ -18,15 +18,8 @@ from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, Laz
 from stream_dr.rows.raw_rows import RawRows
 from stream_dr.rows.sparse_rows import is_sparse
 
-
-class RowsAndNames(NamedTuple):
-    """Rows (rows, features) and the names of their columns.
-
-    The rows are dense or CSR. The names may be None.
-    """
-
-    rows: Any
-    names: tuple[str, ...] | None
+RowsAndNames: TypeAlias = tuple[Any, tuple[str, ...] | None]
+"""Rows (rows, features), dense or CSR, and the names of their columns or None."""
 
 
 class TableStream:

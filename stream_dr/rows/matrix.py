@@ -66,9 +66,9 @@ def as_matrix(table: pa.Table | pa.RecordBatch) -> RowsAndNames:
 
     # A single column of vectors is the matrix. Its array is not copied if it is C-ordered.
     if len(parts) == 1 and parts[0].ndim == 2:
-        return RowsAndNames(np.ascontiguousarray(parts[0]), None)
+        return np.ascontiguousarray(parts[0]), None
     if not parts:
-        return RowsAndNames(np.empty((table.num_rows, 0)), ())
+        return np.empty((table.num_rows, 0)), ()
 
     # Name the numbers of vectors. A column v0 may repeat a name of a column of vectors v.
     features: list[str] = []
@@ -79,7 +79,7 @@ def as_matrix(table: pa.Table | pa.RecordBatch) -> RowsAndNames:
             features += [f"{name}{j}" for j in range(part.shape[1])]
     if len(features) > len(names) and (repeated := repeated_name_error(features)):
         raise repeated
-    return RowsAndNames(np.ascontiguousarray(np.column_stack(parts)), tuple(features))
+    return np.ascontiguousarray(np.column_stack(parts)), tuple(features)
 
 
 def number_array(column: pa.Array | pa.ChunkedArray, column_name: str) -> np.ndarray | None:

@@ -49,7 +49,7 @@ def as_rows(X: Any) -> RowsAndNames:
         raise_if_raw_rows(X)
         rows = _as_float_matrix(X)
     check_finite(rows)
-    return RowsAndNames(rows, names)
+    return rows, names
 
 
 def _is_number_type(kind: object) -> bool:

@@ -312,7 +312,7 @@ def _role_numbers(batch: pa.RecordBatch, column_names: Sequence[str]) -> np.ndar
     Raises InvalidRows if a column has missing values, and SchemaMismatch if it has vectors or values
     that are no numbers.
     """
-    X = _complete_matrix(batch, column_names).rows
+    X, _ = _complete_matrix(batch, column_names)
     if X.shape[1] != len(column_names):
         message = f"columns {list(column_names)} have {X.shape[1]} numbers a row; name columns of single numbers."
         raise SchemaMismatch(message, column=column_names[0])

@@ -163,7 +163,7 @@ def test_a_masked_value_is_a_missing_value():
             np.testing.assert_allclose(learned.transform(given), expected.transform(filled))
     for name in ("none", "all false"):
         masked = np.ma.masked_array(values, mask=masks[name])
-        np.testing.assert_array_equal(as_rows(masked).rows, values)
+        np.testing.assert_array_equal(as_rows(masked)[0], values)
     with pytest.raises(InvalidWeights, match="row 1"):
         stream_dr.LDA().fit(X[:3], Y[:3], sample_weight=np.ma.masked_array([1.0, 2.0, 1.0], mask=[0, 1, 0]))
 

@@ -24,12 +24,12 @@ def test_frames_and_payloads_have_the_same_numbers(columns):
     table = pa.table(columns, [f"x{i}" for i in range(len(columns))])
     rows, names = as_rows(table)
     block = block_from_arrow(table)
-    chunked = as_matrix(pa.concat_tables([table, table]))
-    assert rows.dtype == block.X.dtype == chunked.rows.dtype
+    chunked, _ = as_matrix(pa.concat_tables([table, table]))
+    assert rows.dtype == block.X.dtype == chunked.dtype
     assert rows.dtype == (np.float32 if columns == TYPES["float32"] else np.float64)
     assert rows.flags.c_contiguous
     assert names == block.names == chunked.names == tuple(table.column_names)
-    assert rows.tolist() == block.X.tolist() == chunked.rows[2:].tolist()
+    assert rows.tolist() == block.X.tolist() == chunked[2:].tolist()
     assert rows[:, 0].tolist() == [float(value) for value in columns[0].to_pylist()]
 
 
@@ -54,4 +54,4 @@ def test_tables_without_rows_or_columns():
     rows, names = as_matrix(pa.table({"a": pa.array([], pa.float64()), "v": pa.array([], pa.list_(pa.float64(), 2))}))
     assert rows.shape == (0, 3)
     assert names == ("a", "v0", "v1")
-    assert as_matrix(pa.table({})).rows.shape == (0, 0)
+    assert as_matrix(pa.table({}))[0].shape == (0, 0)
