@@ -46,10 +46,10 @@ from .feature_maps import table as table
 from .feature_maps import text as text
 from .models.entry import PublishPolicy as PublishPolicy
 from .models.entry import RefinePolicy as RefinePolicy
+from .models.limits import Limits as Limits
 from .models.model import Model as Model
 from .models.saved import load as load
 from .models.saved import save as save
-from .models.schema import Limits as Limits
 from .models.snapshot import export_model as export_model
 from .plotting.directory_figures import FigureOptions as FigureOptions
 from .plotting.directory_figures import LiveFigures as LiveFigures

@@ -218,7 +218,7 @@ class NotNumeric(InvalidRows, TypeError):
 class WidthMismatch(StreamDRError):
     """Raised when a batch's width differs from the model's or stream's.
 
-    The width is the number of features. Also raised if the batch has other columns.
+    The width is the number of features.
     """
 
     code = "width_mismatch"

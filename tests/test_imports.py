@@ -51,6 +51,7 @@ RANK = {
     "solve": 6,
     "estimators": 7,
     "arrow": 5,
+    "batch": 6,
     "log": 6,
     "shards": 6,
     "datasets": 7,

@@ -31,6 +31,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from stream_dr import errors
+from stream_dr.batch.schema import Schema, schema_delta
 from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, parse_removal
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import (
@@ -42,20 +43,15 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.feature_maps.table import check_map_can_learn
 from stream_dr.log.event import EventDraft
 from stream_dr.log.log import Log
+from stream_dr.models.limits import Limits, bound_state_bytes, drop_unneeded_targets_and_add_hashes
 from stream_dr.models.model import Learner, Model
-from stream_dr.models.schema import (
-    Limits,
-    Schema,
-    bound_state_bytes,
-    drop_unneeded_targets_and_add_hashes,
-    extend_by_accumulator_schema,
-    schema_delta,
-)
+from stream_dr.projection import check_n_features
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import raise_if_raw_rows, row_of_missing_values
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.targets import (
     Label,
+    check_label_type,
     class_targets,
     continuous_targets,
     multilabel_targets,
@@ -159,6 +155,51 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
         )
 
 
+_FAMILIES = {"number": "number", "date": "date", "time": "date", "text": "text"}
+"""Kind of a table's column in the schema, by the kind of the column in the feature map.
+
+If the feature map has another kind, the next batch decides the kind in the schema.
+"""
+
+
+def extend_by_accumulator_schema(
+    schema: Schema, accumulator: Accumulator, column_names: tuple[str, ...] | None
+) -> Schema:
+    """Return the schema, extended by a saved estimator's schema.
+
+    The kind of targets and the labels of the estimator are added. If the stream has no batch yet,
+    the names of the estimator's columns are also added.
+
+    accumulator: accumulator of the estimator.
+    column_names: names of the estimator's columns, or None.
+
+    Raises TargetKindMismatch or SchemaMismatch. Raises InvalidTargets if the labels have another
+    type than the labels of the stream.
+    """
+    # Check that the estimator fits the stream.
+    if None not in (accumulator.target_kind, schema.target_kind) and accumulator.target_kind != schema.target_kind:
+        raise errors.TargetKindMismatch(
+            f"the saved estimator has learned {accumulator.target_kind} targets; this stream's are {schema.target_kind}."
+        )
+    check_label_type(schema.labels, accumulator.labels)
+    if column_names and schema.names and column_names != schema.names:
+        raise errors.SchemaMismatch(
+            f"the saved estimator has learned the columns {', '.join(column_names[:5])} …; this stream has "
+            f"{', '.join(schema.names[:5])} …, in that order. Serve it in another directory."
+        )
+
+    # If the stream has no batch yet, the estimator's columns become the columns of the stream.
+    table = accumulator.table
+    if table is not None and schema.layout is None:
+        kinds = tuple(_FAMILIES.get(column.kind, "") for column in table.columns)
+        schema = schema._replace(layout="table", features=len(kinds), names=table.names, kinds=kinds, stated=0)
+    elif column_names and schema.layout is None:
+        schema = schema._replace(layout="named", features=len(column_names), names=column_names, stated=0)
+
+    schema = schema._replace(target_kind=schema.target_kind or accumulator.target_kind)
+    return schema.add_labels(accumulator.labels)
+
+
 def check_can_continue_stream(estimator: Estimator, schema: Schema, limits: Limits) -> None:
     """Raise an error if a saved estimator cannot continue to learn from a stream.
 
@@ -218,6 +259,10 @@ def _try_row(estimator: Estimator, schema: Schema, initial_state: State | None) 
 
     Any error that is no StreamDRError is only logged.
     """
+    # Rows that a feature map identifies by name may have other columns than the learned rows.
+    by_name = schema.layout == "named" and estimator.identifies_columns_by_name()
+    if initial_state is not None and initial_state.n_features and schema.layout in ("dense", "named") and not by_name:
+        check_n_features(schema.features, initial_state.n_features, "the saved estimator")
     try:
         row = _block_of_one_zero_row(schema)
         estimator.accumulator(initial_state).add(drop_unneeded_targets_and_add_hashes(estimator, row))

@@ -29,7 +29,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stream_dr.aliases import JsonDict
-from stream_dr.directory.admit import DraftGroup, check_can_continue_stream, check_can_learn_stream
+from stream_dr.batch.schema import Schema, apply_deltas
+from stream_dr.directory.admit import (
+    DraftGroup,
+    check_can_continue_stream,
+    check_can_learn_stream,
+    extend_by_accumulator_schema,
+)
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, RecentDrafts
 from stream_dr.directory.history import History
 from stream_dr.directory.model_table import TABLES, ModelTable, check_model_name
@@ -61,6 +67,7 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log.log import Log
 from stream_dr.models import snapshot
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
+from stream_dr.models.limits import Limits
 from stream_dr.models.model import Model
 from stream_dr.models.saved import (
     estimator_from_spec,
@@ -69,7 +76,6 @@ from stream_dr.models.saved import (
     spec_of_estimator,
     spec_to_json,
 )
-from stream_dr.models.schema import Limits, Schema, apply_deltas, extend_by_accumulator_schema
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import class_targets

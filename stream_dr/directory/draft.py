@@ -28,7 +28,7 @@ from stream_dr.first_bytes import describe_other_format
 from stream_dr.log.event import Body, EventKind, xxh64_digest
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.index import LASTING
-from stream_dr.models.schema import Limits
+from stream_dr.models.limits import Limits
 from stream_dr.models.snapshot_file import canonical_json
 from stream_dr.rows.block import Block
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from stream_dr.batch.schema import Schema, apply_deltas
 from stream_dr.directory.draft import parse_reference
 from stream_dr.directory.history import Decoder
 from stream_dr.directory.model_table import ModelTable
@@ -21,7 +22,6 @@ from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, DirectoryMissing, StreamDRError
 from stream_dr.log.event import Event
 from stream_dr.log.log import Log
-from stream_dr.models.schema import Schema, apply_deltas
 from stream_dr.models.snapshot import START_FILE_NAME, snapshots_newest_first
 from stream_dr.models.snapshot_file import read_file
 

@@ -35,6 +35,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from stream_dr import __version__
+from stream_dr.batch.schema import Schema
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import find_shard, shard_file_uri
@@ -54,14 +55,9 @@ from stream_dr.errors import CannotMerge, CannotRefine, ClusterError, SourceMiss
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.refining import RowReplay, Sums, strip_feature_map
 from stream_dr.models.entry import Spec
+from stream_dr.models.limits import Limits, bound_state_bytes, drop_unneeded_targets_and_add_hashes
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.saved import estimator_from_spec
-from stream_dr.models.schema import (
-    Limits,
-    Schema,
-    bound_state_bytes,
-    drop_unneeded_targets_and_add_hashes,
-)
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source

@@ -44,14 +44,15 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from stream_dr.batch.schema import Schema
 from stream_dr.directory.admit import admit_block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
+from stream_dr.models.limits import Limits, drop_unneeded_targets_and_add_hashes
 from stream_dr.models.saved import estimator_from_spec
-from stream_dr.models.schema import Limits, Schema, drop_unneeded_targets_and_add_hashes
 from stream_dr.rows.block import Block
 from stream_dr.running.replay import Replay, ReplayCallback, ReplayReport, ReplaySettings
 from stream_dr.shards.dataset import Dataset, Shard, open_shard

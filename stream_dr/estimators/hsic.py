@@ -96,7 +96,7 @@ def _exact_hsic(
     check_number_in_range("x_sigma", x_sigma, low=0.0, exclude_low=True)
 
     rows = move_named_column_to_targets(as_block(X, y, weights))
-    block, _ = drop_rows_without_target(spca.parse(new_fitted_state(spca), rows, raise_if_empty=True)[0])
+    block, _ = drop_rows_without_target(spca.parse(new_fitted_state(spca), rows, raise_if_empty=True))
     # Choose the kernel of the targets.
     # For labels, "rbf" means the linear kernel of the indicators (0 and 1), without a width.
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None

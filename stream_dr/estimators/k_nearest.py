@@ -6,27 +6,20 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stream_dr.errors import CannotMerge, TargetsRequired, nothing_to_fit_error
+from stream_dr.errors import CannotMerge
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.named_columns import (
     LabelScore,
     raise_if_no_rows_or_features,
-    reorder_columns_by_name,
     warn_of_column,
 )
 from stream_dr.estimators.fitting.parameters import check_positive_int
-from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner, new_fitted_state
+from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner
 from stream_dr.feature_maps.feature_map import check_seed_or_none
-from stream_dr.projection import check_n_features
-from stream_dr.rows.batches import as_block, move_named_column_to_targets
-from stream_dr.rows.block import Block
-from stream_dr.rows.frames import RowsAndNames
-from stream_dr.rows.number_rows import as_rows
-from stream_dr.statistics.protocol import State
+from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 from stream_dr.targets.label_codes import label_array
-from stream_dr.targets.parsing import parse_targets
-from stream_dr.targets.targets import check_label_type
+from stream_dr.targets.targets import Targets
 
 
 @dataclass(eq=False, repr=False)
@@ -84,6 +77,8 @@ class KNearest(LabelScore, StreamLearner):
     """
 
     state_type: ClassVar[type] = Reservoir
+    target_kinds: ClassVar[tuple[str, ...]] = ("class",)
+    merges: ClassVar[bool] = True
     fixed: ClassVar[tuple[str, ...]] = ("reservoir", "random_state")
 
     n_neighbors: int = 1
@@ -117,11 +112,7 @@ class KNearest(LabelScore, StreamLearner):
         X: (rows, features).
         y: (rows,), labels. For a table, y may be the name of the column with the labels.
         """
-        with self.lock:
-            self.check_parameters()
-            self._learn_batch(new_fitted_state(self), X, y, refuse_empty=True)
-            self.target_column_ = y if isinstance(y, str) else None
-            return self
+        return self._fit(X, y, None)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike, classes: ArrayLike | None = None) -> Self:
         """Learn more rows with one label a row.
@@ -133,11 +124,7 @@ class KNearest(LabelScore, StreamLearner):
         classes: ignored, because new labels may come at any time. The parameter exists for code
             that was written for scikit-learn's classifiers.
         """
-        with self.lock:
-            self.check_parameters()
-            fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
-            fitted.check_learning_parameters_unchanged(self)
-            return self._learn_batch(fitted, X, y)
+        return self._partial_fit(X, y, None)
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Return the most frequent label (rows,) among each row's neighbours.
@@ -146,7 +133,7 @@ class KNearest(LabelScore, StreamLearner):
         NotFitted if no row was learned so far, and WidthMismatch if X has another number of
         features than the rows learned.
         """
-        rows = self._rows_in_learned_column_order(X)
+        rows = self._rows_to_classify(X)
         search, classes = self._neighbour_search()
         return np.asarray(classes[search.predict(rows)])
 
@@ -155,7 +142,7 @@ class KNearest(LabelScore, StreamLearner):
 
         The result is (rows, classes) float64. Columns are in the order of `classes_`.
         """
-        rows = self._rows_in_learned_column_order(X)
+        rows = self._rows_to_classify(X)
         search, classes = self._neighbour_search()
         shares = np.zeros((rows.shape[0], len(classes)))
         shares[:, search.classes_] = search.predict_proba(rows)
@@ -177,7 +164,7 @@ class KNearest(LabelScore, StreamLearner):
         return_distance : bool, default True
             If False, only the indices are returned.
         """
-        rows = None if X is None else self._rows_in_learned_column_order(X)
+        rows = None if X is None else self._rows_to_classify(X)
         search, _ = self._neighbour_search()
         return search.kneighbors(rows, n_neighbors, return_distance)
 
@@ -216,30 +203,11 @@ class KNearest(LabelScore, StreamLearner):
         self.fitted_.check_learning_parameters_unchanged(self)
         return self.fitted_
 
-    def _rows_in_learned_column_order(self, X: RowsLike) -> Any:
-        """Return rows to classify, in the learned order of columns.
-
-        Raises WidthMismatch if the columns differ from the learned rows' columns, and EmptyInput
-        if there is no row.
-        """
-        table = self.without_target_column(as_block(X)).X
-        rows, _ = self._with_learned_column_order(self.fitted(), table)
+    def _rows_to_classify(self, X: RowsLike) -> Any:
+        """Return rows to classify. Raises EmptyInput if there is no row."""
+        rows = self._rows_to_project(X).X
         raise_if_no_rows_or_features(rows)
         return rows
-
-    def _with_learned_column_order(self, fitted: FittedState, X: RowsLike) -> RowsAndNames:
-        """Return rows and names in the learned order of columns.
-
-        If no row was learned so far, the order does not change. The names are None for rows
-        without named columns. Raises WidthMismatch if the names or the number of the columns
-        differ from the learned rows.
-        """
-        rows, names = as_rows(X)
-        learned = fitted.accumulator.n_features
-        if learned:
-            rows, names = reorder_columns_by_name(fitted.names, names, rows, type(self).__name__)
-            check_n_features(rows.shape[1], learned, type(self).__name__)
-        return RowsAndNames(rows, names)
 
     def _neighbour_search(self) -> tuple[Any, np.ndarray]:
         """Return scikit-learn's k-NN classifier of the sample, and its classes.
@@ -266,33 +234,6 @@ class KNearest(LabelScore, StreamLearner):
                     fitted.neighbour_search = search
         return search, label_array(labels)
 
-    def _learn_batch(self, fitted: FittedState, X: RowsLike, y: TargetsLike, refuse_empty: bool = False) -> Self:
-        """Learn one batch, and set the estimator's state to `fitted`.
-
-        refuse_empty: if true, raise EmptyInput for a batch without rows or features, and
-            TargetsRequired for a batch without labels.
-        """
-        # Check the rows and the labels. An error leaves the state unchanged.
-        block = move_named_column_to_targets(as_block(X, y))
-        rows, names = self._with_learned_column_order(fitted, block.X)
-        if refuse_empty:
-            raise_if_no_rows_or_features(rows)
-        if y is None:
-            raise TargetsRequired(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-
-        warn_of_column(block.y, stacklevel=3)
-        sample = fitted.accumulator
-        targets = parse_targets(block.y, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
-        check_label_type(sample.labels, targets.labels)
-        sample.add(Block(rows, targets, names=names))
-
-        if refuse_empty and not sample.rows:
-            raise nothing_to_fit_error(type(self).__name__)
-
-        # Store the names, and drop the cached classifier, which was fitted before this batch.
-        fitted.names = names
-        fitted.forget_projection()
-        self.fitted_ = fitted
-        if isinstance(y, str):
-            self.target_column_ = y
-        return self
+    def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
+        warn_of_column(y, stacklevel=6)
+        return super()._parse_targets(accumulator, y, n_rows)

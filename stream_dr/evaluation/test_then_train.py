@@ -48,6 +48,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from stream_dr.batch.schema import Schema
 from stream_dr.errors import InvalidParameter, InvalidTargets, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.evaluation.scores import ClassScores, LabelScores
@@ -59,7 +60,7 @@ from stream_dr.solve.neighbours import fit_sparse_width, means_by_class, nearest
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.reservoir import ReservoirAccumulator
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import check_label_type, drop_rows_without_target, raise_unsupported_target_kind
+from stream_dr.targets.targets import drop_rows_without_target, raise_unsupported_target_kind
 
 
 class ProbeSample(NamedTuple):
@@ -465,7 +466,7 @@ def evaluate(
     evaluation = _Evaluation(models, settings, on_point or (lambda point: None))
     skipped: list[int] = []
     for block in _labelled_batches(source, skipped):
-        evaluation.check_and_code_labels(block)
+        block = evaluation.admit(block)
         if test_source is None:
             evaluation.classify_and_count(block)
         evaluation.learn_and_sample(block)
@@ -477,8 +478,7 @@ def evaluate(
     if test_source is not None:
         evaluation.solve_and_fit_classifiers()
         for block in _labelled_batches(test_source, skipped):
-            evaluation.check_and_code_labels(block)
-            evaluation.classify_and_count(block)
+            evaluation.classify_and_count(evaluation.admit(block))
     return evaluation.scores_by_model_and_classifier(sum(skipped))
 
 
@@ -535,7 +535,7 @@ class ShuffledSource:
 class _Evaluation:
     """State of one evaluation, updated batch by batch.
 
-    Call `check_and_code_labels` for each batch before `classify_and_count` and `learn_and_sample`.
+    Call `admit` for each batch before `classify_and_count` and `learn_and_sample`.
 
     Labels are numbered from 0 in the order in which they first appear. A label's number is its
     code. The parameter `truth` of the methods is a list with each row's list of label codes.
@@ -550,7 +550,7 @@ class _Evaluation:
         self._accumulators = {name: e.accumulator() for name, e in models.items() if e is not None}
 
         self.rows = 0
-        self._kind = ""
+        self._schema = Schema()
         self._labels: dict[Label, int] = {}
         self._moments = MomentAccumulator("indicator", scatter="none")
         self._sample = RowSample(settings.reservoir, settings.seed)
@@ -584,7 +584,7 @@ class _Evaluation:
             # The baseline predicts the previous row's labels for each row.
             previous = [self._last_codes, *truth[:-1]]
             self._last_codes = truth[-1]
-            if self._kind == "class":
+            if self._schema.target_kind == "class":
                 predicted = np.array([codes[0] if codes else 0 for codes in previous], np.int64)
             else:
                 predicted = np.where(self._labels_as_codes_or_indicators(previous), 1.0, -1.0)
@@ -618,7 +618,7 @@ class _Evaluation:
                 self._sample.project_sampled_rows(projection.apply),
                 y,
                 projection.apply(means) if linear else None,
-                projection.apply(others) if linear and self._kind == "multilabel" else None,
+                projection.apply(others) if linear and self._schema.target_kind == "multilabel" else None,
                 len(self._labels),
             )
             for probe in self._settings.probes:
@@ -628,7 +628,7 @@ class _Evaluation:
         """Let models learn a batch, and sample the batch's rows."""
         truth = self._label_codes_by_row(block)
         self._sample_truth.update(enumerate(truth, self.rows))
-        if self._kind == "class" and self._settings.baseline:
+        if self._schema.target_kind == "class" and self._settings.baseline:
             self._all_codes.append(np.array([codes[0] for codes in truth], np.int32))
 
         for accumulator in self._accumulators.values():
@@ -664,7 +664,7 @@ class _Evaluation:
 
         The scores are NaN if no row was tested.
         """
-        if self._kind == "multilabel":
+        if self._schema.target_kind == "multilabel":
             return self._label_scores.get(model_and_probe, LabelScores()).scores_by_name()
         return self._class_scores.get(model_and_probe, ClassScores()).scores_by_name()
 
@@ -677,39 +677,29 @@ class _Evaluation:
         - "by_chance": expected value of this share if the rows were in random order.
         """
         codes = np.concatenate(self._all_codes) if self._all_codes else np.zeros(0, np.int64)
-        if self._kind != "class" or len(codes) < 2:
+        if self._schema.target_kind != "class" or len(codes) < 2:
             return {}
         shares = np.bincount(codes) / len(codes)
         return {"unchanged": float((codes[1:] == codes[:-1]).mean()), "by_chance": float(shares @ shares)}
 
-    def check_and_code_labels(self, block: Block) -> None:
-        """Check a batch's targets, and assign codes to new labels.
+    def admit(self, block: Block) -> Block:
+        """Return a batch with its columns in the order of the first batch.
 
-        Raises TargetKindMismatch in these cases:
-
-        - The targets are numbers.
-        - Earlier batches had another kind of targets.
-        - A model cannot learn from this kind of targets.
-
-        Raises InvalidTargets if earlier labels were of another type.
+        Raises TargetKindMismatch if the targets are numbers, or if a model cannot learn from this
+        kind of targets. Raises the errors of `Schema.extend` if the batch does not fit the earlier
+        batches.
         """
-        kind = block.y.kind
-        if kind == "continuous":
+        if block.y.kind == "continuous":
             raise TargetKindMismatch("evaluate classifies; these targets are continuous. Give labelled rows.")
         if self._settings.full:
             raise_if_raw_rows(block.X)
-
-        if self._kind not in ("", kind):
-            raise TargetKindMismatch(f"targets are of kind {kind}; the first rows' were {self._kind}.")
-        if self._kind == "":
+        self._schema, block = self._schema.extend(block)
+        if not self._labels:
             for estimator in self._models.values():
-                if estimator is not None and estimator.target_kinds and kind not in estimator.target_kinds:
-                    raise_unsupported_target_kind(kind, estimator.target_kinds)
-
-        self._kind = kind
-        check_label_type(tuple(self._labels), block.y.labels)
-        for label in block.y.labels:
-            self._labels.setdefault(label, len(self._labels))
+                if estimator is not None and estimator.target_kinds and block.y.kind not in estimator.target_kinds:
+                    raise_unsupported_target_kind(block.y.kind, estimator.target_kinds)
+        self._labels = {label: code for code, label in enumerate(self._schema.labels)}
+        return block
 
     def _label_codes_by_row(self, block: Block) -> list[list[int]]:
         """Return a list with each row's list of label codes.
@@ -718,7 +708,7 @@ class _Evaluation:
         """
         codes = tuple(self._labels[label] for label in block.y.labels)
         rows = block.y._replace(labels=codes).targets_by_row()
-        return [[code] for code in rows] if self._kind == "class" else rows
+        return [[code] for code in rows] if self._schema.target_kind == "class" else rows
 
     def _label_feature_means(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the class means of all learned rows.
@@ -746,7 +736,7 @@ class _Evaluation:
 
         codes_by_row: list of label codes for each row.
         """
-        if self._kind == "class":
+        if self._schema.target_kind == "class":
             return np.array([codes[0] for codes in codes_by_row], np.int64)
         Y = np.zeros((len(codes_by_row), len(self._labels)), bool)
         for row, codes in enumerate(codes_by_row):
@@ -765,7 +755,7 @@ class _Evaluation:
             fitted.
         """
         y = self._labels_as_codes_or_indicators(codes_by_row)
-        if self._kind == "class":
+        if self._schema.target_kind == "class":
             correct = y == predicted
             self._class_scores.setdefault(model_and_probe, ClassScores()).add(y, predicted, len(self._labels))
         else:

@@ -18,7 +18,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,8 +30,8 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps.table import TableState
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
+from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.saved import complete_stored_spec, estimator_from_spec
-from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes, row_counts_by_class
 from stream_dr.models.versions import Published, VersionNumbers, Versions, linear_map_between_projections
 from stream_dr.projection import Linear, Projection, linear_part_or_none
 from stream_dr.rows.block import Block
@@ -859,7 +859,7 @@ class Model:
             "published_position": published.position if published else None,
             "components": projection.n_components if projection else 0,
             "classes": list(self.classes),
-            "class_rows": row_counts_by_class(accumulator, self.classes),
+            "class_rows": _count_class_rows(accumulator, self.classes),
             "classes_waiting": list(self.estimator.classes_waiting(accumulator)),
             "eigenvalues": published.eigenvalues.tolist() if published else [],
             "chosen": linear.choice.describe() if linear and linear.choice else None,
@@ -873,3 +873,16 @@ class Model:
             "failure": self.failure._asdict() if self.failure else None,
             "publish_failure": self.publish_failure._asdict() if self.publish_failure else None,
         }
+
+
+def _count_class_rows(accumulator: Accumulator, classes: Sequence[Label]) -> list[int] | None:
+    """Return the number of rows of each class.
+
+    Returns None if the accumulator does not count rows by label. A class that another thread is
+    adding at this moment may have 0 rows.
+    """
+    counts = accumulator.label_rows
+    if counts is None:
+        return None
+    rows = dict(zip(accumulator.labels, counts.tolist(), strict=False))
+    return [rows.get(label, 0) for label in classes]

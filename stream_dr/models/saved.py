@@ -23,7 +23,7 @@ from stream_dr.estimators.k_nearest import KNearest
 from stream_dr.feature_maps import feature_map, spec_of_map
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import Spec
-from stream_dr.models.schema import Limits
+from stream_dr.models.limits import Limits
 from stream_dr.statistics.protocol import unpack
 
 

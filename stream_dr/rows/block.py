@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stream_dr.compiled import readonly_view
-from stream_dr.errors import InvalidWeights, NotFinite
+from stream_dr.errors import InvalidWeights, NotFinite, SchemaMismatch, did_you_mean
 from stream_dr.rows.raw_rows import LARGEST, RawRows, fill_masked
 from stream_dr.rows.sparse_rows import check_indices_and_test_if_canonical, is_sparse
 
@@ -100,6 +100,27 @@ class Block(NamedTuple):
         if self.sparse:
             return int(self.X.data.nbytes + self.X.indices.nbytes + self.X.indptr.nbytes)
         return int(self.X.nbytes)
+
+    def reorder(self, names: tuple[str, ...] | None) -> "Block":
+        """Return the block with its columns in the order of `names`.
+
+        The block is returned unchanged if its columns or the given columns have no names. Raises
+        SchemaMismatch unless the block has exactly these columns.
+        """
+        if names is None or self.names is None or self.names == names:
+            return self
+
+        places = {name: i for i, name in enumerate(self.names)}
+        missing = [name for name in names if name not in places]
+        if missing or len(places) != len(names):
+            extra = [name for name in self.names if name not in names]
+            hint = did_you_mean(missing[0], extra) if missing else ""
+            raise SchemaMismatch(
+                f"batch lacks columns {missing[:5]}{hint} and has unknown columns {extra[:5]}; this stream has "
+                f"{len(names)} named columns. Send exactly those."
+            )
+        order = [places[name] for name in names]
+        return self._replace(X=np.ascontiguousarray(self.X[:, order]), names=names)
 
     def take(self, row_indices: np.ndarray) -> "Block":
         """Return a block of some rows, in the indices' order.

@@ -40,8 +40,8 @@ from stream_dr.directory.history import PAGE, Decoder, erased_payload_row_number
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.estimators.fitting.mapping import can_unlearn_exactly
 from stream_dr.log.event import Event
+from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.model import Model, Unlearned
-from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.snapshot import accumulator_at_start
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import Accumulator

@@ -34,8 +34,8 @@ from stream_dr.directory.draft import Removal
 from stream_dr.directory.history import mask_of_numbers, remaining_row_numbers
 from stream_dr.errors import StreamDRError
 from stream_dr.evaluation.scores import standard_error, weakness
+from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.model import Model
-from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import ParsedEvent

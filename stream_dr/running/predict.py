@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.target_columns import TARGET_COLUMN
+from stream_dr.batch.schema import Schema
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Schema
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids

@@ -33,15 +33,13 @@ import pyarrow as pa
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import arrow_from_block, id_array, write_arrow
 from stream_dr.arrow.target_columns import TARGET_COLUMN
+from stream_dr.batch.schema import Schema
 from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import count_unseen_by_row
 from stream_dr.models.model import Model
-from stream_dr.models.schema import (
-    Schema,
-)
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, linear_map_between_projections
 from stream_dr.projection import Mapped, Projection

@@ -32,8 +32,8 @@ from stream_dr.estimators.fitting.refining import (
     refine_steps,
 )
 from stream_dr.evaluation.scores import learn_refine_and_score_held_out
+from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.model import FrozenState, Model
-from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.snapshot import remove_snapshots, snapshot_folder, write_snapshot_if_needed
 from stream_dr.models.snapshot_file import errors_as_damaged_file, read_file, write_file
 from stream_dr.models.versions import Published

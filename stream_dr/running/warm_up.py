@@ -30,7 +30,7 @@ from stream_dr.directory.draft import rows_draft
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps import feature_map
-from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
+from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import raw_from_dicts
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets

@@ -338,10 +338,10 @@ class MappedAccumulator:
             if not same:
                 return self._map.max_mapped_columns(0), None
             return width, block.names
-        if started and (width > self.n_features if block.sparse else width != self.n_features):
-            if not block.sparse or self._map.first_row_fixes_n_features:
-                raise width_mismatch(width, self.n_features)
-        elif not started and self._map.first_row_fixes_n_features and block.sparse and not block.width_stated:
+        fixed = block.sparse and self._map.first_row_fixes_n_features
+        if fixed and started and width > self.n_features:
+            raise width_mismatch(width, self.n_features)
+        if fixed and not started and not block.width_stated:
             raise WidthMismatch(
                 f"feature map {self._spec} needs the width of the rows at the first batch: state it (`n_features`), or "
                 "take the map without 'orthogonal'."

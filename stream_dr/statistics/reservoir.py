@@ -224,9 +224,7 @@ class ReservoirAccumulator(AccumulatorBase):
         Rows with small random keys enter. Raises WidthMismatch.
         """
         block, skipped = drop_rows_without_target(block) if self.keep_labels == "all" else (block, 0)
-        fixed = self.rows and not (block.sparse and sp.issparse(self._rows))
-        wider = block.features > self.n_features if block.sparse else block.features != self.n_features
-        if fixed and wider:
+        if block.sparse and self.rows and not sp.issparse(self._rows) and block.features > self.n_features:
             raise width_mismatch(block.features, self.n_features)
 
         self.n_features = max(self.n_features, block.features)

@@ -17,7 +17,7 @@ methods have no argument `sample_weight`.
 import inspect
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -26,7 +26,6 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, cas
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils import Tags
 
 from stream_dr.aliases import JsonDict
@@ -34,17 +33,12 @@ from stream_dr.errors import (
     CannotMerge,
     CannotRefine,
     CannotUnlearn,
-    EmptyInput,
     FewerComponents,
     InvalidParameter,
-    InvalidWeights,
     StreamDRError,
-    TargetsRequired,
     WidthMismatch,
-    nothing_to_fit_error,
 )
-from stream_dr.estimators.fitting import named_columns
-from stream_dr.estimators.fitting.dask_collections import learn_blocks, project_dask_collection, split_into_blocks
+from stream_dr.estimators.fitting.dask_collections import project_dask_collection
 from stream_dr.estimators.fitting.inputs import GroupsLike, RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import (
     feature_map_or_none,
@@ -54,26 +48,21 @@ from stream_dr.estimators.fitting.mapping import (
     max_bytes_up_to_width,
     max_bytes_with_map,
     prepend_feature_map,
-    warn_if_columns_differ,
 )
 from stream_dr.estimators.fitting.parameters import docstring_with_inherited
 from stream_dr.estimators.fitting.sklearn_bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner, new_fitted_state
+from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner
 from stream_dr.feature_maps import feature_map, spec_of_map, spec_without_defaults, widths
-from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, TableState
-from stream_dr.projection import Linear, Mapped, Projection, check_n_features
-from stream_dr.rows.batches import as_block, batches, move_named_column_to_targets
-from stream_dr.rows.block import Block, as_weights
+from stream_dr.projection import Linear, Mapped, Projection
+from stream_dr.rows.batches import as_block, move_named_column_to_targets
+from stream_dr.rows.block import Block
 from stream_dr.rows.frames import TableStream, is_dask, open_rows
-from stream_dr.rows.raw_rows import default_column_names
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.folds import FoldedState
 from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
 from stream_dr.statistics.row_hashes import group_hashes
 from stream_dr.targets.label_codes import Label, label_array
-from stream_dr.targets.parsing import parse_targets
-from stream_dr.targets.targets import Targets, check_label_type
 
 
 class StateType:
@@ -138,19 +127,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     state_type: ClassVar[StateType]
     """Class of the estimator's State."""
-    target_kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of targets that the estimator learns from. Empty for methods that ignore y."""
     additive: ClassVar[bool] = False
     """True if the state is a sum over rows.
 
     If true, states can be merged, rows can be unlearned and rows can have weights.
-    """
-    merges: ClassVar[bool] = False
-    """True if the states of two streams can be merged."""
-    merges_as: ClassVar[str] = ""
-    """Name of a similar estimator whose states can be merged, or "".
-
-    Set only if states of this class cannot be merged.
     """
     eigenvalue_growth: ClassVar[int] = 0
     """Exponent g, if eigenvalues grow as N^g with the summed weight N of the rows.
@@ -164,30 +144,15 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     """Text for a warning, which says why there are fewer components than n_components."""
 
     # Defaults for estimators that do not have these parameters.
-    feature_map: JsonDict | None = None
     n_components: int | float | None = None
     radius: float | None = None
-    unlabelled: Literal["skip", "use"] = "skip"
     random_state: int | None = None
-    target: str = ""
     decay: float = 1.0
-    folds_by: Literal["row", "id"] = "row"
 
     @property
     def fold_count(self) -> int:
         """Number of cross-validation folds, or 0 without folds."""
         return 0
-
-    def group_or_id_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
-        """Return the hashes (rows,) of rows' groups or ids.
-
-        The hash decides a row's cross-validation fold. The result is None if groups or ids are not
-        used. The row's values then decide.
-
-        block: rows, with their groups or ids.
-        n_rows: number of rows.
-        """
-        return None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Add inherited parameters and attributes to the subclass's docstring."""
@@ -263,19 +228,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             )
         return self.merge_state(other)
 
-    def can_merge_parts(self) -> bool:
-        """Return True if states of a stream's parts can be merged.
-
-        The states cannot be merged if the feature map chooses something from the rows of each
-        part. Examples are landmarks (sampled rows with which other rows are compared) and the
-        width of a kernel.
-        """
-        mapping = feature_map_or_none(self.feature_map)
-        if mapping is None or not self.merges:
-            return self.merges
-        draws = isinstance(mapping, Nystroem) and mapping.draws_landmarks
-        return mapping.has_final_parameters and not draws
-
     def solve_bytes(self) -> int:
         """Return the largest memory that solving takes, in bytes.
 
@@ -335,6 +287,8 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         ------
         NotFitted
             If no row was learned yet.
+        SchemaMismatch
+            If X has other named columns than the learned rows.
         WidthMismatch
             If X has another number of features than the learned rows. No error is raised for
             `Block(X, width_stated=False)` and for a feature map that identifies columns by name.
@@ -479,22 +433,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return tags
 
     def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
-        with self.lock:
-            self.check_parameters()
-            rows = as_block(X, y, weights)
-
-            # Learn in a new state, so that the estimator is unchanged if an error is raised.
-            if is_dask(rows.X):
-                fitted = self._learn_collections(rows)
-            else:
-                fitted = new_fitted_state(self)
-                for block in batches(rows):
-                    self._parse_and_learn(fitted, block, raise_if_empty=True)
-            self.fitted_ = fitted
-            self.target_column_ = rows.y if isinstance(rows.y, str) else None
-
+        super()._fit(X, y, weights)
         # To save time, solve only if there are too few rows, features or labels for n_components.
-        learned = fitted.accumulator
+        learned = self.fitted_.accumulator
         enough = min(learned.rows, learned.n_features, len(learned.labels) if self.target_kinds else learned.rows)
         if self._asks_for_more_than(enough - 1):
             # Solve by reading `rank_`. If this raises an error, no warning is needed.
@@ -536,164 +477,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             return False
         return bool(asked != inspect.signature(type(self)).parameters["n_components"].default)
 
-    def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
-        with self.lock:
-            try:
-                fitted = self.fitted_
-            except AttributeError:
-                self.check_parameters()
-                fitted = new_fitted_state(self)
-            else:
-                fitted.check_parameters(self)
-
-            rows = as_block(X, y, weights)
-            target_column = rows.y if isinstance(rows.y, str) else self.target_column_
-            # Learn a Dask collection separately, and merge the two states.
-            if is_dask(rows.X):
-                learned = self._learn_collections(rows)
-                # Columns without names go by their position, as those of an array.
-                learned.names = learned.names or fitted.names
-                parts = copy(self)
-                parts.fitted_ = learned
-                self.fitted_ = fitted
-                self.merge(parts)
-                self.target_column_ = target_column
-                return self
-
-            # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
-            fitted = fitted.copy(self) if isinstance(rows.X, TableStream) else fitted
-            for block in batches(rows):
-                self._parse_and_learn(fitted, block)
-            self.fitted_ = fitted
-            self.target_column_ = target_column
-        return self
-
-    def _learn_collections(self, rows: Block) -> FittedState:
-        """Return the fitted state that has learned Dask collections.
-
-        The estimator is unchanged. Raises CannotMerge if states of the estimator cannot be merged,
-        because the blocks of a collection are learned separately.
-        """
-        if not self.can_merge_parts():
-            if self.merges:
-                raise CannotMerge(
-                    "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit "
-                    "with one block after the other."
-                )
-            raise CannotMerge(
-                f"{type(self).__name__} learns one row after the other; blocks of a Dask collection are learned side by "
-                f"side. Use {self.merges_as or 'one'}, whose states merge, or call partial_fit with one block after the "
-                "other."
-            )
-        blocks = split_into_blocks(move_named_column_to_targets(rows))
-
-        # Learn all blocks with the kind of targets of the first block.
-        learner: Estimator = clone(self)
-        first_targets = blocks[0][1]
-        if first_targets is not None and self.target == "auto" and self.target_kinds:
-            y = first_targets.compute()
-            learner.set_params(target=parse_targets(y, len(y), self.target_kinds, "auto", None).kind)
-
-        merged = learn_blocks(blocks, partial(_fit_clone_on_block, learner), _merge_into_copy)
-        return new_fitted_state(self, merged.state_, merged.fitted_.names)
-
-    def _parse_and_learn(self, fitted: FittedState, rows: Block, raise_if_empty: bool = False) -> None:
-        block, names = self.parse(fitted, rows, raise_if_empty)
-        if raise_if_empty and block.weights is not None and not block.weights.any():
-            raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
-        fitted.accumulator.add(block)
-        if raise_if_empty and fitted.accumulator.rows == 0:
-            raise nothing_to_fit_error(type(self).__name__)
-        fitted.names = names
-        fitted.forget_projection()
-
-    def parse(
-        self,
-        fitted: FittedState,
-        rows: Block,
-        raise_if_empty: bool = False,
-        raise_if_no_targets: bool = True,
-    ) -> tuple[Block, tuple[str, ...] | None]:
-        """Check rows, targets and weights, and return a Block.
-
-        The names of the features are returned, too, or None. The block's columns are in the order
-        of the first learned rows.
-
-        fitted: fitted state of the estimator, with the names of its features.
-        rows: rows, targets and weights as the caller has passed them.
-        raise_if_empty: if true, raise EmptyInput if there are no rows or no features.
-        raise_if_no_targets: if true, raise TargetsRequired if the method is supervised and the
-            rows have no targets.
-        """
-        accumulator = fitted.accumulator
-        block = self._read_rows(fitted, rows)
-        n_rows, n_features = block.X.shape
-        if raise_if_empty:
-            named_columns.raise_if_no_rows_or_features(block.X)
-        if 0 < accumulator.n_features != n_features and not block.sparse and not self._may_have_new_columns(block):
-            check_n_features(n_features, accumulator.n_features, type(self).__name__)
-        if n_rows and not n_features and not (block.sparse and self._may_lack_columns()):
-            raise EmptyInput("batch has 0 features; dense rows and mapped rows need at least one.")
-        if accumulator.table_names:
-            warn_if_columns_differ(accumulator, block)
-
-        weights = None
-        if rows.weights is not None:
-            weights = as_weights(rows.weights, n_rows)
-        reads_targets = raise_if_no_targets or rows.y is not None
-        targets = self._parse_used_targets_or_raise(accumulator, rows.y, n_rows) if reads_targets else None
-        # Call `group_or_id_hashes` only if it returns hashes, to save a call when single rows come.
-        hashes = self.group_or_id_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
-        block = block._replace(y=targets, weights=weights, hashes=hashes)
-        if self.feature_map is not None and self.identifies_columns_by_name():
-            return block, None
-        return block, block.names
-
-    def _read_rows(self, fitted: FittedState, rows: Block) -> Block:
-        """Return rows with their columns in the order of the learned rows.
-
-        Columns that the feature map identifies by name keep their order.
-        """
-        by_name = reads_tables = False
-        if self.feature_map is not None:
-            by_name = self.identifies_columns_by_name()
-            reads_tables = map_reads_tables(self.feature_map)
-        X, names = named_columns.read_rows_and_names(rows, by_name, reads_tables, fitted.names)
-        if not by_name and names != fitted.names and fitted.accumulator.n_features > 0:
-            X, names = named_columns.reorder_columns_by_name(fitted.names, names, X, type(self).__name__)
-        return Block(X, names=names, width_stated=rows.width_stated)
-
-    def _may_lack_columns(self) -> bool:
-        """True if sparse rows without any column can be learned."""
-        return self.feature_map is None or self.identifies_columns_by_name()
-
-    def _may_have_new_columns(self, block: Block) -> bool:
-        """True if a block's columns may differ from learned columns.
-
-        A block may have other columns if it has column names and the feature map identifies
-        columns by name.
-        """
-        return self.identifies_columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
-
-    def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
-        if not self.target_kinds:
-            return None
-        if y is None and self.unlabelled == "use":
-            return None
-
-        if y is None:
-            raise TargetsRequired(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from "
-                f"{' or '.join(self.target_kinds)} targets. Pass one target a row."
-            )
-        if n_rows == 0 and isinstance(y, Sized) and not isinstance(y, Targets) and len(y) == 0:
-            # A batch without rows does not decide the kind of targets (class, numbers and so on).
-            return None
-
-        targets = parse_targets(y, n_rows, self.target_kinds, self.target or "auto", accumulator.target_kind)
-        check_label_type(accumulator.labels, targets.labels)
-        return targets
-
     def project(self, projection: Any, X: RowsLike, keep_float32: bool = False) -> np.ndarray:
         """Return the projected rows (rows, components) float64.
 
@@ -703,25 +486,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         X: rows (rows, features), or a Block of rows.
         keep_float32: if true, the result is float32 for float32 rows.
         """
-        fitted = self.fitted()
-        block = self._read_rows(fitted, self.without_target_column(as_block(X)))
+        block = self._rows_to_project(X)
         by_name = self.identifies_columns_by_name()
-
-        # Check the number of features, which may differ if rows are sparse or columns have names.
-        grows = block.sparse and (by_name or not block.width_stated)
-        if not grows and not self._may_have_new_columns(block):
-            check_n_features(block.features, fitted.accumulator.n_features, type(self).__name__)
-        warn_if_columns_differ(fitted.accumulator, block)
-
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
         return z.astype(block.X.dtype, copy=False) if keep_float32 else z
-
-    def identifies_columns_by_name(self) -> bool:
-        """True if a feature map identifies columns by name.
-
-        Later batches may then have new columns.
-        """
-        return self.feature_map is not None and feature_map(self.feature_map).by_name
 
     def fitted(self) -> FittedState:
         """Return the FittedState, with the accumulator and the cached projection.
@@ -791,16 +559,6 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 "nearest to them. Read eigenvalues_, and project with transform."
             )
         return array
-
-
-def _fit_clone_on_block(estimator: Estimator, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Estimator:
-    options = {} if weights is None else {"sample_weight": weights}
-    learner: Estimator = clone(estimator)
-    return learner.partial_fit(X, y, **options)
-
-
-def _merge_into_copy(older: Estimator, newer: Estimator) -> Estimator:
-    return copy(older).merge(newer)
 
 
 class AdditiveEstimator(Estimator):
@@ -897,7 +655,7 @@ class AdditiveEstimator(Estimator):
             fitted.check_learning_parameters_unchanged(self)
 
             rows = as_block(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
-            block, _ = self.parse(fitted, move_named_column_to_targets(rows))
+            block = self.parse(fitted, move_named_column_to_targets(rows))
             fitted.accumulator.remove(block)
 
             # Projections of the rows before the removal are no longer valid.

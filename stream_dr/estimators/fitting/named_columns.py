@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from stream_dr.errors import CannotMerge, EmptyInput, NotNumeric, WidthMismatch, did_you_mean
+from stream_dr.errors import CannotMerge, EmptyInput, NotNumeric
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.feature_maps.hashing import dicts_to_sparse_rows
@@ -58,40 +58,6 @@ def read_rows_and_names(
             raise
         raise NotNumeric(f"columns {extra} hold no numbers and were not learned; leave them out.") from e
     return X, block.names or known
-
-
-def reorder_columns_by_name(
-    known_names: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, estimator_name: str
-) -> tuple[Any, tuple[str, ...] | None]:
-    """Put columns into the order of the stream's first rows.
-
-    Returns the rows and the names of the stream's columns. If the stream has no names, the rows
-    are unchanged. Issues a warning if the rows have column names but the stream's first rows had
-    none. Raises WidthMismatch if the names differ.
-
-    known_names: names of the stream's columns, or None.
-    names: names of the rows' columns, or None.
-    estimator_name: name of the estimator, for messages.
-    """
-    if known_names is None and names is not None:
-        warnings.warn(
-            f"X has feature names, but {estimator_name} was fitted without feature names: columns go by their position.",
-            stacklevel=5,
-        )
-    if known_names is None or names is None or names == known_names:
-        return rows, known_names
-    if set(names) != set(known_names) or len(names) != len(known_names):
-        missing = [n for n in known_names if n not in names]
-        extra = [n for n in names if n not in known_names]
-        meant = did_you_mean(missing[0], extra) if missing else ""
-        raise WidthMismatch(
-            f"The feature names should match those that were passed during fit of {estimator_name}. "
-            f"Missing: {missing[:5]}{meant}; unexpected: {extra[:5]}. Send the columns {list(known_names[:5])} … in that "
-            "order."
-        )
-
-    order = [names.index(n) for n in known_names]
-    return np.ascontiguousarray(rows[:, order]), known_names
 
 
 def joint_names(mine: tuple[str, ...] | None, theirs: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -190,7 +190,7 @@ class TargetRegression(Predictor):
         # Leave out rows without a target and rows of weight 0.
         block = move_named_column_to_targets(as_block(X, y, sample_weight))
         predicted = self.predict(block.X)
-        targets = self._parse_used_targets_or_raise(self.fitted().accumulator, block.y, len(predicted))
+        targets = self._parse_targets(self.fitted().accumulator, block.y, len(predicted))
         weights = weights_or_ones(as_weights(block.weights, len(predicted)), len(predicted))
         there = weights > 0 if targets is None or targets.present is None else (weights > 0) & targets.present
         if targets is None or not there.any():
@@ -324,10 +324,10 @@ class TargetRegression(Predictor):
                 stacklevel=4,
             )
 
-    def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
+    def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if self.target == "class":
             warn_of_column(y, stacklevel=6)
-        return super()._parse_used_targets_or_raise(accumulator, y, n_rows)
+        return super()._parse_targets(accumulator, y, n_rows)
 
 
 def ridged_variance_by_component(covariances: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
@@ -409,10 +409,10 @@ class LinearClassifier(LabelScore, Predictor):
         intercepts = fitted_readout(projection).offset - self._coefficients() @ projection.mean
         return _difference_if_two_classes(intercepts)
 
-    def _parse_used_targets_or_raise(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
+    def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
             warn_of_column(y, stacklevel=6)
-        return super()._parse_used_targets_or_raise(accumulator, y, n_rows)
+        return super()._parse_targets(accumulator, y, n_rows)
 
     def _coefficients(self) -> np.ndarray:
         """Return the coefficients (classes, features) of all classes."""

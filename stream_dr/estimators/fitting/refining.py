@@ -281,7 +281,7 @@ class RowReplay:
 
         with subspace.ScatterProduct(self._moments.mean, columns, self.scale, self._threads) as total:
             for position, event in source.events():
-                block, _ = self._estimator.parse(fresh, event, raise_if_no_targets=False)
+                block = self._estimator.parse(fresh, event, raise_if_no_targets=False)
                 width = self._state.n_features
                 if block.features > width or (not block.sparse and block.features < width):
                     raise CannotRefine(
@@ -385,7 +385,7 @@ class MappedSource:
         table = None if self._table is None else clear_counts_keep_columns(self._table)
         landmarks = self._map.initial_landmarks() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
-            block, _ = self._estimator.parse(self._known, event, raise_if_no_targets=False)
+            block = self._estimator.parse(self._known, event, raise_if_no_targets=False)
             # Map each row with the statistics or landmarks that existed when the row was learned.
             if landmarks is not None:
                 landmarks = self._map.add_landmarks_from_batch(landmarks, block)

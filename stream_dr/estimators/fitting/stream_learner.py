@@ -12,26 +12,39 @@ Their base classes in `stream_dr.errors` do not import scikit-learn, so a client
 errors without scikit-learn.
 """
 
+import warnings
 from abc import abstractmethod
-from copy import deepcopy
+from collections.abc import Sized
+from copy import copy, deepcopy
+from functools import partial
 from operator import attrgetter
 from threading import RLock
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 
 from stream_dr import errors
 from stream_dr.aliases import FileName, JsonDict
-from stream_dr.estimators.fitting.named_columns import joint_names
+from stream_dr.estimators.fitting.dask_collections import learn_blocks, split_into_blocks
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.mapping import feature_map_or_none, map_reads_tables, warn_if_columns_differ
+from stream_dr.estimators.fitting.named_columns import joint_names, raise_if_no_rows_or_features, read_rows_and_names
 from stream_dr.estimators.fitting.parameters import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
-from stream_dr.projection import Linear, Projection
-from stream_dr.rows.batches import drop_column
-from stream_dr.rows.block import Block
+from stream_dr.feature_maps import feature_map
+from stream_dr.feature_maps.nystroem import Nystroem
+from stream_dr.projection import Linear, Projection, check_n_features
+from stream_dr.rows.batches import as_block, batches, drop_column, move_named_column_to_targets
+from stream_dr.rows.block import Block, as_weights
+from stream_dr.rows.frames import TableStream, is_dask
+from stream_dr.rows.raw_rows import default_column_names
 from stream_dr.solve.orientation import MultiplyByScatter, orient_components
 from stream_dr.statistics.protocol import Accumulator, AdditiveState, State
+from stream_dr.targets.parsing import parse_targets
+from stream_dr.targets.targets import Targets, check_label_type
 
 
 class NotFitted(errors.NotFitted, NotFittedError):
@@ -194,6 +207,22 @@ class StreamLearner(NamedParameters, BaseEstimator):
 
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters of the accumulator, which may not change after rows were learned."""
+    target_kinds: ClassVar[tuple[str, ...]] = ()
+    """Kinds of targets that the estimator learns from. Empty for methods that ignore y."""
+    merges: ClassVar[bool] = False
+    """True if the states of two streams can be merged."""
+    merges_as: ClassVar[str] = ""
+    """Name of a similar estimator whose states can be merged, or "".
+
+    Set only if states of this class cannot be merged.
+    """
+
+    # Defaults for estimators that do not have these parameters.
+    feature_map: JsonDict | None = None
+    unlabelled: Literal["skip", "use"] = "skip"
+    target: str = ""
+    folds_by: Literal["row", "id"] = "row"
+
     fitted_: FittedState
     _lock: RLock
     target_column_: str | None = None
@@ -230,6 +259,10 @@ class StreamLearner(NamedParameters, BaseEstimator):
 
         Raises NotFitted if no batch was learned.
         """
+
+    @abstractmethod
+    def merge(self, other: Any) -> Self:
+        """Add the rows of another learner, or raise CannotMerge."""
 
     def set_params(self, **params: object) -> Self:
         """Set parameters by name.
@@ -328,3 +361,237 @@ class StreamLearner(NamedParameters, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def group_or_id_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
+        """Return the hashes (rows,) of rows' groups or ids.
+
+        The hash decides a row's cross-validation fold. The result is None if groups or ids are not
+        used. The row's values then decide.
+
+        block: rows, with their groups or ids.
+        n_rows: number of rows.
+        """
+        return None
+
+    def can_merge_parts(self) -> bool:
+        """Return True if states of a stream's parts can be merged.
+
+        The states cannot be merged if the feature map chooses something from the rows of each
+        part. Examples are landmarks (sampled rows with which other rows are compared) and the
+        width of a kernel.
+        """
+        mapping = feature_map_or_none(self.feature_map)
+        if mapping is None or not self.merges:
+            return self.merges
+        draws = isinstance(mapping, Nystroem) and mapping.draws_landmarks
+        return mapping.has_final_parameters and not draws
+
+    def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
+        with self.lock:
+            self.check_parameters()
+            rows = as_block(X, y, weights)
+
+            # Learn in a new state, so that the estimator is unchanged if an error is raised.
+            if is_dask(rows.X):
+                fitted = self._learn_collections(rows)
+            else:
+                fitted = new_fitted_state(self)
+                for block in batches(rows):
+                    self._parse_and_learn(fitted, block, raise_if_empty=True)
+            self.fitted_ = fitted
+            self.target_column_ = rows.y if isinstance(rows.y, str) else None
+        return self
+
+    def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
+        with self.lock:
+            try:
+                fitted = self.fitted_
+            except AttributeError:
+                self.check_parameters()
+                fitted = new_fitted_state(self)
+            else:
+                fitted.check_parameters(self)
+
+            rows = as_block(X, y, weights)
+            target_column = rows.y if isinstance(rows.y, str) else self.target_column_
+            # Learn a Dask collection separately, and merge the two states.
+            if is_dask(rows.X):
+                learned = self._learn_collections(rows)
+                # Columns without names go by their position, as those of an array.
+                learned.names = learned.names or fitted.names
+                parts = copy(self)
+                parts.fitted_ = learned
+                self.fitted_ = fitted
+                self.merge(parts)
+                self.target_column_ = target_column
+                return self
+
+            # Learn a stream in a copy, so that an error in a later batch leaves the state unchanged.
+            fitted = fitted.copy(self) if isinstance(rows.X, TableStream) else fitted
+            for block in batches(rows):
+                self._parse_and_learn(fitted, block)
+            self.fitted_ = fitted
+            self.target_column_ = target_column
+        return self
+
+    def _learn_collections(self, rows: Block) -> FittedState:
+        """Return the fitted state that has learned Dask collections.
+
+        The estimator is unchanged. Raises CannotMerge if states of the estimator cannot be merged,
+        because the blocks of a collection are learned separately.
+        """
+        if not self.can_merge_parts():
+            if self.merges:
+                raise errors.CannotMerge(
+                    "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit "
+                    "with one block after the other."
+                )
+            raise errors.CannotMerge(
+                f"{type(self).__name__} learns one row after the other; blocks of a Dask collection are learned side by "
+                f"side. Use {self.merges_as or 'one'}, whose states merge, or call partial_fit with one block after the "
+                "other."
+            )
+        blocks = split_into_blocks(move_named_column_to_targets(rows))
+
+        # Learn all blocks with the kind of targets of the first block.
+        learner = clone(self)
+        first_targets = blocks[0][1]
+        if first_targets is not None and self.target == "auto" and self.target_kinds:
+            y = first_targets.compute()
+            learner.set_params(target=parse_targets(y, len(y), self.target_kinds, "auto", None).kind)
+
+        merged = learn_blocks(blocks, partial(_fit_clone_on_block, learner), _merge_into_copy)
+        return new_fitted_state(self, merged.state_, merged.fitted_.names)
+
+    def _parse_and_learn(self, fitted: FittedState, rows: Block, raise_if_empty: bool = False) -> None:
+        block = self.parse(fitted, rows, raise_if_empty)
+        if raise_if_empty and block.weights is not None and not block.weights.any():
+            raise errors.InvalidWeights(
+                "every weight is zero, so there is nothing to fit; pass a weight > 0 for some row."
+            )
+        fitted.accumulator.add(block)
+        if raise_if_empty and fitted.accumulator.rows == 0:
+            raise errors.nothing_to_fit_error(type(self).__name__)
+        fitted.names = None if self.identifies_columns_by_name() else block.names
+        fitted.forget_projection()
+
+    def parse(
+        self,
+        fitted: FittedState,
+        rows: Block,
+        raise_if_empty: bool = False,
+        raise_if_no_targets: bool = True,
+    ) -> Block:
+        """Check rows, targets and weights, and return a Block.
+
+        The block's columns are in the order of the first learned rows.
+
+        fitted: fitted state of the estimator, with the names of its features.
+        rows: rows, targets and weights as the caller has passed them.
+        raise_if_empty: if true, raise EmptyInput if there are no rows or no features.
+        raise_if_no_targets: if true, raise TargetsRequired if the method is supervised and the
+            rows have no targets.
+        """
+        accumulator = fitted.accumulator
+        block = self._read_rows(fitted, rows)
+        n_rows, n_features = block.X.shape
+        if raise_if_empty:
+            raise_if_no_rows_or_features(block.X)
+        if 0 < accumulator.n_features != n_features and not block.sparse and not self._may_have_new_columns(block):
+            check_n_features(n_features, accumulator.n_features, type(self).__name__)
+        if n_rows and not n_features and not (block.sparse and self._may_lack_columns()):
+            raise errors.EmptyInput("batch has 0 features; dense rows and mapped rows need at least one.")
+        if accumulator.table_names:
+            warn_if_columns_differ(accumulator, block)
+
+        weights = None
+        if rows.weights is not None:
+            weights = as_weights(rows.weights, n_rows)
+        reads_targets = raise_if_no_targets or rows.y is not None
+        targets = self._parse_targets(accumulator, rows.y, n_rows) if reads_targets else None
+        # Call `group_or_id_hashes` only if it returns hashes, to save a call when single rows come.
+        hashes = self.group_or_id_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
+        return block._replace(y=targets, weights=weights, hashes=hashes)
+
+    def _read_rows(self, fitted: FittedState, rows: Block) -> Block:
+        """Return rows with their columns in the order of the learned rows.
+
+        Columns that the feature map identifies by name keep their order.
+        """
+        by_name = reads_tables = False
+        if self.feature_map is not None:
+            by_name = self.identifies_columns_by_name()
+            reads_tables = map_reads_tables(self.feature_map)
+        X, names = read_rows_and_names(rows, by_name, reads_tables, fitted.names)
+        block = Block(X, names=names, width_stated=rows.width_stated)
+        if by_name or names == fitted.names or not fitted.accumulator.n_features:
+            return block
+        if fitted.names is None:
+            warnings.warn(
+                f"X has feature names, but {type(self).__name__} was fitted without feature names: columns go by their "
+                "position.",
+                stacklevel=5,
+            )
+        return block.reorder(fitted.names)._replace(names=fitted.names)
+
+    def _may_lack_columns(self) -> bool:
+        """True if sparse rows without any column can be learned."""
+        return self.feature_map is None or self.identifies_columns_by_name()
+
+    def _may_have_new_columns(self, block: Block) -> bool:
+        """True if a block's columns may differ from learned columns.
+
+        A block may have other columns if it has column names and the feature map identifies
+        columns by name.
+        """
+        return self.identifies_columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
+
+    def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
+        if not self.target_kinds:
+            return None
+        if y is None and self.unlabelled == "use":
+            return None
+
+        if y is None:
+            raise errors.TargetsRequired(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from "
+                f"{' or '.join(self.target_kinds)} targets. Pass one target a row."
+            )
+        if n_rows == 0 and isinstance(y, Sized) and not isinstance(y, Targets) and len(y) == 0:
+            # A batch without rows does not decide the kind of targets (class, numbers and so on).
+            return None
+
+        targets = parse_targets(y, n_rows, self.target_kinds, self.target or "auto", accumulator.target_kind)
+        check_label_type(accumulator.labels, targets.labels)
+        return targets
+
+    def identifies_columns_by_name(self) -> bool:
+        """True if a feature map identifies columns by name.
+
+        Later batches may then have new columns.
+        """
+        return self.feature_map is not None and feature_map(self.feature_map).by_name
+
+    def _rows_to_project(self, X: RowsLike) -> Block:
+        """Return rows that were not learned, with their columns in the order of the learned rows.
+
+        Raises WidthMismatch or SchemaMismatch if the columns differ from the learned rows' columns.
+        """
+        fitted = self.fitted()
+        block = self._read_rows(fitted, self.without_target_column(as_block(X)))
+
+        # Check the number of features, which may differ if rows are sparse or columns have names.
+        grows = block.sparse and (self.identifies_columns_by_name() or not block.width_stated)
+        if not grows and not self._may_have_new_columns(block):
+            check_n_features(block.features, fitted.accumulator.n_features, type(self).__name__)
+        warn_if_columns_differ(fitted.accumulator, block)
+        return block
+
+
+def _fit_clone_on_block(estimator: Any, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Any:
+    options = {} if weights is None else {"sample_weight": weights}
+    return clone(estimator).partial_fit(X, y, **options)
+
+
+def _merge_into_copy(older: Any, newer: Any) -> Any:
+    return copy(older).merge(newer)

@@ -255,12 +255,6 @@ class MomentAccumulator(AccumulatorBase):
         return batch if self._sets is None else self.with_label_set_numbers(batch)
 
     def _check_width(self, n_features: int, sparse: bool) -> None:
-        if self.n_features and not sparse and n_features != self.n_features:
-            raise WidthMismatch(
-                f"batch has {n_features} features; this model was started with {self.n_features}. "
-                "Send those columns or start a new model."
-            )
-
         if self.dense and n_features > self.n_features:
             raise WidthMismatch(
                 f"sparse batch has {n_features} features; dense rows have fixed them at {self.n_features}. "

@@ -51,7 +51,7 @@ import numpy as np
 
 from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, check_within, field_error
 from stream_dr.compiled import readonly_view
-from stream_dr.errors import CannotMerge, InvalidRows, InvalidWeights, width_mismatch
+from stream_dr.errors import CannotMerge, InvalidRows, InvalidWeights
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.cache_lines import aligned_zeros
@@ -304,7 +304,7 @@ class BlockBasis:
     def check(self, block: Block, estimator_name: Literal["CCIPCA", "IncrementalSKM"]) -> None:
         """Raise an error if the batch cannot be learned.
 
-        The error is InvalidWeights, InvalidRows or WidthMismatch.
+        The error is InvalidWeights or InvalidRows.
 
         estimator_name: name of the estimator, for error messages.
         """
@@ -318,8 +318,6 @@ class BlockBasis:
         if block.sparse == self.dense:
             form, other = ("sparse", "dense") if block.sparse else ("dense", "sparse")
             raise InvalidRows(f"rows are {form}; this model was started with {other} rows. Pass {other} rows.")
-        if self.dense and block.features != self.features:
-            raise width_mismatch(block.features, self.features)
 
     def start(self, block: Block, subtract_first_row: bool) -> None:
         """Make room for a checked batch.

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dr import errors
+from stream_dr import CCIPCA, LPP, PCA, errors
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, rows_draft
 from stream_dr.estimators.class_means import ClassMeans
-from stream_dr.models.schema import Limits
+from stream_dr.models.limits import Limits
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
@@ -134,6 +134,14 @@ def test_a_saved_estimator_brings_no_long_label(tmp_path: Path) -> None:
     estimator = ClassMeans().fit(X, ["a", LONG, "a"])
     with Directory(tmp_path, limits=SMALL) as directory, pytest.raises(errors.LimitExceeded, match="1001 characters"):
         directory.add_saved("means", estimator)
+
+
+def test_a_saved_estimator_decides_the_width(tmp_path: Path) -> None:
+    for i, estimator in enumerate((ClassMeans(), CCIPCA(), PCA(feature_map={"map": "polynomial"}), LPP())):
+        with Directory(tmp_path / str(i), limits=SMALL) as directory:
+            directory.add_saved("m", estimator.fit(np.eye(9), list("ababababa")))
+            assert isinstance(refused(directory, Block(X, LABELS)), errors.WidthMismatch)
+            assert not isinstance(directory.append([draft(Block(np.eye(9)[:3], LABELS))])[0], errors.StreamDRError)
 
 
 def test_a_model_that_takes_one_label_a_row_refuses_several(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_dr.batch.schema import Schema
 from stream_dr.directory.draft import Reference
 from stream_dr.distributed import parts as planning
 from stream_dr.distributed.parts import TaskPlan, divide_into_tasks_of_minimum_size
 from stream_dr.models.entry import Spec
-from stream_dr.models.schema import Limits, Schema
+from stream_dr.models.limits import Limits
 
 
 def batches(*rows: int, sha256: str = "a" * 64) -> list[Reference]:

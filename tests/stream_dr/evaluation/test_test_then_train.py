@@ -15,6 +15,7 @@ from stream_dr.errors import (
     NotFinite,
     TargetKindMismatch,
     TargetsRequired,
+    WidthMismatch,
 )
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, ShuffledSource, evaluate
@@ -108,7 +109,7 @@ def test_what_cannot_be_evaluated():
     with pytest.raises(TargetKindMismatch, match="OPLS"):
         evaluate(Blocks([Block(X, multilabel_targets([[1], [2], []]))]), models)
     mixed = [Block(X, class_targets([1, 2, 1])), Block(X, multilabel_targets([[1], [2], []]))]
-    with pytest.raises(TargetKindMismatch, match="first rows"):
+    with pytest.raises(TargetKindMismatch, match="was started with class"):
         evaluate(Blocks(mixed), models)
     with pytest.raises(InvalidParameter):
         evaluate(Blocks([]), {})
@@ -128,9 +129,20 @@ def test_rows_of_a_callers_own_source_are_checked():
         (InvalidTargets, good._replace(y=class_targets(["a", "b"]))),
         (InvalidWeights, good._replace(weights=-np.ones(3))),
         (InvalidWeights, good._replace(weights=np.ones(2))),
+        (WidthMismatch, good._replace(X=np.eye(4)[:3])),
     ):
         with pytest.raises(error):
             evaluate(Blocks([good, bad]), models)
+
+
+def test_columns_are_matched_by_name():
+    X = np.random.default_rng(0).normal(size=(40, 3)) * [1.0, 5.0, 9.0]
+    names = ("a", "b", "c")
+    whole = Block(X, class_targets(["u", "v"] * 20), names=names)
+    turned = whole._replace(X=np.ascontiguousarray(X[:, ::-1]), names=names[::-1])
+    models = {"lda": make("lda", {})}
+    settings = EvaluateSettings(first=1)
+    assert evaluate(Blocks([whole, turned]), models, settings) == evaluate(Blocks([whole, whole]), models, settings)
 
 
 def test_a_table_is_tested_as_the_same_numbers_are():

@@ -24,7 +24,7 @@ from stream_dr.directory.draft import Receipt
 from stream_dr.failpoints import failpoints_armed
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import PublishPolicy
-from stream_dr.models.schema import Limits
+from stream_dr.models.limits import Limits
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.running import driver as driver_module

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
+from stream_dr.batch.schema import Schema
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt, Removal, unlearn_draft
 from stream_dr.directory.history import Decoder
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.log.event import Event
 from stream_dr.models.model import Model
-from stream_dr.models.schema import Schema
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill

@@ -17,9 +17,9 @@ from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.entry import PublishPolicy
+from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.model import Model
 from stream_dr.models.saved import load
-from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.snapshot import export_model, write_snapshot_if_needed
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import RunSettings

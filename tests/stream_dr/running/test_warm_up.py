@@ -21,7 +21,7 @@ from numba.core.dispatcher import Dispatcher
 
 import stream_dr
 from stream_dr.rows.block import Block
-from stream_dr.models.schema import drop_unneeded_targets_and_add_hashes
+from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
 from stream_dr.arrow.json_rows import json_from_block
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets

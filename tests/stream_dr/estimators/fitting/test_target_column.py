@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 import stream_dr
-from stream_dr.errors import NotNumeric, WidthMismatch
+from stream_dr.errors import NotNumeric, SchemaMismatch
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(60, 3)), columns=list("abc"))
@@ -66,7 +66,7 @@ def test_no_other_column_is_dropped():
     learned = stream_dr.LDA().fit(FRAME, "target")
     with pytest.raises(NotNumeric, match="other"):
         learned.transform(X.assign(other=Y))
-    with pytest.raises(WidthMismatch, match="extra"):
+    with pytest.raises(SchemaMismatch, match="extra"):
         learned.transform(FRAME.assign(extra=1.0))
     with pytest.raises(ValueError, match="target"):
         learned.transform(pd.concat([FRAME, FRAME[["target"]]], axis=1))

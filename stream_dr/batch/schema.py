@@ -18,10 +18,8 @@ the event get the same numbers.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
-
-import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.rows import csr_without_check, feature_hint
@@ -34,46 +32,9 @@ from stream_dr.errors import (
     WidthMismatch,
     did_you_mean,
 )
-from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.raw_rows import fill_unknown_families, raw_from_array
-from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Label, Targets, check_label_type, check_labels_allowed, no_row_has_target
-
-MEBIBYTE = 1 << 20
-
-
-class Limits(NamedTuple):
-    """Limits of a directory.
-
-    max_features: largest number of columns.
-    max_labels: largest number of distinct labels, or of columns of continuous targets.
-    max_text: largest number of characters of a label, an id, a column name or a category.
-    max_state_bytes: largest number of bytes of one model's state.
-    min_free_bytes: number of bytes that must be free on the disk before an append.
-    max_body_bytes: largest number of bytes of one batch. The limit is applied to the batch as
-        sent, and to the decompressed batch.
-    max_json_bytes: largest number of bytes of one batch sent as JSON.
-    max_queue_bytes: largest number of bytes of request bodies that wait in memory.
-    max_lag: largest number of events that a live model may be behind the end of the log. New
-        batches are refused while a live model is more events behind.
-    keep_versions: number of projections stored for each model.
-
-    >>> import stream_dr
-    >>> stream_dr.Limits(max_features=100).max_features
-    100
-    """
-
-    max_features: int = 1_000_000
-    max_labels: int = 1_000
-    max_text: int = 1_000
-    max_state_bytes: int = 2048 * MEBIBYTE
-    min_free_bytes: int = 1024 * MEBIBYTE
-    max_body_bytes: int = 64 * MEBIBYTE
-    max_json_bytes: int = MEBIBYTE
-    max_queue_bytes: int = 256 * MEBIBYTE
-    max_lag: int = 10_000
-    keep_versions: int = 32
 
 
 class Schema(NamedTuple):
@@ -166,27 +127,13 @@ class Schema(NamedTuple):
             rows = raw_from_array(block.X, block.names).reorder_convert_and_add_columns(self.families)
             return block._replace(X=rows, names=rows.names)
 
-        if self.names is not None and block.names is not None and block.names != self.names:
-            # Match the columns by name. The block must have exactly the stream's columns.
-            places = {name: i for i, name in enumerate(block.names)}
-            missing = [name for name in self.names if name not in places]
-            if missing or len(places) != len(self.names):
-                extra = [name for name in block.names if name not in self.names]
-                hint = did_you_mean(missing[0], extra) if missing else ""
-                raise SchemaMismatch(
-                    f"batch lacks columns {missing[:5]}{hint} and has unknown columns {extra[:5]}; "
-                    f"this stream has {len(self.names)} named columns. Send exactly those."
-                )
-            order = [places[name] for name in self.names]
-            return block._replace(X=np.ascontiguousarray(block.X[:, order]), names=self.names)
-
         # A sparse block may have fewer columns than declared. The missing columns are empty.
         if block.sparse and self.layout == "sparse":
             block = block._replace(width_stated=self.stated > 0)
             if block.features < self.stated:
                 X = block.X
                 block = block._replace(X=csr_without_check(X.data, X.indices, X.indptr, (X.shape[0], self.stated)))
-        return block
+        return block.reorder(self.names)
 
     def missing_columns(self, block: Block | None) -> tuple[str, ...]:
         """Return names of the table's columns that a batch lacks.
@@ -287,9 +234,9 @@ class Schema(NamedTuple):
 
         check_label_type(self.labels or self.allowed_labels, targets.labels)
         check_labels_allowed(self.allowed_labels, targets.labels)
-        return self._replace(target_kind=targets.kind)._add_labels(targets.labels)
+        return self._replace(target_kind=targets.kind).add_labels(targets.labels)
 
-    def _add_labels(self, labels: tuple[Label, ...]) -> "Schema":
+    def add_labels(self, labels: tuple[Label, ...]) -> "Schema":
         """Return the schema with new labels appended."""
         known = set(self.labels)
         return self._replace(labels=self.labels + tuple(label for label in labels if label not in known))
@@ -319,79 +266,3 @@ def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
         labels = schema.labels + changed.pop("labels", ())
         schema = schema._replace(labels=labels, **changed)
     return schema
-
-
-_FAMILIES = {"number": "number", "date": "date", "time": "date", "text": "text"}
-"""Kind of a table's column in the schema, by the kind of the column in the feature map.
-
-If the feature map has another kind, the next batch decides the kind in the schema.
-"""
-
-
-def extend_by_accumulator_schema(
-    schema: Schema, accumulator: Accumulator, column_names: tuple[str, ...] | None
-) -> Schema:
-    """Return the schema, extended by a saved estimator's schema.
-
-    The kind of targets and the labels of the estimator are added. If the stream has no batch yet,
-    the names of the estimator's columns are also added.
-
-    accumulator: accumulator of the estimator.
-    column_names: names of the estimator's columns, or None.
-
-    Raises TargetKindMismatch or SchemaMismatch. Raises InvalidTargets if the labels have another
-    type than the labels of the stream.
-    """
-    # Check that the estimator fits the stream.
-    if None not in (accumulator.target_kind, schema.target_kind) and accumulator.target_kind != schema.target_kind:
-        raise TargetKindMismatch(
-            f"the saved estimator has learned {accumulator.target_kind} targets; this stream's are {schema.target_kind}."
-        )
-    check_label_type(schema.labels, accumulator.labels)
-    if column_names and schema.names and column_names != schema.names:
-        raise SchemaMismatch(
-            f"the saved estimator has learned the columns {', '.join(column_names[:5])} …; this stream has "
-            f"{', '.join(schema.names[:5])} …, in that order. Serve it in another directory."
-        )
-
-    # If the stream has no batch yet, the estimator's columns become the columns of the stream.
-    table = accumulator.table
-    if table is not None and schema.layout is None:
-        kinds = tuple(_FAMILIES.get(column.kind, "") for column in table.columns)
-        schema = schema._replace(layout="table", features=len(kinds), names=table.names, kinds=kinds, stated=0)
-    elif column_names and schema.layout is None:
-        schema = schema._replace(layout="named", features=len(column_names), names=column_names, stated=0)
-
-    schema = schema._replace(target_kind=schema.target_kind or accumulator.target_kind)
-    return schema._add_labels(accumulator.labels)
-
-
-def bound_state_bytes(estimator: Estimator, schema: Schema) -> int:
-    """Return the maximum number of bytes of an estimator's state."""
-    return estimator.max_state_bytes(schema.features, max(1, schema.n_targets), schema.families or None)
-
-
-def drop_unneeded_targets_and_add_hashes(estimator: Estimator, block: Block) -> Block:
-    """Return the block with only the targets the estimator needs.
-
-    The targets are removed if the estimator is unsupervised, or if no row has a target. If the
-    estimator assigns rows to cross-validation folds by id, the returned block also has the hashes
-    of the rows' ids, from which the folds follow.
-    """
-    y = block.y if estimator.target_kinds else None
-    y = None if y is None or no_row_has_target(y) else y
-    hashes = estimator.group_or_id_hashes(block, block.rows)
-    return block if y is block.y and hashes is None else block._replace(y=y, hashes=hashes)
-
-
-def row_counts_by_class(accumulator: Accumulator, classes: Sequence[Label]) -> list[int] | None:
-    """Return the number of rows of each class.
-
-    Returns None if the accumulator does not count rows by label. A class that another thread is
-    adding at this moment may have 0 rows.
-    """
-    counts = accumulator.label_rows
-    if counts is None:
-        return None
-    rows = dict(zip(accumulator.labels, counts.tolist(), strict=False))
-    return [rows.get(label, 0) for label in classes]

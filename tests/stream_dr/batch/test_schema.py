@@ -2,7 +2,7 @@
 
 import pytest
 
-from stream_dr.models.schema import Schema, apply_deltas, schema_delta
+from stream_dr.batch.schema import Schema, apply_deltas, schema_delta
 
 STEPS = [
     Schema("named", 2, ("a", "b"), 0, None, (), 0, False),
