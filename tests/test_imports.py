@@ -160,6 +160,7 @@ def test_numerics_touch_no_files_and_no_arrow() -> None:
         ("frames.py", "pyarrow"),
         ("label_codes.py", "pyarrow"),
         ("parsing.py", "pyarrow"),
+        ("matrix.py", "pyarrow"),
         ("table_rows.py", "pyarrow"),
         ("targets.py", "pyarrow"),
     }

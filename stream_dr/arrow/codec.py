@@ -48,19 +48,18 @@ from stream_dr.arrow.rows import (
     FeatureRows,
     arrow_feature_columns,
     check_columns_fit_layout,
-    dense_array_from_column,
+    dense_rows,
     feature_columns,
     numeric_no_nulls,
     prefix_features,
-    refuse_nulls,
     sparse_rows,
-    stack_columns,
 )
 from stream_dr.arrow.sound import BytesLike, first_message_line, refuse_invalid_batches, refuse_unsupported_types
 from stream_dr.arrow.target_columns import arrow_from_targets, targets_from_arrow
 from stream_dr.errors import MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.rows.block import Block, Ids, as_weights, check_finite
-from stream_dr.rows.table_rows import as_floats, is_number_type, is_string_type, raw_from_arrow
+from stream_dr.rows.matrix import as_matrix, is_number_type, number_array, refuse_nulls
+from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
@@ -205,12 +204,11 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
     # Columns of plain numbers then become an array, and any other columns become a table.
     names: tuple[str, ...] | None = None
     if dense:
-        X = dense_array_from_column(batch.column("features"))
+        X = dense_rows(batch.column("features"))
     else:
         named = feature_columns(batch)
         if numeric_no_nulls(named):
-            X = stack_columns(named)
-            names = tuple(named.schema.names)
+            X, names = as_matrix(named)
         else:
             X = raw_from_arrow(named)
             names = X.names
@@ -322,7 +320,7 @@ def _read_weight_column(batch: pa.RecordBatch) -> np.ndarray | None:
 
     # numpy warns when it casts a signalling NaN. `as_weights` refuses NaN.
     with np.errstate(invalid="ignore"):
-        return as_weights(as_floats(column).to_numpy(zero_copy_only=False), batch.num_rows)
+        return as_weights(number_array(column, "weight"), batch.num_rows)
 
 
 def id_array(row_ids: Ids) -> pa.Array:

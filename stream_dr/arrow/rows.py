@@ -28,16 +28,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.target_columns import TARGET_COLUMNS, first_null_index, is_list, list_offsets
+from stream_dr.arrow.target_columns import TARGET_COLUMNS, is_list, list_offsets
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.table_rows import (
-    arrow_from_raw,
-    as_floats,
+from stream_dr.rows.matrix import (
+    first_null_index,
     is_number_or_boolean_type,
     is_number_type,
+    is_vector_type,
+    number_array,
+    refuse_nulls,
     view_of_numbers,
 )
+from stream_dr.rows.table_rows import arrow_from_raw
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -87,11 +90,20 @@ def feature_hint(name: str) -> str:
 def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the feature columns, each under its feature's name.
 
-    The columns of targets, weights and ids are left out.
+    The columns of targets, weights and ids are left out. Raises SchemaMismatch if no feature is
+    left, or if a column is an index of pandas.
     """
     names = [name for name in batch.schema.names if name not in EXTRA_COLUMNS]
+    if not names:
+        raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
+    index = next((name for name in names if name.startswith("__index_level_")), None)
+    if index is not None:
+        raise SchemaMismatch(f"column {index} is a pandas index; convert with preserve_index=False.", column=index)
     features = [name.removeprefix(FEATURE) if _PREFIXED_OR_RESERVED.fullmatch(name) else name for name in names]
-    return batch.select(names).rename_columns(features)
+    batch = batch.select(names)
+    if features == names:
+        return batch
+    return batch.rename_columns(features)
 
 
 def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_learn: bool) -> pa.RecordBatch:
@@ -163,51 +175,46 @@ def check_columns_fit_layout(column_names: list[str], has_features: bool, has_in
         )
 
 
-def dense_array_from_column(features_column: pa.Array) -> np.ndarray:
-    """Return the lists of the column `features` as an array.
+def dense_rows(column: pa.Array) -> np.ndarray:
+    """Return the lists of the column `features` as an array (rows, d).
 
-    The array has the shape (rows, d) for d features. It is float32 or float64, and shares the
-    column's memory if possible.
+    The array is float32 or float64, and shares the column's memory if possible.
 
-    features_column: column of lists of numbers. Each list has the d values of a row.
+    column: column of lists of numbers. Each list has the d values of a row.
 
     Raises SchemaMismatch for another type. Raises InvalidRows for a null, or if the lists differ in
     length.
     """
-    kind = features_column.type
-    if is_list(kind):
-        features_column = _equal_lists(features_column)
-        kind = features_column.type
-    if not pa.types.is_fixed_size_list(kind) or (kind.list_size == 0 and len(features_column)):
-        raise SchemaMismatch(
-            f"column features is {kind}; it must be a list of numbers a row. {feature_hint('features')}",
-            column="features",
-        )
-
-    d = kind.list_size
-    flat = features_column.values.slice(features_column.offset * d, len(features_column) * d)
-    refuse_nulls(features_column, "features")
-    if flat.null_count:
-        row, feature = divmod(first_null_index(flat), d)
-        raise InvalidRows(f"row {row}, column {feature} is null; send a number.", row=row, column=feature)
-    return _float32_or_float64_array(flat, "features").reshape(len(features_column), d)
+    X = None
+    kind = column.type
+    if is_vector_type(kind):
+        refuse_nulls(column, "features")
+        if column.values.null_count:
+            _refuse_null_entries(column)
+        if is_number_type(kind.value_type):
+            X = number_array(column, "features")
+    if X is None or (X.shape[1] == 0 and len(X)):
+        message = f"column features is {kind}; it must be a list of numbers a row. {feature_hint('features')}"
+        raise SchemaMismatch(message, column="features")
+    return X
 
 
-def _equal_lists(lists: pa.Array) -> pa.FixedSizeListArray:
-    """Return lists of one length as lists of fixed size.
+def _refuse_null_entries(lists: pa.Array) -> None:
+    """Raise InvalidRows for the first null in a list of the column `features`.
 
-    Raises InvalidRows for a null, or for a list of another length than the first one.
+    lists: column without a null row.
     """
-    refuse_nulls(lists, "features")
-    lengths = np.diff(list_offsets(lists))
-    length = int(lengths[0]) if len(lengths) else 0
-    different = np.flatnonzero(lengths != length)
-    if len(different):
-        row = int(different[0])
-        raise InvalidRows(
-            f"row {row} has {lengths[row]} features; row 0 has {length}. Send rows of one width.", row=row
-        )
-    return lists.cast(pa.list_(lists.type.value_type, length))
+    flat = lists.flatten()
+    if not flat.null_count:
+        return
+    at = first_null_index(flat)
+    if is_list(lists.type):
+        starts = list_offsets(lists) - list_offsets(lists)[0]
+        row = int(np.searchsorted(starts, at, side="right")) - 1
+        feature = at - int(starts[row])
+    else:
+        row, feature = divmod(at, lists.type.list_size)
+    raise InvalidRows(f"row {row}, column {feature} is null; send a number.", row=row, column=feature)
 
 
 def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_matrix":
@@ -244,37 +251,10 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
         index = int(columns[at])
         raise InvalidIndex(f"row {row} has index {index}; indices run from 0 to {limit - 1}.", row=row, column=index)
     width = declared_width or (int(columns.max()) + 1 if len(columns) else 0)
-    return csr_refusing_repeats(
-        _float32_or_float64_array(values, "values"), columns.astype(np.int32, copy=False), indptr, width
-    )
-
-
-# numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
-@np.errstate(invalid="ignore")
-def stack_columns(batch: pa.RecordBatch) -> np.ndarray:
-    """Return numeric columns as an array (rows, columns).
-
-    The array is float32 if all columns are float32, and float64 if not.
-
-    Raises SchemaMismatch if there is no feature or a feature is not numeric, and InvalidRows for a
-    null.
-    """
-    columns = batch.columns
-    if not columns:
-        raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
-    for name, column in zip(batch.schema.names, columns, strict=True):
-        if name.startswith("__index_level_"):
-            raise SchemaMismatch(f"column {name} is a pandas index; convert with preserve_index=False.", column=name)
-        if not is_number_or_boolean_type(column.type):
-            raise SchemaMismatch(f"column {name} is {column.type}; features are numbers.", column=name)
-        refuse_nulls(column, name)
-
-    # Copy each column into one column of a C-ordered array.
-    single = all(pa.types.is_float32(column.type) for column in columns)
-    X = np.empty((batch.num_rows, len(columns)), dtype=np.float32 if single else np.float64)
-    for i, column in enumerate(columns):
-        X[:, i] = as_floats(column).to_numpy(zero_copy_only=False)
-    return X
+    numbers = number_array(values, "values") if is_number_type(values.type) else None
+    if numbers is None:
+        raise SchemaMismatch(f"column values holds {values.type}; it must hold float or double.", column="values")
+    return csr_refusing_repeats(numbers, columns.astype(np.int32, copy=False), indptr, width)
 
 
 def numeric_no_nulls(batch: pa.RecordBatch) -> bool:
@@ -304,19 +284,6 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
         return {"features": pa.FixedSizeListArray.from_arrays(flat, block.features)}
     columns = enumerate(map(column_of_feature, block.names))
     return {column: pa.array(np.ascontiguousarray(block.X[:, i])) for i, column in columns}
-
-
-def refuse_nulls(column: pa.Array, name: str) -> None:
-    """Raise InvalidRows if a column has a null.
-
-    The error names the first row with a null.
-
-    name: name of the column, for the error message.
-    """
-    if column.null_count:
-        row = first_null_index(column)
-        message = f"column {name} is null in row {row}; send a value or leave the row out."
-        raise InvalidRows(message, row=row, column=name)
 
 
 def _flatten_list_column(list_column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
@@ -351,23 +318,6 @@ def _flatten_list_column(list_column: pa.Array, name: str) -> tuple[pa.Array, np
         row = int(np.searchsorted(indptr, first_null_index(flat), side="right")) - 1
         raise InvalidRows(f"row {row} has a null in column {name}; leave the entry out.", row=row)
     return flat, indptr
-
-
-def _float32_or_float64_array(numbers: pa.Array, name: str) -> np.ndarray:
-    """Return an array of numbers as float32 or float64.
-
-    Integers, decimals and float16 are cast to float64.
-
-    numbers: array without nulls.
-    name: name of the column, for the error message.
-    """
-    if pa.types.is_float32(numbers.type) or pa.types.is_float64(numbers.type):
-        return view_of_numbers(numbers)
-    if is_number_type(numbers.type):
-        # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
-        with np.errstate(invalid="ignore"):
-            return np.asarray(as_floats(numbers).to_numpy(zero_copy_only=False), dtype=np.float64)
-    raise SchemaMismatch(f"column {name} holds {numbers.type}; it must hold float or double.", column=name)
 
 
 def csr_without_check(

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.errors import SchemaMismatch
-from stream_dr.rows.table_rows import as_floats, is_number_type, view_of_numbers
+from stream_dr.rows.matrix import is_number_type, view_of_numbers
+from stream_dr.rows.table_rows import as_floats
 from stream_dr.targets.label_codes import is_label_type, label_column
 from stream_dr.targets.targets import Targets, continuous_targets, targets_of_label_sets, targets_of_labels
 
@@ -97,17 +98,6 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
 def is_list(arrow_type: pa.DataType) -> bool:
     """Return True if an Arrow type is list or large_list."""
     return bool(pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type))
-
-
-def first_null_index(array_with_null: pa.Array) -> int:
-    """Return the index of the first null of an array.
-
-    array_with_null: array with at least one null.
-    """
-    # Return 0 for an array of the null type, which takes no memory and may be very long.
-    if pa.types.is_null(array_with_null.type):
-        return 0
-    return int(np.flatnonzero(array_with_null.is_null().to_numpy(zero_copy_only=False))[0])
 
 
 def list_offsets(list_column: pa.Array) -> np.ndarray:

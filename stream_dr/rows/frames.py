@@ -1,9 +1,8 @@
-"""Open the rows that a caller passes, and convert tables to Arrow tables and matrices.
+"""Open the rows that a caller passes, and convert tables to Arrow tables.
 
 `open_rows` finds out once what the rows are. All other code sees only the forms that it returns.
 
-A stream of tables is converted one table after the other. `as_matrix` copies the data once. If the
-only column is a column of vectors of equal length, `as_matrix` copies nothing.
+A stream of tables is converted one table after the other.
 """
 
 import sys
@@ -14,9 +13,9 @@ import narwhals
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.errors import EmptyInput, InvalidRows, NotNumeric
+from stream_dr.errors import EmptyInput, InvalidRows
 from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, LazyBatches
-from stream_dr.rows.raw_rows import RawRows, repeated_name_error
+from stream_dr.rows.raw_rows import RawRows
 from stream_dr.rows.sparse_rows import is_sparse
 
 
@@ -151,111 +150,6 @@ def as_table(X: Any) -> pa.Table | None:
                 f"the rows are no table ({e}); pass a pandas, polars or Arrow table, or a list of dicts."
             ) from e
     return pa.concat_tables(X) if isinstance(X, TableStream) else None
-
-
-def as_matrix(table: "pa.Table") -> RowsAndNames:
-    """Return a table as a matrix with its feature names.
-
-    The matrix (rows, features) is float32 if all columns are float32, else float64. A missing
-    number is NaN. A column `v` of vectors of equal length becomes the features v0, v1, … If `v` is
-    the only column, the names are None.
-
-    Raises NotNumeric, which names the columns without numbers. Raises InvalidRows if two columns
-    have the same name, or if the vectors of a column differ in length.
-    """
-    # Convert each column, and refuse the table if a column has no numbers.
-    parts = {name: _numeric_array_or_none(table.column(i), name) for i, name in enumerate(table.column_names)}
-    if repeated := repeated_name_error(table.column_names):
-        raise repeated
-    refused = [name for name, part in parts.items() if part is None]
-    if refused:
-        listed = ", ".join(f"{name!r} ({table.schema.field(name).type})" for name in refused[:10])
-        more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
-        raise NotNumeric(
-            f"columns {listed}{more} hold no numbers. Leave them out, encode them as numbers, or have an estimator learn "
-            "them: feature_map=stream_dr.table().",
-            columns=refused[:10],
-        )
-
-    # A single column of vectors is the matrix. Its array is not copied if it is C-ordered.
-    numbers = {name: part for name, part in parts.items() if part is not None}
-    if len(numbers) == 1 and next(iter(numbers.values())).ndim == 2:
-        return RowsAndNames(np.ascontiguousarray(next(iter(numbers.values()))), None)
-
-    # Copy the columns into one matrix. A column v0 may repeat a name of a column of vectors v.
-    names: list[str] = []
-    for name, part in numbers.items():
-        names += [name] if part.ndim == 1 else [f"{name}{j}" for j in range(part.shape[1])]
-    if repeated := repeated_name_error(names):
-        raise repeated
-    single = bool(numbers) and all(part.dtype == np.float32 for part in numbers.values())
-    X = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
-    start = 0
-    for part in numbers.values():
-        width = 1 if part.ndim == 1 else part.shape[1]
-        X[:, start : start + width] = part.reshape(-1, width)
-        start += width
-    return RowsAndNames(X, tuple(names))
-
-
-def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
-    """Return a numeric column as an array (rows,).
-
-    Returns None if the column has no numbers. A column of vectors is returned as (rows, length).
-
-    column_name: name of the column, for error messages.
-    """
-    import pyarrow as pa
-
-    # Replace extension types by the values that they store. A dictionary is a category.
-    kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
-        column = pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
-        kind = column.type
-
-    if pa.types.is_nested(kind) and not pa.types.is_struct(kind) and not pa.types.is_map(kind):
-        return _vector_array_if_numeric(column, column_name)
-    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return None
-    numbers: np.ndarray = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
-    if numbers.dtype in (np.float32, np.float64):
-        return numbers
-    return numbers.astype(np.float64)
-
-
-def _vector_array_if_numeric(list_column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
-    """Return a column of vectors as an array (rows, length).
-
-    All vectors must have the same length. Returns None if the vectors are not vectors of numbers.
-    Raises InvalidRows, which names the first row whose vector is null or of another length.
-
-    column_name: name of the column, for error messages.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if list_column.null_count:
-        row = pc.index(pc.is_null(list_column), True).as_py()
-        raise InvalidRows(f"column {column_name!r} is null in row {row}; give a vector or leave the row out.", row=row)
-    lengths = pc.list_value_length(list_column).to_numpy()
-    different = np.flatnonzero(lengths != lengths[:1])
-    if len(different):
-        row = int(different[0])
-        raise InvalidRows(
-            f"column {column_name!r} has {lengths[row]} numbers in row {row} and {lengths[0]} in row 0; "
-            "vectors have one length.",
-            row=row,
-        )
-
-    # Convert the numbers of all vectors at once.
-    flat = _numeric_array_or_none(pc.list_flatten(list_column), column_name)
-    declared = list_column.type.list_size if pa.types.is_fixed_size_list(list_column.type) else 0
-    width = int(lengths[0]) if len(lengths) else declared
-    if flat is None or flat.ndim != 1:
-        return None
-    return flat.reshape(len(list_column), width)
 
 
 def type_name(X: object) -> str:

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidRows, NotNumeric
 from stream_dr.rows.block import Rows, check_finite
-from stream_dr.rows.frames import RowsAndNames, as_matrix, as_table, is_pandas, open_rows, type_name
+from stream_dr.rows.frames import RowsAndNames, as_table, is_pandas, open_rows, type_name
+from stream_dr.rows.matrix import as_matrix
 from stream_dr.rows.raw_rows import fill_masked, raise_if_raw_rows, repeated_name_error
 from stream_dr.rows.sparse_rows import is_sparse, raise_if_complex, sparse_as_csr
 

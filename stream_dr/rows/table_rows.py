@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidRows, SchemaMismatch
 from stream_dr.rows.frames import as_table, only_has, open_rows
+from stream_dr.rows.matrix import is_number_or_boolean_type, view_of_numbers
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.raw_rows import (
     RawColumn,
@@ -39,12 +40,6 @@ larger integers exactly.
 
 LONGEST_VECTOR = 4096
 """Largest length of vectors in a table. Each number of a vector becomes a column."""
-
-_NUMERIC = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
-"""Names of the number types that Arrow and numpy share."""
-
-_NUMPY_TYPES = {getattr(pa, kind)().id: np.dtype(kind) for kind in _NUMERIC}
-"""Numpy type of each Arrow number type, by the id of the Arrow type."""
 
 _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 """Number of units of time in a day, by the name of the unit."""
@@ -198,36 +193,11 @@ def is_string_type(arrow_type: pa.DataType) -> bool:
     return arrow_type in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def is_number_or_boolean_type(arrow_type: pa.DataType) -> bool:
-    """Return True for the Arrow types of numbers and booleans."""
-    return is_number_type(arrow_type) or bool(pa.types.is_boolean(arrow_type))
-
-
-def is_number_type(arrow_type: pa.DataType) -> bool:
-    """Return True for Arrow's types of integers, floats and decimals."""
-    types = pa.types
-    return bool(types.is_integer(arrow_type) or types.is_floating(arrow_type) or types.is_decimal(arrow_type))
-
-
 def as_floats(decimals: pa.Array) -> pa.Array:
     """Return decimals as float64, and any other column unchanged."""
     if pa.types.is_decimal(decimals.type):
         return decimals.cast(pa.float64())
     return decimals
-
-
-def view_of_numbers(array: pa.Array) -> np.ndarray:
-    """Return an Arrow array's numbers as a read-only view.
-
-    The array must have no nulls. Costs O(1).
-    """
-    # Make a view of the buffer: `to_numpy` would release the interpreter lock for a moment.
-    kind = _NUMPY_TYPES[array.type.id]
-    if not len(array):
-        return np.empty(0, kind)
-    numbers = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
-    numbers.setflags(write=False)
-    return numbers
 
 
 def _raw_column_from_arrow(column: pa.Array) -> RawColumn:

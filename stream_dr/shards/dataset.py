@@ -29,7 +29,7 @@ from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.arrow.rows import EXTRA_COLUMNS, has_dense_or_sparse_columns
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.rows.block import Block
-from stream_dr.rows.table_rows import is_number_or_boolean_type
+from stream_dr.rows.matrix import is_number_or_boolean_type
 from stream_dr.shards.file import (
     AnyPath,
     FileIdentity,

@@ -18,7 +18,8 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidTargets
-from stream_dr.rows.table_rows import is_string_type, view_of_numbers
+from stream_dr.rows.matrix import view_of_numbers
+from stream_dr.rows.table_rows import is_string_type
 
 Label = str | int | bool
 

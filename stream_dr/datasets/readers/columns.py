@@ -26,12 +26,14 @@ from stream_dr.errors import (
     InvalidTargets,
     LimitExceeded,
     MalformedInput,
+    NotNumeric,
     SchemaMismatch,
     StreamDRError,
     did_you_mean,
 )
 from stream_dr.rows.block import Block, Ids, Rows, check_finite
-from stream_dr.rows.frames import as_matrix
+from stream_dr.rows.frames import RowsAndNames
+from stream_dr.rows.matrix import as_matrix, is_number_or_boolean_type, is_vector_type, refuse_nulls
 from stream_dr.rows.table_rows import as_floats, is_string_type, raw_from_arrow
 from stream_dr.targets.label_codes import is_label_type
 from stream_dr.targets.targets import (
@@ -264,49 +266,57 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
 
     feature_names: names of the feature columns.
 
-    Raises NotFinite. Raises SchemaMismatch, which names the column, if a column of numbers has
-    missing values or values that are not numbers.
+    Raises NotFinite. Raises InvalidRows, which names the column, if a column of numbers has missing
+    values. Raises SchemaMismatch if it has values that are not numbers.
     """
     X: Rows
     if roles.raw:
         X = raw_from_arrow(batch.select(list(feature_names)))
         names = X.names
     else:
-        X, names = _matrix_and_names(batch, feature_names)
+        X, names = _complete_matrix(batch, feature_names)
+        check_finite(X)
 
     targets = targets_from_batch(batch, roles)
     weights = None
     if roles.weight is not None:
-        weights = _complete_floats(batch, (roles.weight,))[:, 0]
+        weights = _role_numbers(batch, (roles.weight,))[:, 0]
     ids: Ids | None = None
     if roles.id is not None:
         column = batch.column(roles.id)
-        _raise_if_missing_values(column, roles.id)
+        refuse_nulls(column, roles.id)
         ids = column.to_pylist()
         if not (pa.types.is_integer(column.type) or is_string_type(column.type)):
             ids = [str(value) for value in ids]
     return Block(X, targets, weights, ids, names)
 
 
-def _matrix_and_names(batch: pa.RecordBatch, feature_names: Sequence[str]) -> tuple[Rows, tuple[str, ...] | None]:
-    """Return the features of an Arrow batch as a matrix.
+def _complete_matrix(batch: pa.RecordBatch, column_names: Sequence[str]) -> RowsAndNames:
+    """Return columns of an Arrow batch as a matrix with its names.
 
-    Also returns the names of the matrix's columns, or None if the columns have no names.
-
-    feature_names: names of the feature columns.
-
-    Raises NotFinite. Raises SchemaMismatch if a feature has missing values or is not numeric.
+    Raises InvalidRows if a column has missing values, and SchemaMismatch if it is not numeric.
     """
-    table = pa.Table.from_batches([batch.select(list(feature_names))])
-    for name, column in zip(feature_names, table.columns, strict=True):
-        _raise_if_missing_values(column, name)
+    columns = batch.select(list(column_names))
+    for name, column in zip(column_names, columns.itercolumns(), strict=True):
+        refuse_nulls(column, name)
     try:
-        X, names = as_matrix(table)
-    # `as_matrix` raises NotNumeric, which is a TypeError, for a column that is not numeric.
-    except TypeError as e:
-        raise SchemaMismatch(str(e)) from e
-    check_finite(X)
-    return X, names
+        return as_matrix(columns)
+    except NotNumeric as e:
+        message = f"{e} If they are labels, name them as label."
+        raise SchemaMismatch(message, column=e.details["columns"][0]) from e
+
+
+def _role_numbers(batch: pa.RecordBatch, column_names: Sequence[str]) -> np.ndarray:
+    """Return columns with a role as a matrix (rows, columns).
+
+    Raises InvalidRows if a column has missing values, and SchemaMismatch if it has vectors or values
+    that are no numbers.
+    """
+    X = _complete_matrix(batch, column_names).rows
+    if X.shape[1] != len(column_names):
+        message = f"columns {list(column_names)} have {X.shape[1]} numbers a row; name columns of single numbers."
+        raise SchemaMismatch(message, column=column_names[0])
+    return np.asarray(X)
 
 
 def must_read_as_table(first_batch: pa.RecordBatch, feature_names: Sequence[str] | None, roles: ColumnRoles) -> bool:
@@ -372,10 +382,9 @@ def _has_numbers(arrow_type: pa.DataType) -> bool:
 
     Lists of numbers, booleans and extension types count as numeric.
     """
-    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_fixed_size_list(arrow_type):
+    if is_vector_type(arrow_type):
         arrow_type = arrow_type.value_type
-    numbers = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type)
-    return bool(numbers or pa.types.is_boolean(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType))
+    return is_number_or_boolean_type(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
 
 
 def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | None:
@@ -405,14 +414,14 @@ def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | N
 
     # Each column with 0 and 1 is one label.
     if roles.labels:
-        Y = _complete_floats(batch, roles.labels)
+        Y = _role_numbers(batch, roles.labels)
         if not np.all((Y == 0) | (Y == 1)):
             column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
             raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as label or target.")
         return indicator_targets(Y, roles.labels)
 
     if roles.target:
-        return continuous_targets(_complete_floats(batch, roles.target))
+        return continuous_targets(_role_numbers(batch, roles.target))
     return None
 
 
@@ -445,35 +454,3 @@ def split_labels(column: pa.Array, column_name: str, separator: str | None) -> p
     except pa.ArrowException as e:
         message = f"column {column_name!r} has labels of several types ({e}); give texts or whole numbers."
         raise SchemaMismatch(message, column=column_name) from e
-
-
-def _complete_floats(batch: pa.RecordBatch, names: Sequence[str]) -> np.ndarray:
-    """Return columns as a float64 array (rows, columns).
-
-    names: names of the columns.
-
-    Raises SchemaMismatch if a column has missing values or is not numeric.
-    """
-    columns = []
-    for name in names:
-        column = batch.column(name)
-        _raise_if_missing_values(column, name)
-        try:
-            columns.append(column.cast(pa.float64()).to_numpy(zero_copy_only=False))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
-            message = f"column {name!r} is {column.type}, not numbers ({e}); name it as label or drop it."
-            raise SchemaMismatch(message, column=name) from e
-    return np.column_stack(columns)
-
-
-def _raise_if_missing_values(column: pa.Array | pa.ChunkedArray, column_name: str) -> None:
-    """Raise SchemaMismatch if a column has missing values.
-
-    The error names the column, and the first row without a value.
-
-    column_name: name of the column.
-    """
-    if column.null_count:
-        row = pc.index(column.is_null(), True).as_py()
-        message = f"column {column_name!r} has no value in row {row} of the batch; fill or drop it."
-        raise SchemaMismatch(message, row=row, column=column_name)

@@ -43,7 +43,7 @@ from stream_dr.datasets.readers.lines import (
     open_text_for_arrow,
     read_first_bytes_as_utf8,
 )
-from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
+from stream_dr.errors import InvalidRows, MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
@@ -393,7 +393,7 @@ class CsvFile:
         approximate_line: approximate line number of the block's first row. MalformedInput names
             this line if the exact line is not found.
         """
-        if isinstance(error, SchemaMismatch | NotFinite):
+        if isinstance(error, InvalidRows | SchemaMismatch | NotFinite):
             self._refuse_bad_record(type_by_column)
         message = f"{self.path}, after line {approximate_line - 1}: {error}"
         raise MalformedInput(message, file=self.path, line=approximate_line) from error

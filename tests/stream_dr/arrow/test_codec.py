@@ -291,7 +291,7 @@ NAN, INF = math.nan, math.inf
         ({"a": [1.0], "when": pa.array([0], pa.time32("s"))}, errors.SchemaMismatch, "when"),
         ({"a": [1.0], "__index_level_0__": [0]}, errors.SchemaMismatch, "preserve_index"),
         ({"features": [1.0, 2.0]}, errors.SchemaMismatch, "features"),
-        ({"features": [[1.0], [2.0, 3.0]]}, errors.InvalidRows, "row 1 has 2 features"),
+        ({"features": [[1.0], [2.0, 3.0]]}, errors.InvalidRows, "2 numbers in row 1 and 1 in row 0"),
         ({"features": [[1.0], None]}, errors.InvalidRows, "row 1"),
         ({"features": [[1.0], [None]]}, errors.InvalidRows, "row 1, column 0"),
         ({"features": [["a"], ["b"]]}, errors.SchemaMismatch, "features"),

@@ -24,8 +24,22 @@ def test_roles_and_rows(tmp_path):
     assert blocks[2].y.targets_by_row()[:2] == ["u", "v"]
 
 
+def test_a_column_with_a_role_has_one_number_a_row(tmp_path):
+    path = write(tmp_path, a=[1.0, 2.0], y=["1", "2"], v=[[1.0, 2.0], [3.0, 4.0]], t=[3, 4], u=[True, False])
+    for roles in (ColumnRoles(target=("y",)), ColumnRoles(weight="y")):
+        with pytest.raises(MalformedInput, match=r"row 0: columns 'y' \(string\) hold no numbers.*name them as label"):
+            list(read_parquet(path, roles))
+    for roles in (ColumnRoles(target=("t", "v")), ColumnRoles(weight="v"), ColumnRoles(labels=("u", "v"))):
+        with pytest.raises(MalformedInput, match=r"row 0: columns \[.*'v'\] have [23] numbers a row"):
+            list(read_parquet(path, roles._replace(drop=("y",))))
+    (block,) = read_parquet(path, ColumnRoles(target=("t", "u"), drop=("y",)))
+    assert block.y.values.tolist() == [[3.0, 1.0], [4.0, 0.0]]
+    assert block.names == ("a", "v0", "v1")
+    assert block.X.tolist() == [[1.0, 1.0, 2.0], [2.0, 3.0, 4.0]]
+
+
 def test_what_is_wrong_is_named(tmp_path):
-    with pytest.raises(MalformedInput, match="row 61: column 'a' has no value"):
+    with pytest.raises(MalformedInput, match="row 61: column 'a' is null in row 1 of the batch"):
         list(read_parquet(write(tmp_path, a=[1.0] * 61 + [None] + [1.0] * 9, b=range(71)), rows_per_block=30))
     with pytest.raises(MalformedInput, match=r"row 33.*NaN"):
         list(read_parquet(write(tmp_path, a=[1.0] * 33 + [float("nan")], b=range(34)), rows_per_block=30))
