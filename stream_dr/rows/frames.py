@@ -134,7 +134,9 @@ def as_table(X: Any) -> pa.Table | None:
     if isinstance(X, pa.Table):
         return X
     if only_has(X, Mapping):
-        return pa.Table.from_pylist(list(X))
+        # A key that only some rows have becomes a column with missing values.
+        names = dict.fromkeys(name for row in X for name in row)
+        return pa.table({name: [row.get(name) for row in X] for name in names})
     if is_pandas(X):
         try:
             return pa.Table.from_pandas(X, preserve_index=False)

@@ -24,11 +24,11 @@ def test_frames_and_payloads_have_the_same_numbers(columns):
     table = pa.table(columns, [f"x{i}" for i in range(len(columns))])
     rows, names = as_rows(table)
     block = block_from_arrow(table)
-    chunked, _ = as_matrix(pa.concat_tables([table, table]))
+    chunked, chunked_names = as_matrix(pa.concat_tables([table, table]))
     assert rows.dtype == block.X.dtype == chunked.dtype
     assert rows.dtype == (np.float32 if columns == TYPES["float32"] else np.float64)
     assert rows.flags.c_contiguous
-    assert names == block.names == chunked.names == tuple(table.column_names)
+    assert names == block.names == chunked_names == tuple(table.column_names)
     assert rows.tolist() == block.X.tolist() == chunked[2:].tolist()
     assert rows[:, 0].tolist() == [float(value) for value in columns[0].to_pylist()]
 
