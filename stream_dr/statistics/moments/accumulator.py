@@ -21,11 +21,10 @@ import numpy as np
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, OnlyDiagonal, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, weights_or_ones
-from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments import clock
 from stream_dr.statistics.moments.batch_plan import PlannedBatch, with_new_labels_appended
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
-from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, rows_per_chunk
+from stream_dr.statistics.moments.centred_sums import CHUNK_VALUES, CentredSums, TargetRows
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
 from stream_dr.statistics.moments.encoding import Encoding, check_encoding, encode_as_columns, slice_encoded_rows
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
@@ -94,12 +93,11 @@ class MomentAccumulator(AccumulatorBase):
         LimitExceeded if there would be too many distinct sets of labels.
         """
         batch = self.check_and_plan_batch(block)
-        rows = batch.rows
+        rows = batch.weights.size
         if rows:
             self.make_room_for_batch(batch)
-            step = clock.max_rows_per_step(self.decay)
-            for start in range(0, rows, step):
-                self.learn(batch, start, min(start + step, rows))
+            for start in range(0, rows, self._max_step):
+                self.learn(batch, start, min(start + self._max_step, rows))
         self.rows_skipped += batch.skipped
 
     def remove(self, block: Block) -> None:
@@ -178,6 +176,7 @@ class MomentAccumulator(AccumulatorBase):
         self.encoding = state.encoding
         self.scatter = state.scatter
         self.decay = state.decay
+        self._max_step = clock.max_rows_per_step(state.decay)
         self.rows = state.rows
         self.rows_skipped = state.rows_skipped
         self._clock = state.clock
@@ -208,8 +207,9 @@ class MomentAccumulator(AccumulatorBase):
         the batch does not fit into the arrays of sums.
         """
         rows, features = block.X.shape
-        sparse = is_sparse(block.X)
-        self._check_width(features, sparse)
+        sparse = not isinstance(block.X, np.ndarray)
+        if sparse:
+            self._check_sparse_width(features)
 
         # Drop rows without a target, unless the encoding of targets allows them.
         skipped = 0
@@ -254,14 +254,14 @@ class MomentAccumulator(AccumulatorBase):
         )
         return batch if self._sets is None else self.with_label_set_numbers(batch)
 
-    def _check_width(self, n_features: int, sparse: bool) -> None:
+    def _check_sparse_width(self, n_features: int) -> None:
         if self.dense and n_features > self.n_features:
             raise WidthMismatch(
                 f"sparse batch has {n_features} features; dense rows have fixed them at {self.n_features}. "
                 "Send at most those or start a new model."
             )
 
-        if self.scatter == "exact" and sparse and n_features > MAX_EXACT_WIDTH:
+        if self.scatter == "exact" and n_features > MAX_EXACT_WIDTH:
             diagonal = 'Start a model with scatter="diagonal"'
             advice = "Use MMC, which has a diagonal form" if self.requires_one_label_per_row else diagonal
             raise TooManyFeatures(
@@ -344,12 +344,16 @@ class MomentAccumulator(AccumulatorBase):
         `make_room_for_batch` must have been called with this batch. There must be at most
         `max_rows_per_step(decay)` rows (clock.py).
         """
-        # Under decay all rows lose weight: make the factor from stored sums to true sums smaller.
-        self._scale = clock.advance_scale_and_rescale(self._scale, self.decay, stop - start, self.rescale)
-        weights = clock.weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
+        weights = batch.weights[start:stop]
+        if self.decay < 1.0:
+            # All rows lose weight: make the factor from stored sums to true sums smaller.
+            self._scale = clock.advance_scale_and_rescale(self._scale, self.decay, stop - start, self.rescale)
+            weights = clock.weights_for_stored_sums(weights, self.decay, self._scale)
 
         # Rows are learned in chunks if they must be centred, which needs temporary memory.
-        size = stop - start if isinstance(self._features, SparseSums) else rows_per_chunk(self.n_features)
+        size = stop - start
+        if not isinstance(self._features, SparseSums):
+            size = max(16, CHUNK_VALUES // max(1, self.n_features))
         for at in range(start, stop, size):
             end = min(at + size, stop)
             X = batch.X if end - at == len(batch.weights) else batch.X[at:end]

@@ -56,14 +56,6 @@ From this share on, products of dense rows are faster to compute than products o
 """
 
 
-def rows_per_chunk(n_features: int) -> int:
-    """Return the number of rows to centre at a time.
-
-    n_features: number of features.
-    """
-    return max(16, CHUNK_VALUES // max(1, n_features))
-
-
 class CentredSums:
     """Growing weight, mean and centred second moments of rows.
 
@@ -152,14 +144,13 @@ class CentredSums:
                 self._add_sparse_rows(X, weights, added_weight, targets)
                 return None
             X = pad_to_shape(X.toarray(), (X.shape[0], len(self.mean)))
+        if X.shape[0] == 1:
+            return self._add_single_and_return_centred_row(X, weights, added_weight, targets)
         return self._add_dense_and_return_centred_rows(X, weights, added_weight, targets)
 
     def _add_dense_and_return_centred_rows(
         self, X: np.ndarray, weights: np.ndarray, added_weight: float, targets: "TargetRows | None"
     ) -> np.ndarray:
-        if X.shape[0] == 1:
-            return self._add_single_and_return_centred_row(X, weights, added_weight, targets)
-
         # `rows` gets the centred rows and, later, a last row that joins them to the earlier rows.
         # The last row is a factor times (mean of these rows − mean of the earlier rows).
         rows = np.empty((len(X) + 1, X.shape[1]))
