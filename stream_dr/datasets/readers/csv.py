@@ -38,10 +38,11 @@ from stream_dr.datasets.readers.columns import (
 from stream_dr.datasets.readers.lines import (
     BLOCK_ROWS,
     LONGEST,
-    MARK,
     open_decompressed,
     open_text_for_arrow,
+    raise_at_line,
     read_first_bytes_as_utf8,
+    read_raw_lines,
 )
 from stream_dr.errors import InvalidRows, MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
@@ -482,19 +483,14 @@ class CsvFile:
         Raises MalformedInput if a line is too long or is not valid UTF-8.
         """
         try:
-            for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), 1):
-                if len(line) > LONGEST:
-                    self._raise_malformed(number, f"longer than {LONGEST} bytes; is this a text file?")
+            for number, line in enumerate(read_raw_lines(self.path, file), 1):
                 if b"\0" in line or (number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))):
                     message = "a NUL byte; this is no text, or text in UTF-16: say --encoding utf-16."
                     self._raise_malformed(number, message)
-                yield (line.removeprefix(MARK) if number == 1 else line).decode()
-
+                yield line.decode()
         except UnicodeDecodeError as e:
             position = f"byte 0x{line[e.start]:02x} at {e.start + 1} is no UTF-8"
             self._raise_malformed(number, f"{position}; say the file's encoding, such as --encoding latin-1.")
-        except (OSError, EOFError) as e:
-            raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
 
     def _refuse_bad_record(self, type_by_column: dict[str, pa.DataType]) -> None:
         """Raise MalformedInput for the first row with an error.
@@ -562,7 +558,7 @@ class CsvFile:
         return arrow_type != pa.float64() or bool((np.abs(values.to_numpy(zero_copy_only=False)) <= LARGEST).all())
 
     def _raise_malformed(self, line: int, message: str, column_number: int | None = None) -> NoReturn:
-        raise MalformedInput(f"{self.path}, line {line}: {message}", file=self.path, line=line, column=column_number)
+        raise_at_line(self.path, line, message, column_number)
 
 
 def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:

@@ -267,7 +267,7 @@ def read_libsvm(
     parser = LabelParser(target)
     base = 0 if zero_based else 1
     for lines, fields, X in read_heads_and_pairs(path, _LIBSVM_HEAD, "has no label.", base, n_features, rows_per_block):
-        yield Block(X, parser.parse(fields, lines.fail), width_stated=n_features is not None)
+        yield Block(X, parser.parse(fields, lines), width_stated=n_features is not None)
 
 
 def read_vw(
@@ -307,7 +307,7 @@ def read_vw(
             is_weighted = weights[0] is not None
         row_weights = np.array([1.0 if weight is None else weight for weight in weights]) if is_weighted else None
         fields = [words_of_row[0] if words_of_row else "" for words_of_row in words]
-        yield Block(X, parser.parse(fields, lines.fail), row_weights, width_stated=n_features is not None)
+        yield Block(X, parser.parse(fields, lines), row_weights, width_stated=n_features is not None)
 
 
 def _parse_weight(second_word: list[str]) -> float | None:

@@ -251,7 +251,7 @@ class _ArffRowParser:
         """
         label_values_of_lines = [[word.strip().strip("'\"") for word in row] for row in label_values_of_lines]
         if self._class_parser is not None:
-            return self._class_parser.parse([row[0] for row in label_values_of_lines], lines.fail)
+            return self._class_parser.parse([row[0] for row in label_values_of_lines], lines)
         if not self._names:
             return None
 
