@@ -59,21 +59,20 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
         first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
 
     features = feature_columns_unless_shard(schema, roles)
-    floats = {
-        name: _replace_integer_by_float_type(schema.field(name).type)
-        for name in (*(features or ()), *roles.numeric_label_target_weight_columns(schema))
-    }
-
     # Choose the Arrow type of each column: own types in a table, floats in a matrix.
+    number_columns = roles.numeric_label_target_weight_columns(schema)
+    types: dict[str, pa.DataType] = {}
     day_columns: list[str] = []
     if must_read_as_table(first, features, roles):
         roles = roles._replace(raw=True)
-        floats = {}
         kinds = dict(roles.kinds)
-        day_columns = [name for name in features or () if name not in kinds and _has_only_midnights(first.column(name))]
-        table = {name: choose_feature_type(first.column(name), kinds.get(name)) for name in features or ()}
-        schema = pa.schema([pa.field(f.name, table.get(f.name, f.type)) for f in schema])
-    schema = pa.schema([pa.field(f.name, floats.get(f.name, f.type)) for f in schema])
+        types = {name: choose_feature_type(first.column(name), kinds.get(name)) for name in features or ()}
+        day_columns = [name for name in types if name not in kinds and _has_only_midnights(first.column(name))]
+    else:
+        number_columns += tuple(features or ())
+    floats = {name: _replace_integer_by_float_type(schema.field(name).type) for name in number_columns}
+    types |= floats
+    schema = pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in schema])
 
     with _open_json_reader(path, schema, floats) as reader:
         batches = (_convert_midnights_to_days(batch, day_columns) for batch in reader)
