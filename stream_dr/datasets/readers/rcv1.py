@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.libsvm import read_heads_and_pairs
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, read_line_groups
+from stream_dr.datasets.readers.matrices import split_block
 from stream_dr.errors import InvalidTargets, MalformedInput
 from stream_dr.rows.block import Block, Rows
 from stream_dr.targets.targets import Targets, indicator_targets
@@ -161,8 +162,6 @@ def read_indicator_matrix(
     X.sum_duplicates()
     Y.sum_duplicates()
 
-    labels = tuple(str(name) for name in label_names)
-    for start in range(0, X.shape[0], rows_per_block):
-        targets = indicator_targets(Y[start : start + rows_per_block], labels)
-        part_ids = None if ids is None else [str(id) for id in ids[start : start + rows_per_block]]
-        yield Block(X[start : start + rows_per_block], targets, None, part_ids)
+    targets = indicator_targets(Y, tuple(str(name) for name in label_names))
+    id_list = None if ids is None else [str(id) for id in ids]
+    yield from split_block(Block(X, targets, None, id_list), rows_per_block)
