@@ -558,7 +558,7 @@ class CsvFile:
         return arrow_type != pa.float64() or bool((np.abs(values.to_numpy(zero_copy_only=False)) <= LARGEST).all())
 
     def _raise_malformed(self, line: int, message: str, column_number: int | None = None) -> NoReturn:
-        raise_at_line(self.path, line, message, column_number)
+        raise_at_line(self.path, line, message, column=column_number)
 
 
 def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:

@@ -213,9 +213,12 @@ class Lines(NamedTuple):
         raise_at_line(self.path, int(self.numbers[line_index]), message)
 
 
-def raise_at_line(path: FileName, line: int, message: str, column_number: int | None = None) -> NoReturn:
-    """Raise MalformedInput for a line of a file."""
-    raise MalformedInput(f"{path}, line {line}: {message}", file=str(path), line=line, column=column_number)
+def raise_at_line(path: FileName, line: int, message: str, **details: int | None) -> NoReturn:
+    """Raise MalformedInput for a line of a file.
+
+    details: more details of the error.
+    """
+    raise MalformedInput(f"{path}, line {line}: {message}", file=str(path), line=line, **details)
 
 
 def check_file_exists(path: FileName) -> None:
