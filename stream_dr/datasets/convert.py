@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.lines import BLOCK_ROWS
+from stream_dr.datasets.readers.matrices import split_block
 from stream_dr.datasets.readers.rcv1 import read_indicator_matrix
 from stream_dr.datasets.sources import Options, open_source
 from stream_dr.errors import InvalidParameter, SourceMissing, did_you_mean
@@ -185,7 +185,7 @@ def _fetch_openml(prefixed_name: str) -> _DatasetPart:
 def _split_into_blocks(
     X: Rows, targets: np.ndarray | list[str] | None, feature_names: tuple[str, ...] | None = None
 ) -> Iterator[Block]:
-    """Yield rows with their targets in blocks of BLOCK_ROWS rows.
+    """Return an iterator of blocks of rows with their targets.
 
     targets: one target for each row. An array of floats has numeric targets. Any other array or
         list has labels. None if the rows have no targets.
@@ -195,9 +195,7 @@ def _split_into_blocks(
     is_continuous = isinstance(targets, np.ndarray) and targets.dtype.kind == "f"
     parse = continuous_targets if is_continuous else class_targets
 
-    for start in range(0, X.shape[0], BLOCK_ROWS):
-        block_targets = None if targets is None else parse(list(targets[start : start + BLOCK_ROWS]))
-        yield Block(X[start : start + BLOCK_ROWS], block_targets, names=feature_names)
+    return split_block(Block(X, None if targets is None else parse(list(targets)), names=feature_names))
 
 
 def _call_sklearn_fetcher(

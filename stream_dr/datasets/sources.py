@@ -105,6 +105,15 @@ class Options(NamedTuple):
     separator: str | None = None
 
 
+def _chosen_options(options: Options) -> JsonDict:
+    """Return the options that do not have their default values, by name.
+
+    `raw` is not included, because any format may have it.
+    """
+    defaults = Options._field_defaults
+    return {name: value for name, value in options._asdict().items() if value != defaults[name] and name != "raw"}
+
+
 _TABLE_OPTIONS = ("label", "labels", "targets", "weight", "id", "drop", "raw", "kinds", "separator")
 """Names of the options that all formats of tables have."""
 
@@ -196,9 +205,8 @@ class FileSource:
         self.format = format
         self._reader, self._option_names = _READERS[format]
 
-        chosen = {name: value for name, value in options._asdict().items() if value != Options._field_defaults[name]}
-        for name in chosen:
-            if name not in self._option_names and name != "raw":
+        for name in _chosen_options(options):
+            if name not in self._option_names:
                 raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
         if format == "rcv1" and options.topics is None:
             raise InvalidParameter("rcv1 vector files need their topics file (rcv1-v2.topics.qrels); give topics.")
@@ -283,11 +291,7 @@ class FileSource:
 
         reader_arguments: arguments for the format's reader in addition to the options.
         """
-        arguments: JsonDict = {
-            name: value
-            for name, value in self.options._asdict().items()
-            if name in self._option_names and value != Options._field_defaults[name]
-        }
+        arguments = _chosen_options(self.options)
         if self.format in TABLES:
             arguments = {name: value for name, value in arguments.items() if name not in _TABLE_OPTIONS}
             arguments["roles"] = _roles_from_options(self.options)

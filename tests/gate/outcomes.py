@@ -18,7 +18,7 @@ LONGEST_SENTENCE = 300
 
 BORROWED = [
     (r"(are no(t a)? table|no(t| a)? JSON|are not numbers|not numbers|that can be read) \(.*?(\);|\)\.|\Z)", r"\1 (…)"),
-    (r"(cannot be (?:unpacked|read)|is not a (?:Parquet|MATLAB) file) \(.*", r"\1 (…)"),
+    (r"(cannot be (?:unpacked|read)(?: after line \d+)?|is not a (?:Parquet|MATLAB) file) \(.*", r"\1 (…)"),
     (r"(\.jsonl): (JSON parse error|Empty JSON).*", r"\1: …"),
     (r"(not valid Arrow) \(.*?\);", r"\1 (…);"),
     (r" at 0x[0-9a-f]+", ""),

@@ -10,7 +10,7 @@ and convert them with this module.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -24,7 +24,6 @@ from stream_dr.arrow.target_columns import targets_from_arrow
 from stream_dr.errors import (
     InvalidParameter,
     InvalidTargets,
-    LimitExceeded,
     MalformedInput,
     NotNumeric,
     SchemaMismatch,
@@ -47,10 +46,11 @@ from stream_dr.targets.targets import (
 Blocks = Iterator[Block]
 """Blocks of a file, as a reader yields them."""
 
-RaiseLocated = Callable[[StreamDRError, int], NoReturn]
+RaiseLocated = Callable[[StreamDRError, int], None]
 """Function that raises an error with the file and the line in place of another error.
 
-Its arguments are the other error, and the number of the batch's rows before the failed rows.
+Its arguments are the other error, and the number of the file's row, from 0. Nothing is raised if
+no line is found.
 """
 
 _ROLES_BY_NAME = {"id": "id", "label": "label", "labels": "label", "target": "targets", "weight": "weight"}
@@ -205,60 +205,45 @@ def feature_columns_unless_shard(schema: pa.Schema, roles: ColumnRoles) -> list[
     return roles.features(schema.names)
 
 
-def split_batch_into_blocks(
-    batch: pa.RecordBatch,
-    features: Sequence[str] | None,
-    roles: ColumnRoles,
-    rows_per_block: int,
-    raise_with_line: RaiseLocated,
-) -> Blocks:
-    """Yield the rows of an Arrow batch in blocks.
-
-    features: names of the feature columns. None if the batch has the columns of a shard.
-    rows_per_block: maximum number of rows in a block.
-    raise_with_line: function that raises an error with the file and the line. It is called with
-        the error of a block, and the number of the batch's rows before this block.
-    """
-    for start in range(0, batch.num_rows, rows_per_block):
-        part = batch.slice(start, rows_per_block)
-        try:
-            block = block_from_arrow(part) if features is None else convert_batch_to_block(part, features, roles)
-        except StreamDRError as e:
-            raise_with_line(e, start)
-        yield block
-
-
 def split_batches_into_blocks(
     path: FileName,
     batches: Iterable[pa.RecordBatch],
-    features: list[str] | None,
+    features: Sequence[str] | None,
     roles: ColumnRoles,
     rows_per_block: int,
+    raise_with_line: RaiseLocated | None = None,
 ) -> Blocks:
     """Yield the rows of a file's Arrow batches in blocks.
 
     path: path of the file, for error messages.
     features: names of the feature columns. None if the batches have the columns of a shard.
     rows_per_block: maximum number of rows in a block.
+    raise_with_line: function that searches a text file for the line with an error, and raises an
+        error that names the line.
 
-    Raises LimitExceeded. Raises MalformedInput, which names the file and the row.
+    Raises MalformedInput, which names the file and the row unless `raise_with_line` names the line.
     """
     row = 0
-
-    def raise_with_row(error: StreamDRError, batch_rows_before: int) -> NoReturn:
-        number = row + batch_rows_before + int(error.details.get("row", 0))
-        raise MalformedInput(f"{path}, row {number}: {error}", file=str(path), row=number) from error
-
     try:
         for batch in batches:
-            batch.validate(full=True)
+            # Arrow has built the batches of a text file itself, so they are valid.
+            if raise_with_line is None:
+                batch.validate(full=True)
             roles = roles._replace(raw=must_read_as_table(batch, features, roles))
-            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, raise_with_row)
-            row += batch.num_rows
+            for start in range(0, batch.num_rows, rows_per_block):
+                part = batch.slice(start, rows_per_block)
+                yield block_from_arrow(part) if features is None else convert_batch_to_block(part, features, roles)
+                row += part.num_rows
     except (pa.ArrowException, OSError, EOFError) as e:
         raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e
-    except LimitExceeded as e:
-        raise LimitExceeded(f"{path}, after row {row}: {e}", **e.details) from e
+    except StreamDRError as e:
+        # Errors with a file were raised by the reader of the batches.
+        if "file" in e.details:
+            raise
+        row += int(e.details.get("row", 0))
+        if raise_with_line is not None:
+            raise_with_line(e, row)
+        raise MalformedInput(f"{path}, row {row}: {e}", file=str(path), row=row) from e
 
 
 def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], roles: ColumnRoles) -> Block:

@@ -18,7 +18,7 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from typing import IO, NamedTuple, NoReturn
 
@@ -32,16 +32,17 @@ from stream_dr.datasets.readers.columns import (
     ColumnRoles,
     choose_column_types,
     must_read_as_table,
-    split_batch_into_blocks,
+    split_batches_into_blocks,
     split_labels,
 )
 from stream_dr.datasets.readers.lines import (
     BLOCK_ROWS,
     LONGEST,
-    MARK,
     open_decompressed,
     open_text_for_arrow,
+    raise_at_line,
     read_first_bytes_as_utf8,
+    read_raw_lines,
 )
 from stream_dr.errors import InvalidRows, MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
@@ -155,66 +156,14 @@ def read_csv(
     columns = [name for name in file.names if name not in roles.drop or name == file.names[-1]]
     types.setdefault(columns[-1], pa.string())
 
-    line = file.first_line
-    whole: dict[str, bool] = {}
+    feature_set = set(features)
 
-    def raise_with_line(error: StreamDRError, batch_rows_before: int) -> NoReturn:
-        file.raise_malformed_with_line(error, types, line + batch_rows_before + int(error.details.get("row", 0)))
+    def raise_with_line(error: StreamDRError, row: int) -> None:
+        file.raise_malformed_with_line(error, types, file.first_line + row)
 
     with closing(file.batches(types, columns, head_only)) as batches:
-        for batch in batches:
-            for name in code_columns:
-                codes = _read_codes(file, batch.column(name), name, roles, whole)
-                batch = batch.set_column(batch.schema.get_field_index(name), name, codes)
-            batch = _replace_words_by_null(batch, features, ("", *words))
-            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, raise_with_line)
-            line += batch.num_rows
-
-
-def _read_codes(
-    file: "CsvFile", texts: pa.Array, column_name: str, roles: ColumnRoles, whole: dict[str, bool]
-) -> pa.Array:
-    """Return a column of ids or labels as integers or texts.
-
-    The first values of a column decide for the whole file. They are integers if all are whole
-    numbers. Codes such as 007 and +1 are texts. Labels such as 2.00 are whole numbers, too.
-
-    texts: the column's values in one batch. A column of `labels` is split into lists of labels.
-    whole: column name → True if the column has integers. The first values of a column are added.
-
-    Raises MalformedInput, which names the line, if a column has integers and a value is none.
-    """
-    if column_name != roles.id:
-        texts = pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), pa.array(sorted(file.form.gaps))), None, texts)
-    sets = None
-    if column_name in roles.labels:
-        # Lists in JSON say themselves which labels are numbers.
-        if roles.separator is None:
-            return texts
-        sets = split_labels(texts, column_name, roles.separator)
-        texts = sets.flatten()
-
-    integers = file.as_integers(texts, column_name == roles.id)
-    if texts.null_count < len(texts):
-        whole.setdefault(column_name, integers is not None)
-    if not whole.get(column_name):
-        return texts if sets is None else sets
-    if integers is None:
-        file.raise_not_whole(column_name, roles)
-    if sets is None:
-        return integers
-    return pa.ListArray.from_arrays(sets.offsets, integers, mask=sets.is_null())
-
-
-def _replace_words_by_null(batch: pa.RecordBatch, feature_names: list[str], words: Sequence[str]) -> pa.RecordBatch:
-    """Return a batch with words for missing values replaced by null in features that are texts."""
-    gaps = pa.array(words, pa.string())
-    texts = {name for name in feature_names if pa.types.is_string(batch.schema.field(name).type)}
-    columns = [
-        pc.if_else(pc.is_in(column, gaps), None, column) if name in texts else column
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+        prepared = (file.prepare(batch, feature_set, roles) for batch in batches)
+        yield from split_batches_into_blocks(path, prepared, features, roles, rows_per_block, raise_with_line)
 
 
 class CsvFile:
@@ -239,55 +188,32 @@ class CsvFile:
         self.names = self._parse_column_names(record, number)
         self.first_line = number + 1 if form.header is not False else 1
         self.has_gaps = False
+        # Column of ids or labels → True if it has integers. The first values of a column are added.
+        self._has_integers: dict[str, bool] = {}
 
         # Take larger pieces for longer rows, so that each piece has some rows.
         # The length of the first record is an estimate of the length of a row.
         piece = max(PIECE, min(LONGEST, 4 * sum(len(field) + 3 for field in record)))
         self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
-        with self._open_arrow_reader({}, None, head_only=True) as reader:
-            self.first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
+        empty = pa.schema(dict.fromkeys(self.names, pa.null()))
+        self.first = next(self.batches({}, None, True), None) or pa.RecordBatch.from_pylist([], schema=empty)
 
         # Arrow infers a binary type if a column is not valid UTF-8. Such a file is refused.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
             self._refuse_bad_record({})
 
     def batches(
-        self, type_by_column: dict[str, pa.DataType], column_names: list[str], first_batch_only: bool
+        self, type_by_column: dict[str, pa.DataType], column_names: list[str] | None, first_batch_only: bool
     ) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of the file in Arrow batches.
 
         type_by_column: Arrow types by name of the column. The type of any other column is
             inferred.
-        column_names: names of the columns to read.
-        first_batch_only: True to yield only the first batch.
+        column_names: names of the columns to read. None: all columns.
+        first_batch_only: True to read only the first bytes of the file, and yield only one batch.
 
         Raises MalformedInput, which names the line with the error.
-        """
-        with self._open_arrow_reader(type_by_column, column_names, first_batch_only) as reader:
-            batch = None
-            for batch in itertools.islice(reader, 1 if first_batch_only else None):
-                yield batch
-            if batch is None or first_batch_only:
-                return
-            # A field with an open quote includes the rest of the file.
-            # So only a last field with line breaks can have an open quote.
-            last = batch.column(batch.num_columns - 1)
-            if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
-                self._refuse_open_quote()
-
-    @contextmanager
-    def _open_arrow_reader(
-        self, type_by_column: dict[str, pa.DataType], column_names: list[str] | None, head_only: bool = False
-    ) -> Iterator[pa.RecordBatchReader]:
-        """Return a context manager that opens Arrow's CSV reader.
-
-        type_by_column: Arrow types by name of the column. The type of any other column is
-            inferred.
-        column_names: names of the columns to read. None: all columns.
-        head_only: True to read only the first bytes of the file.
-
-        An error of reading in the with-block is replaced by MalformedInput.
         """
         form = self.form
         convert = pacsv.ConvertOptions(
@@ -296,20 +222,74 @@ class CsvFile:
             decimal_point=form.decimal,
             null_values=sorted(form.gaps),
         )
+        batch = None
         try:
             source: AbstractContextManager[pa.NativeFile]
-            if head_only:
+            if first_batch_only:
                 source = nullcontext(read_first_bytes_as_utf8(self.path, form.encoding, 2 * self._read.block_size))
             else:
                 source = open_text_for_arrow(self.path, form.encoding)
             with source as stream, pacsv.open_csv(stream, self._read, self._parse, convert) as reader:
-                yield reader
-
+                for batch in itertools.islice(reader, 1 if first_batch_only else None):
+                    yield batch
         except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
             self._refuse_bad_record(type_by_column)
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
 
-    def as_integers(self, texts: pa.Array, are_ids: bool = False) -> pa.Array | None:
+        if batch is None or first_batch_only:
+            return
+        # A field with an open quote includes the rest of the file.
+        # So only a last field with line breaks can have an open quote.
+        last = batch.column(batch.num_columns - 1)
+        if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
+            self._refuse_open_quote()
+
+    def prepare(self, batch: pa.RecordBatch, features: set[str], roles: ColumnRoles) -> pa.RecordBatch:
+        """Return a batch with ids and labels read, and null for missing texts of features."""
+        gaps = pa.array(["", *self.form.missing], pa.string())
+        code_columns = roles.code_columns(self.first.schema)
+        columns = []
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if name in code_columns:
+                column = self._read_codes(column, name, roles)
+            elif pa.types.is_string(column.type) and name in features:
+                column = pc.if_else(pc.is_in(column, gaps), None, column)
+            columns.append(column)
+        return pa.record_batch(columns, batch.schema.names)
+
+    def _read_codes(self, texts: pa.Array, column_name: str, roles: ColumnRoles) -> pa.Array:
+        """Return a column of ids or labels as integers or texts.
+
+        The first values of a column decide for the whole file. They are integers if all are whole
+        numbers. Codes such as 007 and +1 are texts. Labels such as 2.00 are whole numbers, too.
+
+        texts: the column's values in one batch. A column of `labels` is split into lists of labels.
+
+        Raises MalformedInput, which names the line, if a column has integers and a value is none.
+        """
+        are_ids = column_name == roles.id
+        if not are_ids:
+            texts = pc.if_else(pc.is_in(pc.utf8_trim_whitespace(texts), pa.array(sorted(self.form.gaps))), None, texts)
+        sets = None
+        if column_name in roles.labels:
+            # Lists in JSON say themselves which labels are numbers.
+            if roles.separator is None:
+                return texts
+            sets = split_labels(texts, column_name, roles.separator)
+            texts = sets.flatten()
+
+        integers = self._as_integers(texts, are_ids)
+        if texts.null_count < len(texts):
+            self._has_integers.setdefault(column_name, integers is not None)
+        if not self._has_integers.get(column_name):
+            return texts if sets is None else sets
+        if integers is None:
+            self._raise_not_whole(column_name, roles)
+        if sets is None:
+            return integers
+        return pa.ListArray.from_arrays(sets.offsets, integers, mask=sets.is_null())
+
+    def _as_integers(self, texts: pa.Array, are_ids: bool = False) -> pa.Array | None:
         """Return texts as integers, or None if one is no integer.
 
         A text such as 007 or +1 is no integer, because the integer would not show the text.
@@ -327,7 +307,7 @@ class CsvFile:
             return integers
         return None
 
-    def raise_not_whole(self, column_name: str, roles: ColumnRoles) -> NoReturn:
+    def _raise_not_whole(self, column_name: str, roles: ColumnRoles) -> NoReturn:
         """Raise MalformedInput for the first value that is no whole number.
 
         column_name: name of a column of ids or labels that has such a value.
@@ -340,7 +320,7 @@ class CsvFile:
             if separator is not None:
                 codes = [code for field in codes for code in field.split(separator)]
             texts = pa.array([code for code in codes if code.strip() not in self.form.gaps], pa.string())
-            return self.as_integers(texts, column_name == roles.id) is not None
+            return self._as_integers(texts, column_name == roles.id) is not None
 
         found = self._first_bad_record(are_whole)
         if found is None:
@@ -503,19 +483,14 @@ class CsvFile:
         Raises MalformedInput if a line is too long or is not valid UTF-8.
         """
         try:
-            for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), 1):
-                if len(line) > LONGEST:
-                    self._raise_malformed(number, f"longer than {LONGEST} bytes; is this a text file?")
+            for number, line in enumerate(read_raw_lines(self.path, file), 1):
                 if b"\0" in line or (number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))):
                     message = "a NUL byte; this is no text, or text in UTF-16: say --encoding utf-16."
                     self._raise_malformed(number, message)
-                yield (line.removeprefix(MARK) if number == 1 else line).decode()
-
+                yield line.decode()
         except UnicodeDecodeError as e:
             position = f"byte 0x{line[e.start]:02x} at {e.start + 1} is no UTF-8"
             self._raise_malformed(number, f"{position}; say the file's encoding, such as --encoding latin-1.")
-        except (OSError, EOFError) as e:
-            raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
 
     def _refuse_bad_record(self, type_by_column: dict[str, pa.DataType]) -> None:
         """Raise MalformedInput for the first row with an error.
@@ -583,7 +558,7 @@ class CsvFile:
         return arrow_type != pa.float64() or bool((np.abs(values.to_numpy(zero_copy_only=False)) <= LARGEST).all())
 
     def _raise_malformed(self, line: int, message: str, column_number: int | None = None) -> NoReturn:
-        raise MalformedInput(f"{self.path}, line {line}: {message}", file=self.path, line=line, column=column_number)
+        raise_at_line(self.path, line, message, column=column_number)
 
 
 def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:

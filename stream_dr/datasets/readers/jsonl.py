@@ -11,7 +11,6 @@ column. Numeric features are read as floats. One piece and its parsed columns ar
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
 
 import numpy as np
 import orjson
@@ -22,14 +21,13 @@ from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.columns import (
     Blocks,
     ColumnRoles,
-    RaiseLocated,
     choose_feature_type,
     feature_columns_unless_shard,
     must_read_as_table,
-    split_batch_into_blocks,
+    split_batches_into_blocks,
 )
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, open_text_for_arrow, read_line_groups
-from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
+from stream_dr.errors import MalformedInput, SchemaMismatch
 from stream_dr.rows.block import LARGEST
 
 PIECE = 1 << 20
@@ -61,35 +59,26 @@ def read_jsonl(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_b
         first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
 
     features = feature_columns_unless_shard(schema, roles)
-    floats = {
-        name: _replace_integer_by_float_type(schema.field(name).type)
-        for name in (*(features or ()), *roles.numeric_label_target_weight_columns(schema))
-    }
-
     # Choose the Arrow type of each column: own types in a table, floats in a matrix.
+    number_columns = roles.numeric_label_target_weight_columns(schema)
+    types: dict[str, pa.DataType] = {}
     day_columns: list[str] = []
     if must_read_as_table(first, features, roles):
         roles = roles._replace(raw=True)
-        floats = {}
         kinds = dict(roles.kinds)
-        day_columns = [name for name in features or () if name not in kinds and _has_only_midnights(first.column(name))]
-        table = {name: choose_feature_type(first.column(name), kinds.get(name)) for name in features or ()}
-        schema = pa.schema([pa.field(f.name, table.get(f.name, f.type)) for f in schema])
-    schema = pa.schema([pa.field(f.name, floats.get(f.name, f.type)) for f in schema])
-
-    row = 0
-
-    def raise_with_row(error: StreamDRError, batch_rows_before: int) -> NoReturn:
-        number = row + batch_rows_before + int(error.details.get("row", 0))
-        _raise_if_any_bad_json_line(path, floats)
-        raise MalformedInput(f"{path}, row {number}: {error}", file=str(path), row=number) from error
+        types = {name: choose_feature_type(first.column(name), kinds.get(name)) for name in features or ()}
+        day_columns = [name for name in types if name not in kinds and _has_only_midnights(first.column(name))]
+    else:
+        number_columns += tuple(features or ())
+    floats = {name: _replace_integer_by_float_type(schema.field(name).type) for name in number_columns}
+    types |= floats
+    schema = pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in schema])
 
     with _open_json_reader(path, schema, floats) as reader:
-        for batch in reader:
-            for name in day_columns:
-                batch = _convert_midnights_to_days(batch, name, raise_with_row)
-            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, raise_with_row)
-            row += batch.num_rows
+        batches = (_convert_midnights_to_days(batch, day_columns) for batch in reader)
+        yield from split_batches_into_blocks(
+            path, batches, features, roles, rows_per_block, lambda *_: _raise_if_any_bad_json_line(path, floats)
+        )
 
 
 def _has_only_midnights(column: pa.Array) -> bool:
@@ -113,29 +102,26 @@ def _row_indices_not_at_midnight(column: pa.Array) -> np.ndarray:
     return np.flatnonzero(seconds % _SECONDS_A_DAY)
 
 
-def _convert_midnights_to_days(
-    batch: pa.RecordBatch, column_name: str, raise_with_line: RaiseLocated
-) -> pa.RecordBatch:
-    """Return a batch with a column's timestamps converted to days.
+def _convert_midnights_to_days(batch: pa.RecordBatch, column_names: list[str]) -> pa.RecordBatch:
+    """Return a batch with the timestamps of some columns converted to days.
 
     Arrow reads days as timestamps at midnight.
 
-    column_name: name of the column.
-    raise_with_line: function that raises an error with the line. Its arguments are the error and
-        the index of the row in the batch. It is called if a timestamp is not at midnight.
+    column_names: names of the columns.
+
+    Raises SchemaMismatch, which names the row of the batch, if a timestamp is not at midnight.
     """
-    column = batch.column(column_name)
-    if len(others := _row_indices_not_at_midnight(column)):
-        row = int(others[0])
-        raise_with_line(
-            SchemaMismatch(
-                f"column {column_name!r} is {column[row]}, and the first rows have days without a time. "
-                f"Say --as {column_name}=time.",
-                column=column_name,
-            ),
-            row,
-        )
-    return batch.set_column(batch.schema.get_field_index(column_name), column_name, column.cast(pa.date32()))
+    for name in column_names:
+        column = batch.column(name)
+        if len(others := _row_indices_not_at_midnight(column)):
+            row = int(others[0])
+            raise SchemaMismatch(
+                f"column {name!r} is {column[row]}, and the first rows have days without a time. Say --as {name}=time.",
+                column=name,
+                row=row,
+            )
+        batch = batch.set_column(batch.schema.get_field_index(name), name, column.cast(pa.date32()))
+    return batch
 
 
 def _raise_if_too_many_keys(path: FileName) -> None:

@@ -32,7 +32,7 @@ import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, LabelParser, Lines, read_line_groups
-from stream_dr.rows.block import LARGEST, Block, Rows
+from stream_dr.rows.block import LARGEST, Block
 
 _WIDEST = 1 << 31
 """Every column index must be below this number, because CSR indices are int32."""
@@ -53,31 +53,62 @@ whose columns are numbered from 1.
 """
 
 
-def parse_index_value_pairs(
-    lines: Lines, pair_offsets_in_data: np.ndarray, index_base: int, min_width: int = 0
-) -> sp.csr_matrix:
-    """Parse the index:value pairs of lines into a matrix.
+def read_heads_and_pairs(
+    path: FileName,
+    head: re.Pattern[bytes],
+    fault: str,
+    index_base: int,
+    n_features: int | None,
+    rows_per_block: int,
+    comment_byte: bytes = b"#",
+) -> Iterator[tuple[Lines, list[str], sp.csr_matrix]]:
+    """Yield lines with their heads and their index:value pairs.
 
-    The matrix is CSR float64 (lines, columns). The column indices of each row are sorted.
+    The head of a line is its text before the pairs, such as a label. The pairs become a CSR matrix
+    float64 (lines, columns). The column indices of each row are sorted.
 
     Parameters
     ----------
-    lines : Lines
-        Lines whose pairs are separated by blanks.
-    pair_offsets_in_data : ndarray (lines,)
-        Offset in `lines.data` at which the pairs of each line start.
+    path : path
+        File to read.
+    head : pattern
+        Pattern of the start of a line, up to the pairs. Its group 1 is the head.
+    fault : str
+        Fault of a line without such a start, for the error message.
     index_base : 0 or 1
         Number of the first column in the file.
-    min_width : int
-        Minimum number of columns of the returned matrix.
+    n_features : int or None
+        Number of columns. None: a matrix has as many columns as have occurred so far in the file.
+    rows_per_block : int
+        Maximum number of lines to yield at a time.
+    comment_byte : bytes
+        Byte that starts a comment line. b"" means that there are no comments.
 
-    Raises MalformedInput, which names the line.
+    Raises SourceMissing, and MalformedInput, which names the file and the line.
     """
-    try:
-        return _parse_all_lines(lines, pair_offsets_in_data, index_base, min_width)
-    except (pa.ArrowInvalid, _NotPairsError):
-        _raise_if_any_bad_pair(lines, pair_offsets_in_data, index_base)
-        raise
+    width = n_features or 0
+    for lines in read_line_groups(path, rows_per_block, comment_byte):
+        heads = []
+        pair_starts = np.empty(lines.rows, np.int64)
+        data = lines.data.tobytes()
+        for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
+            match = head.match(data, start, end)
+            if match is None:
+                lines.fail(i, f"{lines.text(i)[:40]!r} {fault}")
+            heads.append(match[1].decode("utf-8", "replace"))
+            pair_starts[i] = match.end()
+
+        try:
+            X = _parse_all_lines(lines, pair_starts, index_base, width)
+        except (pa.ArrowInvalid, _NotPairsError):
+            _raise_if_any_bad_pair(lines, pair_starts, index_base)
+            raise
+        width = X.shape[1]
+        if n_features is not None and width > n_features:
+            entry = int(np.argmax(X.indices >= n_features))
+            row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+            lines.fail(row, f"column {int(X.indices[entry])} (from 0) is past n_features = {n_features}.")
+        yield lines, heads, X
 
 
 class _NotPairsError(Exception):
@@ -201,7 +232,11 @@ def _raise_if_any_bad_pair(lines: Lines, pair_offsets_in_data: np.ndarray, index
             columns.add(column)
 
 
-_BLANK = re.compile(rb"[ \t]")
+_LIBSVM_HEAD = re.compile(rb"([^ \t:]*(?![^ \t])|)(?:[ \t]qid:[^ ]*)?")
+"""Label and query of a line. A line that begins with index:value has an empty label."""
+
+_VW_HEAD = re.compile(rb"([^|]*)\|(?=[^|]*\Z)[^ ]*")
+"""Label, weight and tag of a line, and the name of its namespace."""
 
 
 def read_libsvm(
@@ -230,60 +265,9 @@ def read_libsvm(
     Raises SourceMissing, and MalformedInput, which names the file and the line.
     """
     parser = LabelParser(target)
-    width = n_features or 0
-    for lines in read_line_groups(path, rows_per_block):
-        fields, pair_starts = labels_and_pair_offsets(lines)
-        X = parse_index_value_pairs(lines, pair_starts, 0 if zero_based else 1, width)
-        raise_if_too_many_columns(lines, X, n_features)
-        width = X.shape[1]
-        yield Block(X, parser.parse(fields, lines.fail), width_stated=n_features is not None)
-
-
-def labels_and_pair_offsets(lines: Lines) -> tuple[list[str], np.ndarray]:
-    """Split each line into its label field and its pairs.
-
-    Returns two values:
-
-    - The label field of each line, "" if a line has no label.
-    - The offset (lines,) in `lines.data` at which the index:value pairs of each line start.
-    """
-    fields = []
-    pair_starts = np.empty(lines.rows, np.int64)
-    data = lines.data.tobytes()
-    for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
-        blank = _BLANK.search(data, start, end)
-        stop = blank.start() if blank else end
-        field = data[start:stop]
-
-        # A line that begins with index:value has no label.
-        # Skip a field qid:… after the label.
-        if b":" in field:
-            field = b""
-            stop = start
-        elif data[stop + 1 : stop + 5] == b"qid:":
-            after_qid = data.find(b" ", stop + 1, end)
-            stop = after_qid if after_qid >= 0 else end
-
-        fields.append(field.decode("utf-8", "replace"))
-        pair_starts[i] = stop
-    return fields, pair_starts
-
-
-def raise_if_too_many_columns(lines: Lines, X: Rows, n_features: int | None) -> None:
-    """Raise MalformedInput if a row has an undeclared column.
-
-    The index of an undeclared column is at least n_features. The error names the first line with
-    an undeclared column.
-
-    lines: lines of the rows, for the error message.
-    X: rows that were parsed from the lines.
-    n_features: declared number of columns. None: any number is allowed.
-    """
-    if n_features is None or X.shape[1] <= n_features:
-        return
-    entry = int(np.argmax(X.indices >= n_features))
-    row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
-    lines.fail(row, f"column {int(X.indices[entry])} (from 0) is past n_features = {n_features}.")
+    base = 0 if zero_based else 1
+    for lines, fields, X in read_heads_and_pairs(path, _LIBSVM_HEAD, "has no label.", base, n_features, rows_per_block):
+        yield Block(X, parser.parse(fields, lines), width_stated=n_features is not None)
 
 
 def read_vw(
@@ -314,50 +298,23 @@ def read_vw(
     Raises SourceMissing, and MalformedInput, which names the file and the line.
     """
     parser = LabelParser(target)
-    width = n_features or 0
     is_weighted: bool | None = None
-    for lines in read_line_groups(path, rows_per_block, comment_byte=b""):
-        fields, weights, pair_starts = _labels_weights_and_pair_offsets(lines)
-        X = parse_index_value_pairs(lines, pair_starts, int(one_based), width)
-        raise_if_too_many_columns(lines, X, n_features)
-        width = X.shape[1]
-
+    fault = "has no '|' (is this a libsvm file?) or several namespaces; number the features across namespaces first."
+    for lines, heads, X in read_heads_and_pairs(path, _VW_HEAD, fault, int(one_based), n_features, rows_per_block, b""):
+        words = [head.split() for head in heads]
+        weights = [_parse_weight(words_of_row[1:2]) for words_of_row in words]
         if is_weighted is None:
             is_weighted = weights[0] is not None
         row_weights = np.array([1.0 if weight is None else weight for weight in weights]) if is_weighted else None
-        yield Block(X, parser.parse(fields, lines.fail), row_weights, width_stated=n_features is not None)
+        fields = [words_of_row[0] if words_of_row else "" for words_of_row in words]
+        yield Block(X, parser.parse(fields, lines), row_weights, width_stated=n_features is not None)
 
 
-def _labels_weights_and_pair_offsets(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
-    """Split each line into label, weight and pairs.
+def _parse_weight(second_word: list[str]) -> float | None:
+    """Return a row's weight, or None if there is none.
 
-    Returns three values:
-
-    - The label field of each line, "" if a line has no label.
-    - The weight of each line, None if a line has no weight.
-    - The offset (lines,) in `lines.data` at which the index:value pairs of each line start.
+    second_word: word after the label, if there is one. A word that is no number is a tag.
     """
-    fields = []
-    weights = []
-    pair_starts = np.empty(lines.rows, np.int64)
-    data = lines.data.tobytes()
-    for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
-        bar = data.find(b"|", start, end)
-        if bar < 0:
-            lines.fail(i, "there is no '|' between label and features; is this a libsvm file?")
-        if data.find(b"|", bar + 1, end) >= 0:
-            lines.fail(i, "several namespaces; one is taken. Number the features across namespaces first.")
-
-        head = data[start:bar].decode("utf-8", "replace").split()
-        fields.append(head[0] if head else "")
-        weight: float | None = None
-        if len(head) > 1:
-            # A second field that is no number is a tag.
-            with suppress(ValueError):
-                weight = float(head[1])
-        weights.append(weight)
-
-        # The name of the namespace ends at the next blank.
-        blank = data.find(b" ", bar, end)
-        pair_starts[i] = blank if blank >= 0 else end
-    return fields, weights, pair_starts
+    with suppress(ValueError, IndexError):
+        return float(second_word[0])
+    return None

@@ -35,25 +35,19 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, NoReturn, cast
+from typing import IO, Any, Literal, NamedTuple, NoReturn, cast
 
 import numpy as np
 import pyarrow as pa
 
 from stream_dr.aliases import FileName
-from stream_dr.errors import MalformedInput, SourceMissing, StreamDRError, did_you_mean
+from stream_dr.errors import InvalidTargets, MalformedInput, SourceMissing, StreamDRError, did_you_mean
 from stream_dr.targets.label_codes import EXACT
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
-
-RaiseForRow = Callable[[int, str], NoReturn]
-"""Function that raises an error and names the line of a row.
-
-Its arguments are the index of the row among the rows that are parsed together, and the message.
-"""
 
 
 class LabelParser:
@@ -67,55 +61,62 @@ class LabelParser:
         self._kind = None if target == "auto" else target
         self._numeric: bool | None = None
 
-    def parse(self, label_fields: Sequence[str], raise_for_row: RaiseForRow) -> Targets:
+    def parse(self, label_fields: Sequence[str], lines: "Lines") -> Targets:
         """Return the targets of some rows.
 
         label_fields: label field of each row.
-        raise_for_row: function that raises an error for a row. It is called if a field does not
-            have the file's kind of targets.
+        lines: line of each row, for error messages.
+
+        Raises MalformedInput, which names the line, if a field does not have the file's kind of
+        targets.
         """
         if self._kind is None:
             self._kind = _infer_target_kind(label_fields)
         parse, build = {
-            "class": (self._parse_label_like_first, class_targets),
-            "multilabel": (self._parse_comma_separated_labels, multilabel_targets),
+            "class": (self._parse_label, class_targets),
+            "multilabel": (self._parse_labels, multilabel_targets),
             "continuous": (_parse_number, continuous_targets),
         }[self._kind]
-        return build([parse(field, i, raise_for_row) for i, field in enumerate(label_fields)])
 
-    def _parse_comma_separated_labels(self, field: str, row: int, raise_for_row: RaiseForRow) -> list[str | int]:
-        return [self._parse_label_like_first(part, row, raise_for_row) for part in field.split(",") if part]
+        targets: list[Any] = []
+        try:
+            for field in label_fields:
+                targets.append(parse(field))
+        except InvalidTargets as e:
+            lines.fail(len(targets), str(e))
+        return build(targets)
 
-    def _parse_label_like_first(self, field: str, row: int, raise_for_row: RaiseForRow) -> str | int:
+    def _parse_labels(self, field: str) -> list[str | int]:
+        return [self._parse_label(part) for part in field.split(",") if part]
+
+    def _parse_label(self, field: str) -> str | int:
         """Return the label in a field.
 
         The label is an int if the file's labels are whole numbers. The first label of the file
-        decides this. `raise_for_row` is called if the field is not one label of this type.
+        decides this. Raises InvalidTargets if the field is not one label of this type.
         """
         if not field or "," in field:
-            raise_for_row(
-                row, f"label {field!r} where one label is needed; give target=multilabel for several labels a row."
-            )
+            message = f"label {field!r} where one label is needed; give target=multilabel for several labels a row."
+            raise InvalidTargets(message)
 
         number = _parse_whole_number_or_none(field)
         if self._numeric is None:
             self._numeric = number is not None
         if not self._numeric:
             return field
-
         if number is None:
-            raise_for_row(
-                row,
-                f"label {field!r} is not a whole number, as the first label was; give target=continuous for numbers.",
+            message = (
+                f"label {field!r} is not a whole number, as the first label was; give target=continuous for numbers."
             )
+            raise InvalidTargets(message)
         return number
 
 
-def _parse_number(field: str, row: int, raise_for_row: RaiseForRow) -> float:
+def _parse_number(field: str) -> float:
     try:
         return float(field)
     except ValueError:
-        raise_for_row(row, f"target {field!r} is not a number.")
+        raise InvalidTargets(f"target {field!r} is not a number.") from None
 
 
 def _parse_whole_number_or_none(field: str) -> int | None:
@@ -209,8 +210,15 @@ class Lines(NamedTuple):
         The lines are counted from 0 among the lines of this object. The error names the file and
         the number of the line in the file.
         """
-        number = int(self.numbers[line_index])
-        raise MalformedInput(f"{self.path}, line {number}: {message}", file=self.path, line=number)
+        raise_at_line(self.path, int(self.numbers[line_index]), message)
+
+
+def raise_at_line(path: FileName, line: int, message: str, **details: int | None) -> NoReturn:
+    """Raise MalformedInput for a line of a file.
+
+    details: more details of the error.
+    """
+    raise MalformedInput(f"{path}, line {line}: {message}", file=str(path), line=line, **details)
 
 
 def check_file_exists(path: FileName) -> None:
@@ -304,7 +312,7 @@ def read_line_groups(
     """
     number = 1
     with open_decompressed(path) as file:
-        lines = _read_raw_lines(path, file)
+        lines = read_raw_lines(path, file)
         while group := list(_take_lines_until_full(lines, lines_per_group)):
             yield from _locate_lines_in_bytes(str(path), b"".join(group), number, comment_byte, first_line)
             number += len(group)
@@ -323,7 +331,7 @@ def _take_lines_until_full(lines: Iterator[bytes], max_lines: int) -> Iterator[b
             return
 
 
-def _read_raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
+def read_raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file as bytes.
 
     The lines include their line breaks. A byte order mark is removed. Raises MalformedInput if the
@@ -334,8 +342,7 @@ def _read_raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
         while line := file.readline(LONGEST + 1):
             number += 1
             if len(line) > LONGEST:
-                message = f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?"
-                raise MalformedInput(message, file=str(path), line=number)
+                raise_at_line(path, number, f"longer than {LONGEST} bytes; is this a text file?")
             yield line if number > 1 else line.removeprefix(MARK)
 
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:
@@ -359,8 +366,7 @@ def _locate_lines_in_bytes(
     """
     if (nul := data.find(b"\0")) >= 0:
         line = data_line_number + data.count(b"\n", 0, nul)
-        message = f"{path}, line {line}: a NUL byte; this is no text, or text in UTF-16: write it as UTF-8."
-        raise MalformedInput(message, file=path, line=line)
+        raise_at_line(path, line, "a NUL byte; this is no text, or text in UTF-16: write it as UTF-8.")
 
     # Find the start and the end of each line.
     array = np.frombuffer(data, np.uint8)

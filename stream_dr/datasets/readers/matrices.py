@@ -306,15 +306,25 @@ def read_matlab(
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
     n_rows = X.shape[0]
-    order = np.arange(n_rows)
+    order = None
     if subset is not None:
         # The file numbers the rows from 1.
         order = np.asarray(variables[subset]).ravel().astype(np.int64) - 1
         if len(order) and (order.min() < 0 or order.max() >= n_rows):
             raise SchemaMismatch(f"{path}: the subset names rows outside 1 … {n_rows}.")
+    yield from split_block(Block(X, targets), rows_per_block, order)
+
+
+def split_block(block: Block, rows_per_block: int = BLOCK_ROWS, order: np.ndarray | None = None) -> Iterator[Block]:
+    """Yield the rows of a block in smaller blocks.
+
+    rows_per_block: maximum number of rows in a smaller block.
+    order: indices of the rows to yield, in this order. None: all rows.
+    """
+    if order is None:
+        order = np.arange(block.rows)
     for start in range(0, len(order), rows_per_block):
-        block_rows = order[start : start + rows_per_block]
-        yield Block(X[block_rows], None if targets is None else targets.take(block_rows))
+        yield block.take(order[start : start + rows_per_block])
 
 
 def _load_variables(path: FileName, variable_names: list[str]) -> dict[str, Rows]:

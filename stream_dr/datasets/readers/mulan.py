@@ -17,6 +17,7 @@ The file is read once, and about 1,000 rows are in memory at a time.
 
 import re
 import xml.etree.ElementTree as ElementTree
+from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -122,8 +123,7 @@ def read_arff(
     # A parsed row takes 8 bytes for each label. If there are many labels, read fewer rows at once.
     rows_per_block = max(1, min(rows_per_block, LONGEST // (8 * max(1, len(chosen)))))
     for lines in read_line_groups(path, rows_per_block, comment_byte=b"%", first_line=header.first_line):
-        is_sparse = np.all(lines.data[lines.starts] == ord("{"))
-        yield parser.parse_sparse(lines) if is_sparse else parser.parse_dense(lines)
+        yield parser.parse(lines)
 
 
 def read_arff_header(path: FileName) -> ArffHeader:
@@ -179,38 +179,38 @@ class _ArffRowParser:
         self._feature_columns = np.full(len(header.names), -1)
         self._feature_columns[self._features] = np.arange(len(self._features))
 
-    def parse_dense(self, lines: Lines) -> Block:
-        """Return the rows of lines with values separated by commas."""
-        table = np.empty((lines.rows, len(self._features)))
-        labels: list[list[str]] = []
-        for i in range(lines.rows):
-            fields = lines.text(i).split(",")
-            if len(fields) != len(self._header.names):
-                lines.fail(i, f"{len(fields)} values where the header has {len(self._header.names)} attributes.")
-            labels.append([fields[c] for c in self._columns])
-            table[i] = [self._parse_number(lines, i, fields[c], int(c)) for c in self._features]
-
-        names = tuple(self._header.names[c] for c in self._features)
-        return Block(table, self._parse_targets(lines, labels), names=names)
-
-    def parse_sparse(self, lines: Lines) -> Block:
-        """Return the rows of lines of the form {index value, …}."""
-        indices: list[int] = []
-        values: list[float] = []
+    def parse(self, lines: Lines) -> Block:
+        """Return the rows of lines, all of which are sparse or all dense."""
+        sparse = bool(np.all(lines.data[lines.starts] == ord("{")))
+        indices = array("i")
+        values = array("d")
         indptr = [0]
         labels: list[list[str]] = []
         for i in range(lines.rows):
-            row = self._parse_sparse_row(lines, i)
+            row = self._parse_sparse_row(lines, i) if sparse else self._parse_dense_row(lines, i)
             # A missing label attribute has the value 0.
             labels.append([row.pop(int(c), "0") for c in self._columns])
             attributes = sorted(row)
-            indices.extend(self._feature_columns[attributes].tolist())
             values.extend(self._parse_number(lines, i, row[c], c) for c in attributes)
-            indptr.append(len(indices))
+            if sparse:
+                indices.extend(self._feature_columns[attributes].tolist())
+                indptr.append(len(indices))
 
+        targets = self._parse_targets(lines, labels)
         shape = (lines.rows, len(self._features))
-        X = sp.csr_matrix((np.array(values), np.array(indices, np.int32), np.array(indptr, np.int32)), shape=shape)
-        return Block(X, self._parse_targets(lines, labels))
+        if sparse:
+            return Block(
+                sp.csr_matrix((np.array(values), np.array(indices), np.array(indptr, np.int32)), shape), targets
+            )
+        names = tuple(self._header.names[c] for c in self._features)
+        return Block(np.array(values).reshape(shape), targets, names=names)
+
+    def _parse_dense_row(self, lines: Lines, line_index: int) -> dict[int, str]:
+        """Return the values of a row with commas, by attribute index."""
+        fields = lines.text(line_index).split(",")
+        if len(fields) != len(self._header.names):
+            lines.fail(line_index, f"{len(fields)} values where the header has {len(self._header.names)} attributes.")
+        return dict(enumerate(fields))
 
     def _parse_sparse_row(self, lines: Lines, line_index: int) -> dict[int, str]:
         """Return the values of a sparse row, by attribute index.
@@ -251,7 +251,7 @@ class _ArffRowParser:
         """
         label_values_of_lines = [[word.strip().strip("'\"") for word in row] for row in label_values_of_lines]
         if self._class_parser is not None:
-            return self._class_parser.parse([row[0] for row in label_values_of_lines], lines.fail)
+            return self._class_parser.parse([row[0] for row in label_values_of_lines], lines)
         if not self._names:
             return None
 

@@ -15,20 +15,25 @@ bytes for each line (31 MB for all 804,414 documents).
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.libsvm import parse_index_value_pairs
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_line_groups
+from stream_dr.datasets.readers.libsvm import read_heads_and_pairs
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, read_line_groups
+from stream_dr.datasets.readers.matrices import split_block
 from stream_dr.errors import InvalidTargets, MalformedInput
 from stream_dr.rows.block import Block, Rows
 from stream_dr.targets.targets import Targets, indicator_targets
 
 RCV1_WIDTH = 47_236
 """Number of terms of RCV1-v2."""
+
+_DOCUMENT = re.compile(rb"(\d{1,18})(?![^ ])")
+"""Number of the document at the start of a line."""
 
 
 class DocumentTopics:
@@ -111,36 +116,11 @@ def read_lyrl2004(
     Raises SourceMissing, and MalformedInput, which names the file and the line.
     """
     topics_by_document = DocumentTopics(topics)
-    width = n_features or 0
+    fault = "begins with no document number."
     for path in [vector_paths] if isinstance(vector_paths, str | os.PathLike) else vector_paths:
-        for lines in read_line_groups(path, rows_per_block):
-            documents, pair_starts = _document_numbers_and_pair_offsets(lines)
-            X = parse_index_value_pairs(lines, pair_starts, 1, width)
-            width = X.shape[1]
-            ids = [str(document) for document in documents.tolist()]
-            targets = topics_by_document.targets_for(documents)
+        for _, ids, X in read_heads_and_pairs(path, _DOCUMENT, fault, 1, n_features, rows_per_block):
+            targets = topics_by_document.targets_for(np.array(ids, np.int64))
             yield Block(X, targets, None, ids, width_stated=n_features is not None)
-
-
-def _document_numbers_and_pair_offsets(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
-    """Split each line into its document number and its pairs.
-
-    Returns two int64 arrays (lines,):
-
-    - The document number of each line, which is the integer at the start of the line.
-    - The offset in `lines.data` at which the index:value pairs of each line start.
-    """
-    documents = np.empty(lines.rows, np.int64)
-    pair_starts = np.empty(lines.rows, np.int64)
-    data = lines.data.tobytes()
-    for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
-        blank = data.find(b" ", start, end)
-        stop = end if blank < 0 else blank
-        if not data[start:stop].isdigit():
-            lines.fail(i, f"{data[start:stop].decode('utf-8', 'replace')!r} is no document number.")
-        documents[i] = int(data[start:stop])
-        pair_starts[i] = stop
-    return documents, pair_starts
 
 
 def read_indicator_matrix(
@@ -182,8 +162,6 @@ def read_indicator_matrix(
     X.sum_duplicates()
     Y.sum_duplicates()
 
-    labels = tuple(str(name) for name in label_names)
-    for start in range(0, X.shape[0], rows_per_block):
-        targets = indicator_targets(Y[start : start + rows_per_block], labels)
-        part_ids = None if ids is None else [str(id) for id in ids[start : start + rows_per_block]]
-        yield Block(X[start : start + rows_per_block], targets, None, part_ids)
+    targets = indicator_targets(Y, tuple(str(name) for name in label_names))
+    id_list = None if ids is None else [str(id) for id in ids]
+    yield from split_block(Block(X, targets, None, id_list), rows_per_block)

@@ -264,3 +264,15 @@ def write_table(table, path):
             database.register("rows", table)
             database.execute("CREATE TABLE t AS SELECT * FROM rows")
     return path
+
+
+def test_integers_before_numbers_in_a_table_of_json(tmp_path):
+    """A target may have its first fraction after the rows that decide the types."""
+    row = '{"a": "a word of some length, so that the first piece ends early", "t": %s}\n'
+    (tmp_path / "a.jsonl").write_text(row % 1 * 30_000 + row % 0.5)
+    blocks = list(open_source(tmp_path / "a.jsonl", targets="t").blocks())
+    assert blocks[-1].y.values[-1, 0] == 0.5
+
+    (tmp_path / "b.jsonl").write_text(row % 1 + row % "null")
+    with pytest.raises(MalformedInput, match="line 2: None in column 't' is no number"):
+        list(open_source(tmp_path / "b.jsonl", targets="t").blocks())

@@ -43,7 +43,8 @@ def test_several_files_and_topics_in_another_order(tmp_path):
 @pytest.mark.parametrize(
     ("vectors", "topics", "said"),
     [
-        ("2286 1:1\nx 2:1\n", TOPICS, "train.dat, line 2: 'x' is no document number"),
+        ("2286 1:1\nx 2:1\n", TOPICS, "train.dat, line 2: 'x 2:1' begins with no document number"),
+        ("2286 1:1\n2287 47237:1\n", TOPICS, "train.dat, line 2: column 47236"),
         ("2286 1:1\n2287 2\n", TOPICS, "train.dat, line 2"),
         (VECTORS, "E11 2286 1\nE11 2287\n", "qrels, line 2"),
         (VECTORS, "\n", "holds no topics"),

@@ -34,7 +34,7 @@ def test_weights_and_tags(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("1 3:1", "there is no '|'"),
+        ("1 3:1", r"'1 3:1' has no '\|'"),
         ("1 |a 3:1 |b 4:1", "several namespaces"),
         ("1 |f height:2", "'height:2' is not index:value"),
         ("1 |f 3:1 3:2", "stands twice"),
