@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from stream_dr.arrow.rows import MAX_WIDTH, csr_refusing_repeats
+from stream_dr.arrow.rows import MAX_WIDTH, checked_csr
 from stream_dr.errors import (
     InvalidIndex,
     InvalidRows,
@@ -259,28 +259,25 @@ def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[st
 
 
 def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | None) -> "sp.csr_matrix":
-    # Check the keys and lengths of every row first, so that an error names the row.
+    # Check the keys, lengths and types of each row, so that an error names the row.
     for i, row in enumerate(row_objects):
         if row.keys() != {"indices", "values"} or not all(isinstance(v, list) for v in row.values()):
             raise InvalidRows(f'row {i} is not {{"indices": […], "values": […]}} as row 0 is.', row=i)
         if len(row["indices"]) != len(row["values"]):
             raise InvalidRows(f"row {i} has different numbers of indices and values; send one value an index.", row=i)
-
-    max_width = declared_width or MAX_WIDTH
-    for i, row in enumerate(row_objects):
-        for index in row["indices"]:
-            if not (type(index) is int and 0 <= index < max_width):
-                raise InvalidIndex(
-                    f"row {i} has index {index!r}; indices are integers from 0 to {max_width - 1}.", row=i
-                )
-    _refuse_non_numbers([row["values"] for row in row_objects])
+        if not set(map(type, row["indices"])) <= {int}:
+            index = next(index for index in row["indices"] if type(index) is not int)
+            largest = (declared_width or MAX_WIDTH) - 1
+            raise InvalidIndex(f"row {i} has index {index!r}; indices are integers from 0 to {largest}.", row=i)
+    index_lists = [row["indices"] for row in row_objects]
+    value_lists = [row["values"] for row in row_objects]
+    _refuse_non_numbers(value_lists)
 
     # Join the rows to the three arrays of a CSR matrix.
-    indptr = np.cumsum([0, *(len(row["indices"]) for row in row_objects)]).astype(np.int32)
-    indices = np.array(list(chain.from_iterable(row["indices"] for row in row_objects)), dtype=np.int32)
-    values = _float64_array(list(chain.from_iterable(row["values"] for row in row_objects)))
-    width = declared_width or (int(indices.max()) + 1 if len(indices) else 0)
-    return csr_refusing_repeats(values, indices, indptr, width)
+    indptr = np.cumsum([0, *map(len, index_lists)])
+    indices = np.array(list(chain.from_iterable(index_lists)))
+    values = _float64_array(list(chain.from_iterable(value_lists)))
+    return checked_csr(values, indices, indptr, declared_width)
 
 
 def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:

@@ -230,18 +230,10 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
     if not pa.types.is_integer(indices.type):
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
 
-    columns = view_of_numbers(indices)
-    limit = declared_width or MAX_WIDTH
-    if columns.min(initial=0) < 0 or columns.max(initial=0) >= limit:
-        at = int(np.flatnonzero((columns < 0) | (columns >= limit))[0])
-        row = int(np.searchsorted(indptr, at, side="right")) - 1
-        index = int(columns[at])
-        raise InvalidIndex(f"row {row} has index {index}; indices run from 0 to {limit - 1}.", row=row, column=index)
-    width = declared_width or (int(columns.max()) + 1 if len(columns) else 0)
     numbers = number_array(values, "values") if is_number_type(values.type) else None
     if numbers is None:
         raise SchemaMismatch(f"column values holds {values.type}; it must hold float or double.", column="values")
-    return csr_refusing_repeats(numbers, columns.astype(np.int32, copy=False), indptr, width)
+    return checked_csr(numbers, view_of_numbers(indices), indptr, declared_width)
 
 
 def numeric_no_nulls(batch: pa.RecordBatch) -> bool:
@@ -325,24 +317,36 @@ def csr_without_check(
     return matrix
 
 
-def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> "sp.csr_matrix":
-    """Return a CSR matrix (rows, n_columns) with sorted indices.
+def checked_csr(
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, declared_width: int | None
+) -> "sp.csr_matrix":
+    """Return a CSR matrix (rows, features) with sorted indices.
 
-    Nothing is copied if the indices of each row are sorted already. If an index is repeated within
-    a row, InvalidIndex is raised. The error names the row and the index.
+    Nothing is copied if the indices are int32 and those of each row are sorted already. Raises
+    InvalidIndex for an index out of range or repeated within a row. The error names the row and
+    the index.
 
     Parameters
     ----------
     data : ndarray (entries,), float32 or float64
         Values of all rows, one row after the other.
-    indices : ndarray (entries,), int32
-        Column of each value, from 0 to n_columns − 1.
+    indices : ndarray (entries,), integers
+        Column of each value.
     indptr : ndarray (rows + 1,)
         Offsets of the rows in `data` and `indices`.
-    n_columns : int
-        Number of columns of the matrix.
+    declared_width : int or None
+        Number of columns of the matrix. If None, it is the largest index + 1.
     """
-    shape = (len(indptr) - 1, n_columns)
+    limit = declared_width or MAX_WIDTH
+    if indices.min(initial=0) < 0 or indices.max(initial=0) >= limit:
+        at = int(np.flatnonzero((indices < 0) | (indices >= limit))[0])
+        row = int(np.searchsorted(indptr, at, side="right")) - 1
+        index = int(indices[at])
+        message = f"row {row} has index {index}; indices are integers from 0 to {limit - 1}."
+        raise InvalidIndex(message, row=row, column=index)
+
+    indices = indices.astype(np.int32, copy=False)
+    shape = (len(indptr) - 1, declared_width or int(indices.max(initial=-1)) + 1)
     matrix = _new_csr(data, indices, indptr.astype(np.int32, copy=False), shape)
     if matrix.has_canonical_format:
         return matrix
