@@ -52,6 +52,7 @@ from stream_dr.client.payloads import (
 from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.frames import TableStream
+from stream_dr.rows.matrix import number_array
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import check_targets_unambiguous, parse_targets
 from stream_dr.targets.targets import KINDS, Targets
@@ -191,10 +192,7 @@ class Client:
         model: name of the model. None means the only model of the service.
         """
         table = pa.Table.from_batches(read_arrow(self._post_rows_in_one_request("/transform", X, model, _ARROW)))
-        column = table.column("z").combine_chunks()
-        z = np.zeros((len(column), 0))
-        if pa.types.is_fixed_size_list(column.type):
-            z = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
+        z = number_array(table.column("z"), "z")
         return ServedArray.from_response(z, read_metadata(table))
 
     def predict(self, X: Any, model: str | None = None) -> ServedArray:

@@ -243,7 +243,7 @@ def sendable_rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
 
 def arrow_stream_bytes(block: Block) -> bytes:
     """Return a block of rows as an Arrow stream."""
-    return bytes(write_arrow([arrow_from_block(block)]))
+    return write_arrow([arrow_from_block(block)])
 
 
 def checked_ids(ids: Sequence[str] | Sequence[int], n_rows: int) -> Ids:
