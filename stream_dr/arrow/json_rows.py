@@ -48,7 +48,7 @@ from stream_dr.errors import (
     MalformedInput,
     SchemaMismatch,
 )
-from stream_dr.rows.block import Block, Ids, as_weights, check_finite
+from stream_dr.rows.block import Block, as_ids, as_weights, check_finite
 from stream_dr.rows.table_rows import raw_from_dicts, raw_from_texts
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
@@ -153,8 +153,9 @@ def block_from_json(parsed_or_text: ParsedJson) -> Block:
         raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
     checked_weights = as_weights(weights, len(rows))
     y = _targets_from_json(parsed_or_text, len(rows))
-    ids = _ids_of_one_type_or_none(parsed_or_text.get("ids"), len(rows))
-    return block._replace(y=y, weights=checked_weights, ids=ids)
+    ids = parsed_or_text.get("ids")
+    checked_ids = None if ids is None else as_ids(ids, len(rows))
+    return block._replace(y=y, weights=checked_weights, ids=checked_ids)
 
 
 def json_from_block(block: Block) -> JsonObject:
@@ -285,16 +286,6 @@ def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
         if not set(map(type, row)) <= NUMBER_TYPES:
             j = next(j for j, v in enumerate(row) if type(v) not in NUMBER_TYPES)
             raise InvalidRows(f"row {i}, column {j} is {_type_in_words(row[j])}; send a number.", row=i, column=j)
-
-
-def _ids_of_one_type_or_none(parsed_ids: ParsedJson, n_rows: int) -> Ids | None:
-    if parsed_ids is None:
-        return None
-    types = {type(v) for v in parsed_ids} if isinstance(parsed_ids, list) and len(parsed_ids) == n_rows else {None}
-    if not (types <= {str} or (types == {int} and all(-(2**63) <= v < 2**63 for v in parsed_ids))):
-        raise SchemaMismatch(f"ids must be {n_rows} strings, or {n_rows} integers of 64 bits, one a row.", column="ids")
-    checked_ids: Ids = parsed_ids
-    return checked_ids
 
 
 def _targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | None:

@@ -44,13 +44,11 @@ from stream_dr.client.payloads import (
     StreamStatus,
     arrow_stream_bytes,
     as_list,
-    checked_ids,
-    is_valid_unicode,
     read_metadata,
     sendable_rows_and_names,
 )
 from stream_dr.rows.batches import as_block, batches
-from stream_dr.rows.block import Block, as_weights
+from stream_dr.rows.block import Block, as_ids, as_weights, is_valid_unicode
 from stream_dr.rows.frames import TableStream
 from stream_dr.rows.matrix import number_array
 from stream_dr.targets.label_codes import label_array
@@ -502,7 +500,7 @@ class Client:
         rows, names = sendable_rows_and_names(block.X)
         weights = as_weights(block.weights, rows.shape[0])
         targets = None if block.y is None else self._parse_targets(block.y, rows.shape[0], target_kind)
-        row_ids = None if ids is None else checked_ids(ids, rows.shape[0])
+        row_ids = None if ids is None else as_ids(as_list("ids", ids), rows.shape[0])
         return arrow_stream_bytes(Block(rows, targets, weights, row_ids, names))
 
     def _request_predictions(self, X: Any, model: str | None) -> JsonDict:
