@@ -36,7 +36,6 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
 from stream_dr.arrow.rows import MAX_WIDTH, checked_csr
 from stream_dr.errors import (
@@ -86,8 +85,10 @@ def refuse_too_many_missing_values(parsed_request: ParsedJson) -> None:
 
     parsed_request: the parsed JSON object of a request.
     """
-    rows = parsed_request.get("rows") if isinstance(parsed_request, dict) else None
-    target = parsed_request.get("target") if isinstance(parsed_request, dict) else None
+    if not isinstance(parsed_request, dict):
+        return
+    rows = parsed_request.get("rows")
+    target = parsed_request.get("target")
 
     # Check rows that are objects with one value for each column. They may lack columns.
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
@@ -117,43 +118,33 @@ def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_no
         raise LimitExceeded(message, needed=needed, limit=limit)
 
 
-def block_from_json(parsed_or_text: ParsedJson) -> Block:
-    """Return the Block that a JSON object describes.
+def block_from_json(parsed_request: ParsedJson) -> Block:
+    """Return the Block that a parsed JSON object describes.
 
     Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets or
     InvalidWeights.
-
-    Parameters
-    ----------
-    parsed_or_text : dict, bytes or str
-        The parsed object, or its JSON text.
     """
-    if isinstance(parsed_or_text, bytes | bytearray | memoryview | str):
-        try:
-            parsed_or_text = orjson.loads(parsed_or_text)
-        except orjson.JSONDecodeError as e:
-            raise MalformedInput(f"the body is not JSON ({e}); numbers must be finite, keys and strings quoted.") from e
-    if not isinstance(parsed_or_text, dict) or not isinstance(parsed_or_text.get("rows"), list):
+    if not isinstance(parsed_request, dict) or not isinstance(parsed_request.get("rows"), list):
         raise MalformedInput('the JSON is not an object with a list under "rows"; send {"rows": [[0.1, 0.2]]}.')
-    unknown = next((key for key in parsed_or_text if key not in _KEYS), None)
+    unknown = next((key for key in parsed_request if key not in _KEYS), None)
     if unknown is not None:
         raise SchemaMismatch(f"key {unknown!r} is unknown; the keys are {', '.join(_KEYS)}.", column=str(unknown))
 
     # Convert the rows first. Weights, targets and ids need the number of rows.
-    rows = parsed_or_text["rows"]
-    n_features = parsed_or_text.get("n_features")
+    rows = parsed_request["rows"]
+    n_features = parsed_request.get("n_features")
     if n_features is not None and (type(n_features) is not int or not 0 < n_features <= MAX_WIDTH):
         message = f"n_features is {n_features!r}; it must be a positive integer."
         raise SchemaMismatch(message, column="n_features")
     block = _rows_from_json(rows, n_features)
     check_finite(block.X)
 
-    weights = parsed_or_text.get("weights")
+    weights = parsed_request.get("weights")
     if weights is not None and (not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER_TYPES):
         raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
     checked_weights = as_weights(weights, len(rows))
-    y = _targets_from_json(parsed_or_text, len(rows))
-    ids = parsed_or_text.get("ids")
+    y = _targets_from_json(parsed_request, len(rows))
+    ids = parsed_request.get("ids")
     checked_ids = None if ids is None else as_ids(ids, len(rows))
     return block._replace(y=y, weights=checked_weights, ids=checked_ids)
 
