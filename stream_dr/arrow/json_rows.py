@@ -231,7 +231,7 @@ def _array_from_lists(number_lists: list[list[ParsedJson]]) -> np.ndarray:
             raise InvalidRows(f"row {i} has {len(row)} features; row 0 has {width}. Send rows of one width.", row=i)
 
     _refuse_non_numbers(number_lists)
-    return _float64_array(number_lists)
+    return np.array(number_lists, dtype=np.float64)
 
 
 def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[str, ...]) -> list[list[ParsedJson]]:
@@ -268,7 +268,7 @@ def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | N
     # Join the rows to the three arrays of a CSR matrix.
     indptr = np.cumsum([0, *map(len, index_lists)])
     indices = np.array(list(chain.from_iterable(index_lists)))
-    values = _float64_array(list(chain.from_iterable(value_lists)))
+    values = np.array(list(chain.from_iterable(value_lists)), dtype=np.float64)
     return checked_csr(values, indices, indptr, declared_width)
 
 
@@ -321,19 +321,8 @@ def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
             raise InvalidTargets(f"the target of row {row} is not {width} number(s) as the others are.", row=row)
 
     values = np.zeros((len(row_targets), width))
-    values[present] = _float64_array(table).reshape(-1, width)
+    values[present] = np.array(table, dtype=np.float64).reshape(-1, width)
     return continuous_targets(values, present)
-
-
-def _float64_array(numbers: list[ParsedJson]) -> np.ndarray:
-    """Return Python numbers, or lists of one length, as a float64 array.
-
-    Raises InvalidRows if an integer is too large for a double.
-    """
-    try:
-        return np.array(numbers, dtype=np.float64)
-    except OverflowError as e:
-        raise InvalidRows("a number is too large for a double; values are at most 1e100 in size.") from e
 
 
 def _type_in_words(value: ParsedJson) -> str:
