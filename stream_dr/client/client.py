@@ -519,9 +519,8 @@ class Client:
             if len(known) != 1:
                 raise errors.UnknownModel(f"the service has the models {', '.join(known) or '(none)'}; say model=…")
             model = known[0]
-        query = {"model": model}
         body = arrow_stream_bytes(Block(rows, names=names))
-        return self._service.send("POST", path, params=query, content=body, headers=headers).content
+        return self._service.send("POST", path, params={"model": model}, content=body, headers=headers).content
 
     def _parse_targets(self, y: Any, n_rows: int, kind_for_new_stream: str) -> Targets:
         """Convert targets y to the stream's kind of targets.

@@ -98,7 +98,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     """
     published = model.newest()
     projection = published.projection
-    readout = projection.readout if isinstance(projection, Linear | Mapped) else None
+    readout = published.readout
     if not isinstance(projection, Linear | Mapped) or readout is None or not len(readout.offset):
         why = "has learned no target so far" if readout is not None else f"is of {model.spec.estimator}"
         raise CannotPredict(f"model {model.name!r} {why}, and predicts nothing. Project its rows with transform.")
@@ -109,15 +109,16 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     targets = readout.predict(scores)
     predicted = targets.tolist()
 
-    # For several labels, `targets` is a matrix of bool. Return lists of labels instead.
-    multilabel = readout.kind == "multilabel"
-    if multilabel and targets.ndim == 2:
+    # Targets of several labels are a matrix of bool, or one label for each row.
+    kind = readout.kind
+    if kind == "multilabel" and targets.ndim == 1:
+        kind = "class"
+    elif kind == "multilabel":
         predicted = [[label for label, there in zip(readout.labels, row, strict=True) if there] for row in targets]
-    probable = readout.scores == LOG_POSTERIORS and projection.solution != "diagonal"
 
+    probable = readout.scores == LOG_POSTERIORS and projection.solution != "diagonal"
     if probable:
         scores = readout.probabilities(scores)
-    kind = "class" if multilabel and targets.ndim == 1 else readout.kind
     return Prediction(
         kind=kind, predicted=predicted, classes=readout.labels, scores=scores, probable=probable, **fields
     )
