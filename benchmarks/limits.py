@@ -169,13 +169,13 @@ def read(row: Row, medium: str) -> Iterator[tuple[Work, Work]]:
     import orjson
 
     from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, read_arrow, write_arrow
-    from stream_dr.arrow.json_rows import block_from_json
+    from stream_dr.directory.draft import parse_rows
     from stream_dr.rows.block import Block
 
     X = np.random.default_rng(0).normal(size=(row.rows, 384))
     if medium == "json":
         text = orjson.dumps({"rows": X.tolist()})
-        yield partial(block_from_json, text), lambda: np.array(orjson.loads(text)["rows"])
+        yield partial(parse_rows, text, "json", None), lambda: np.array(orjson.loads(text)["rows"])
     else:
         body = bytes(write_arrow([arrow_from_block(Block(X))]))
         yield lambda: block_from_arrow(read_arrow(body)), lambda: bytearray(body)

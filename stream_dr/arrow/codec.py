@@ -190,19 +190,17 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
     number of features of dense rows or of a table is not the declared number.
     """
     columns = batch.schema.names
-    dense = "features" in columns
-    sparse = "indices" in columns or "values" in columns
-    check_columns_fit_layout(columns, dense, sparse)
+    check_columns_fit_layout(columns)
     declared_width = _reconcile_n_features(batch.schema, declared_n_features)
 
-    if sparse:
+    if "indices" in columns:
         X = sparse_rows(batch, declared_width)
         return Block(X, width_stated=declared_width is not None)
 
     # Read dense rows from the column `features`; without this column, each column is a feature.
     # Columns of plain numbers then become an array, and any other columns become a table.
     names: tuple[str, ...] | None = None
-    if dense:
+    if "features" in columns:
         X = dense_rows(batch.column("features"))
     else:
         named = feature_columns(batch)

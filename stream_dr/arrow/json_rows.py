@@ -36,9 +36,8 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
 
-from stream_dr.arrow.rows import MAX_WIDTH, csr_refusing_repeats
+from stream_dr.arrow.rows import MAX_WIDTH, checked_csr
 from stream_dr.errors import (
     InvalidIndex,
     InvalidRows,
@@ -48,7 +47,7 @@ from stream_dr.errors import (
     MalformedInput,
     SchemaMismatch,
 )
-from stream_dr.rows.block import Block, Ids, as_weights, check_finite
+from stream_dr.rows.block import Block, as_ids, as_weights, check_finite
 from stream_dr.rows.table_rows import raw_from_dicts, raw_from_texts
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
@@ -86,8 +85,10 @@ def refuse_too_many_missing_values(parsed_request: ParsedJson) -> None:
 
     parsed_request: the parsed JSON object of a request.
     """
-    rows = parsed_request.get("rows") if isinstance(parsed_request, dict) else None
-    target = parsed_request.get("target") if isinstance(parsed_request, dict) else None
+    if not isinstance(parsed_request, dict):
+        return
+    rows = parsed_request.get("rows")
+    target = parsed_request.get("target")
 
     # Check rows that are objects with one value for each column. They may lack columns.
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
@@ -117,44 +118,35 @@ def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_no
         raise LimitExceeded(message, needed=needed, limit=limit)
 
 
-def block_from_json(parsed_or_text: ParsedJson) -> Block:
-    """Return the Block that a JSON object describes.
+def block_from_json(parsed_request: ParsedJson) -> Block:
+    """Return the Block that a parsed JSON object describes.
 
     Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets or
     InvalidWeights.
-
-    Parameters
-    ----------
-    parsed_or_text : dict, bytes or str
-        The parsed object, or its JSON text.
     """
-    if isinstance(parsed_or_text, bytes | bytearray | memoryview | str):
-        try:
-            parsed_or_text = orjson.loads(parsed_or_text)
-        except orjson.JSONDecodeError as e:
-            raise MalformedInput(f"the body is not JSON ({e}); numbers must be finite, keys and strings quoted.") from e
-    if not isinstance(parsed_or_text, dict) or not isinstance(parsed_or_text.get("rows"), list):
+    if not isinstance(parsed_request, dict) or not isinstance(parsed_request.get("rows"), list):
         raise MalformedInput('the JSON is not an object with a list under "rows"; send {"rows": [[0.1, 0.2]]}.')
-    unknown = next((key for key in parsed_or_text if key not in _KEYS), None)
+    unknown = next((key for key in parsed_request if key not in _KEYS), None)
     if unknown is not None:
         raise SchemaMismatch(f"key {unknown!r} is unknown; the keys are {', '.join(_KEYS)}.", column=str(unknown))
 
     # Convert the rows first. Weights, targets and ids need the number of rows.
-    rows = parsed_or_text["rows"]
-    n_features = parsed_or_text.get("n_features")
+    rows = parsed_request["rows"]
+    n_features = parsed_request.get("n_features")
     if n_features is not None and (type(n_features) is not int or not 0 < n_features <= MAX_WIDTH):
         message = f"n_features is {n_features!r}; it must be a positive integer."
         raise SchemaMismatch(message, column="n_features")
     block = _rows_from_json(rows, n_features)
     check_finite(block.X)
 
-    weights = parsed_or_text.get("weights")
+    weights = parsed_request.get("weights")
     if weights is not None and (not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER_TYPES):
         raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
     checked_weights = as_weights(weights, len(rows))
-    y = _targets_from_json(parsed_or_text, len(rows))
-    ids = _ids_of_one_type_or_none(parsed_or_text.get("ids"), len(rows))
-    return block._replace(y=y, weights=checked_weights, ids=ids)
+    y = _targets_from_json(parsed_request, len(rows))
+    ids = parsed_request.get("ids")
+    checked_ids = None if ids is None else as_ids(ids, len(rows))
+    return block._replace(y=y, weights=checked_weights, ids=checked_ids)
 
 
 def json_from_block(block: Block) -> JsonObject:
@@ -239,7 +231,7 @@ def _array_from_lists(number_lists: list[list[ParsedJson]]) -> np.ndarray:
             raise InvalidRows(f"row {i} has {len(row)} features; row 0 has {width}. Send rows of one width.", row=i)
 
     _refuse_non_numbers(number_lists)
-    return _float64_array(number_lists)
+    return np.array(number_lists, dtype=np.float64)
 
 
 def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[str, ...]) -> list[list[ParsedJson]]:
@@ -259,28 +251,25 @@ def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[st
 
 
 def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | None) -> "sp.csr_matrix":
-    # Check the keys and lengths of every row first, so that an error names the row.
+    # Check the keys, lengths and types of each row, so that an error names the row.
     for i, row in enumerate(row_objects):
         if row.keys() != {"indices", "values"} or not all(isinstance(v, list) for v in row.values()):
             raise InvalidRows(f'row {i} is not {{"indices": […], "values": […]}} as row 0 is.', row=i)
         if len(row["indices"]) != len(row["values"]):
             raise InvalidRows(f"row {i} has different numbers of indices and values; send one value an index.", row=i)
-
-    max_width = declared_width or MAX_WIDTH
-    for i, row in enumerate(row_objects):
-        for index in row["indices"]:
-            if not (type(index) is int and 0 <= index < max_width):
-                raise InvalidIndex(
-                    f"row {i} has index {index!r}; indices are integers from 0 to {max_width - 1}.", row=i
-                )
-    _refuse_non_numbers([row["values"] for row in row_objects])
+        if not set(map(type, row["indices"])) <= {int}:
+            index = next(index for index in row["indices"] if type(index) is not int)
+            largest = (declared_width or MAX_WIDTH) - 1
+            raise InvalidIndex(f"row {i} has index {index!r}; indices are integers from 0 to {largest}.", row=i)
+    index_lists = [row["indices"] for row in row_objects]
+    value_lists = [row["values"] for row in row_objects]
+    _refuse_non_numbers(value_lists)
 
     # Join the rows to the three arrays of a CSR matrix.
-    indptr = np.cumsum([0, *(len(row["indices"]) for row in row_objects)]).astype(np.int32)
-    indices = np.array(list(chain.from_iterable(row["indices"] for row in row_objects)), dtype=np.int32)
-    values = _float64_array(list(chain.from_iterable(row["values"] for row in row_objects)))
-    width = declared_width or (int(indices.max()) + 1 if len(indices) else 0)
-    return csr_refusing_repeats(values, indices, indptr, width)
+    indptr = np.cumsum([0, *map(len, index_lists)])
+    indices = np.array(list(chain.from_iterable(index_lists)))
+    values = np.array(list(chain.from_iterable(value_lists)), dtype=np.float64)
+    return checked_csr(values, indices, indptr, declared_width)
 
 
 def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
@@ -288,16 +277,6 @@ def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
         if not set(map(type, row)) <= NUMBER_TYPES:
             j = next(j for j, v in enumerate(row) if type(v) not in NUMBER_TYPES)
             raise InvalidRows(f"row {i}, column {j} is {_type_in_words(row[j])}; send a number.", row=i, column=j)
-
-
-def _ids_of_one_type_or_none(parsed_ids: ParsedJson, n_rows: int) -> Ids | None:
-    if parsed_ids is None:
-        return None
-    types = {type(v) for v in parsed_ids} if isinstance(parsed_ids, list) and len(parsed_ids) == n_rows else {None}
-    if not (types <= {str} or (types == {int} and all(-(2**63) <= v < 2**63 for v in parsed_ids))):
-        raise SchemaMismatch(f"ids must be {n_rows} strings, or {n_rows} integers of 64 bits, one a row.", column="ids")
-    checked_ids: Ids = parsed_ids
-    return checked_ids
 
 
 def _targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | None:
@@ -342,19 +321,8 @@ def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
             raise InvalidTargets(f"the target of row {row} is not {width} number(s) as the others are.", row=row)
 
     values = np.zeros((len(row_targets), width))
-    values[present] = _float64_array(table).reshape(-1, width)
+    values[present] = np.array(table, dtype=np.float64).reshape(-1, width)
     return continuous_targets(values, present)
-
-
-def _float64_array(numbers: list[ParsedJson]) -> np.ndarray:
-    """Return Python numbers, or lists of one length, as a float64 array.
-
-    Raises InvalidRows if an integer is too large for a double.
-    """
-    try:
-        return np.array(numbers, dtype=np.float64)
-    except OverflowError as e:
-        raise InvalidRows("a number is too large for a double; values are at most 1e100 in size.") from e
 
 
 def _type_in_words(value: ParsedJson) -> str:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.arrow.target_columns import TARGET_COLUMNS, is_list, list_offsets
+from stream_dr.arrow.target_columns import TARGET_COLUMNS, is_list, list_offsets, vector_column
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block
 from stream_dr.rows.matrix import (
@@ -122,7 +122,7 @@ def has_dense_or_sparse_columns(column_names: Sequence[str]) -> bool:
     return "features" in column_names or {"indices", "values"} <= set(column_names)
 
 
-def check_columns_fit_layout(column_names: list[str], has_features: bool, has_indices_or_values: bool) -> None:
+def check_columns_fit_layout(column_names: list[str]) -> None:
     """Raise SchemaMismatch unless the columns fit one layout of rows.
 
     The error is raised in three cases:
@@ -132,34 +132,25 @@ def check_columns_fit_layout(column_names: list[str], has_features: bool, has_in
       weights or ids.
     - Only one of the columns `indices` and `values` is present.
 
-    Parameters
-    ----------
-    column_names : list of str
-        Names of all columns of the batch.
-    has_features : bool
-        True if the batch has the column `features`.
-    has_indices_or_values : bool
-        True if the batch has the column `indices` or `values`.
+    column_names: names of all columns of the batch.
     """
     if len(set(column_names)) < len(column_names):
         repeated = next(name for i, name in enumerate(column_names) if name in column_names[:i])
         raise SchemaMismatch(f"column {repeated} comes twice; name each column once.", column=repeated)
 
-    if has_features or has_indices_or_values:
-        known = (*EXTRA_COLUMNS, *(("features",) if has_features else ("indices", "values")))
-        extra = next((name for name in column_names if name not in known), None)
-        if extra is not None:
-            others = "features" if has_features else "indices and values"
-            hint = feature_hint(next(name for name in known[len(EXTRA_COLUMNS) :] if name in column_names))
-            raise SchemaMismatch(f"column {extra} has no place beside {others}; leave it out. {hint}", column=extra)
-
-    if has_indices_or_values and not ("indices" in column_names and "values" in column_names):
-        present = "indices" if "indices" in column_names else "values"
-        missing = "values" if present == "indices" else "indices"
-        hint = feature_hint(present)
-        raise SchemaMismatch(
-            f"column {missing} is missing: sparse rows need indices and values. {hint}", column=missing
-        )
+    present = [name for name in ("features", "indices", "values") if name in column_names]
+    if not present:
+        return
+    hint = feature_hint(present[0])
+    needed = ["features"] if "features" in present else ["indices", "values"]
+    for name in column_names:
+        if name not in needed and name not in EXTRA_COLUMNS:
+            others = " and ".join(needed)
+            raise SchemaMismatch(f"column {name} has no place beside {others}; leave it out. {hint}", column=name)
+    for name in needed:
+        if name not in present:
+            message = f"column {name} is missing: sparse rows need indices and values. {hint}"
+            raise SchemaMismatch(message, column=name)
 
 
 def dense_rows(column: pa.Array) -> np.ndarray:
@@ -230,18 +221,10 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
     if not pa.types.is_integer(indices.type):
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
 
-    columns = view_of_numbers(indices)
-    limit = declared_width or MAX_WIDTH
-    if columns.min(initial=0) < 0 or columns.max(initial=0) >= limit:
-        at = int(np.flatnonzero((columns < 0) | (columns >= limit))[0])
-        row = int(np.searchsorted(indptr, at, side="right")) - 1
-        index = int(columns[at])
-        raise InvalidIndex(f"row {row} has index {index}; indices run from 0 to {limit - 1}.", row=row, column=index)
-    width = declared_width or (int(columns.max()) + 1 if len(columns) else 0)
     numbers = number_array(values, "values") if is_number_type(values.type) else None
     if numbers is None:
         raise SchemaMismatch(f"column values holds {values.type}; it must hold float or double.", column="values")
-    return csr_refusing_repeats(numbers, columns.astype(np.int32, copy=False), indptr, width)
+    return checked_csr(numbers, view_of_numbers(indices), indptr, declared_width)
 
 
 def numeric_no_nulls(batch: pa.RecordBatch) -> bool:
@@ -267,8 +250,7 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
         return {column_of_feature(name): column for name, column in arrow_from_raw(block.X).items()}
 
     if block.names is None:
-        flat = pa.array(np.ascontiguousarray(block.X).ravel())
-        return {"features": pa.FixedSizeListArray.from_arrays(flat, block.features)}
+        return {"features": vector_column(block.X)}
     columns = enumerate(map(column_of_feature, block.names))
     return {column: pa.array(np.ascontiguousarray(block.X[:, i])) for i, column in columns}
 
@@ -325,24 +307,36 @@ def csr_without_check(
     return matrix
 
 
-def csr_refusing_repeats(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> "sp.csr_matrix":
-    """Return a CSR matrix (rows, n_columns) with sorted indices.
+def checked_csr(
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, declared_width: int | None
+) -> "sp.csr_matrix":
+    """Return a CSR matrix (rows, features) with sorted indices.
 
-    Nothing is copied if the indices of each row are sorted already. If an index is repeated within
-    a row, InvalidIndex is raised. The error names the row and the index.
+    Nothing is copied if the indices are int32 and those of each row are sorted already. Raises
+    InvalidIndex for an index out of range or repeated within a row. The error names the row and
+    the index.
 
     Parameters
     ----------
     data : ndarray (entries,), float32 or float64
         Values of all rows, one row after the other.
-    indices : ndarray (entries,), int32
-        Column of each value, from 0 to n_columns − 1.
+    indices : ndarray (entries,), integers
+        Column of each value.
     indptr : ndarray (rows + 1,)
         Offsets of the rows in `data` and `indices`.
-    n_columns : int
-        Number of columns of the matrix.
+    declared_width : int or None
+        Number of columns of the matrix. If None, it is the largest index + 1.
     """
-    shape = (len(indptr) - 1, n_columns)
+    limit = declared_width or MAX_WIDTH
+    if indices.min(initial=0) < 0 or indices.max(initial=0) >= limit:
+        at = int(np.flatnonzero((indices < 0) | (indices >= limit))[0])
+        row = int(np.searchsorted(indptr, at, side="right")) - 1
+        index = int(indices[at])
+        message = f"row {row} has index {index}; indices are integers from 0 to {limit - 1}."
+        raise InvalidIndex(message, row=row, column=index)
+
+    indices = indices.astype(np.int32, copy=False)
+    shape = (len(indptr) - 1, declared_width or int(indices.max(initial=-1)) + 1)
     matrix = _new_csr(data, indices, indptr.astype(np.int32, copy=False), shape)
     if matrix.has_canonical_format:
         return matrix

@@ -76,11 +76,9 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
     absent = None if targets.present is None else ~targets.present
     mask = None if absent is None else pa.array(absent)
     if targets.values is not None:
-        k = targets.values.shape[1]
-        if k == 1:
+        if targets.values.shape[1] == 1:
             return TargetColumn("target", pa.array(targets.values[:, 0], mask=absent))
-        flat = pa.array(np.ascontiguousarray(targets.values).ravel())
-        return TargetColumn("target", pa.FixedSizeListArray.from_arrays(flat, k, mask=mask))
+        return TargetColumn("target", vector_column(targets.values, mask))
 
     # Targets of one label per row become a column of labels.
     # Without labels, the type of the column would be null.
@@ -93,6 +91,18 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
     offsets = pa.array(targets.indptr.astype(np.int32))
     lists = pa.ListArray.from_arrays(offsets, label_values.take(pa.array(targets.codes)), mask=mask)
     return TargetColumn("labels", lists)
+
+
+def vector_column(rows: np.ndarray, mask: pa.Array | None = None) -> pa.Array:
+    """Return rows (rows, k) as an Arrow column of lists.
+
+    mask: booleans (rows,), true for each row that becomes null. None without nulls.
+    """
+    width = rows.shape[1]
+    # Arrow cannot count the rows of lists that are all empty.
+    if not width:
+        return pa.array([[]] * len(rows), pa.list_(pa.float64()))
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(rows).ravel()), width, mask=mask)
 
 
 def is_list(arrow_type: pa.DataType) -> bool:

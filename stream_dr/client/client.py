@@ -44,14 +44,13 @@ from stream_dr.client.payloads import (
     StreamStatus,
     arrow_stream_bytes,
     as_list,
-    checked_ids,
-    is_valid_unicode,
     read_metadata,
     sendable_rows_and_names,
 )
 from stream_dr.rows.batches import as_block, batches
-from stream_dr.rows.block import Block, as_weights
+from stream_dr.rows.block import Block, as_ids, as_weights, is_valid_unicode
 from stream_dr.rows.frames import TableStream
+from stream_dr.rows.matrix import number_array
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import check_targets_unambiguous, parse_targets
 from stream_dr.targets.targets import KINDS, Targets
@@ -191,10 +190,7 @@ class Client:
         model: name of the model. None means the only model of the service.
         """
         table = pa.Table.from_batches(read_arrow(self._post_rows_in_one_request("/transform", X, model, _ARROW)))
-        column = table.column("z").combine_chunks()
-        z = np.zeros((len(column), 0))
-        if pa.types.is_fixed_size_list(column.type):
-            z = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), column.type.list_size)
+        z = number_array(table.column("z"), "z")
         return ServedArray.from_response(z, read_metadata(table))
 
     def predict(self, X: Any, model: str | None = None) -> ServedArray:
@@ -504,7 +500,7 @@ class Client:
         rows, names = sendable_rows_and_names(block.X)
         weights = as_weights(block.weights, rows.shape[0])
         targets = None if block.y is None else self._parse_targets(block.y, rows.shape[0], target_kind)
-        row_ids = None if ids is None else checked_ids(ids, rows.shape[0])
+        row_ids = None if ids is None else as_ids(as_list("ids", ids), rows.shape[0])
         return arrow_stream_bytes(Block(rows, targets, weights, row_ids, names))
 
     def _request_predictions(self, X: Any, model: str | None) -> JsonDict:
@@ -523,9 +519,8 @@ class Client:
             if len(known) != 1:
                 raise errors.UnknownModel(f"the service has the models {', '.join(known) or '(none)'}; say model=…")
             model = known[0]
-        query = {"model": model}
         body = arrow_stream_bytes(Block(rows, names=names))
-        return self._service.send("POST", path, params=query, content=body, headers=headers).content
+        return self._service.send("POST", path, params={"model": model}, content=body, headers=headers).content
 
     def _parse_targets(self, y: Any, n_rows: int, kind_for_new_stream: str) -> Targets:
         """Convert targets y to the stream's kind of targets.

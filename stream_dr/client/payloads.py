@@ -5,7 +5,6 @@ the model that computed it. Any other response is a dict. A newer version of the
 further keys.
 """
 
-from collections.abc import Sequence
 from typing import Any, NotRequired, Self, TypedDict
 
 import numpy as np
@@ -15,7 +14,7 @@ import pyarrow as pa
 from stream_dr import errors
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.rows.block import Block, Ids, Rows
+from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.frames import as_table, only_has, open_rows
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.table_rows import raw_rows
@@ -243,31 +242,7 @@ def sendable_rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
 
 def arrow_stream_bytes(block: Block) -> bytes:
     """Return a block of rows as an Arrow stream."""
-    return bytes(write_arrow([arrow_from_block(block)]))
-
-
-def checked_ids(ids: Sequence[str] | Sequence[int], n_rows: int) -> Ids:
-    """Return the ids as a list, if they are valid.
-
-    Valid ids are a string for each row, or a 64-bit integer for each row. Raises InvalidRows for
-    other ids.
-
-    n_rows: number of rows.
-    """
-    values = as_list("ids", ids)
-    if len(values) != n_rows:
-        raise errors.InvalidRows(f"{len(values)} ids are given for {n_rows} rows; give one a row.")
-    if values and all(isinstance(id, int | np.integer) and -(2**63) <= id < 2**63 for id in values):
-        return [int(id) for id in values]
-
-    # If not all ids are integers of 64 bits, all ids must be strings.
-    for row, id in enumerate(values):
-        if not isinstance(id, str) or not is_valid_unicode(id):
-            raise errors.InvalidRows(
-                f"the id of row {row} is {id!r}; ids are strings of Unicode characters, or integers of 64 bits.",
-                row=row,
-            )
-    return values
+    return write_arrow([arrow_from_block(block)])
 
 
 def as_list(name: str, values: Any) -> list[Any]:
@@ -280,14 +255,6 @@ def as_list(name: str, values: Any) -> list[Any]:
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
         raise errors.InvalidParameter(f"{name}={values!r}; give a list of them.")
     return list(values)
-
-
-def is_valid_unicode(text: str) -> bool:
-    """Return True if a text can be encoded in UTF-8.
-
-    A text with half of a surrogate pair cannot be encoded.
-    """
-    return all(not "\ud800" <= character <= "\udfff" for character in text)
 
 
 def read_metadata(table: pa.Table) -> JsonDict:

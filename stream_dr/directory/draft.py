@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 import orjson
-import scipy.sparse as sp
 
 from stream_dr.arrow.codec import block_from_arrow, read_arrow
 from stream_dr.arrow.json_rows import block_from_json, refuse_too_many_missing_values
 from stream_dr.arrow.messages import FIRST_BYTES
-from stream_dr.arrow.rows import MAX_WIDTH
-from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
+from stream_dr.arrow.rows import checked_csr
+from stream_dr.errors import InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.first_bytes import describe_other_format
 from stream_dr.log.event import Body, EventKind, xxh64_digest
 from stream_dr.log.ids import id_hashes
@@ -286,20 +285,8 @@ def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Bl
 
     if len(indices) != len(values):
         raise InvalidRows(f"{len(indices)} indices and {len(values)} values; send as many of one as of the other.")
-    if len(indices) and not 0 <= min(indices) <= max(indices) < MAX_WIDTH:
-        raise InvalidIndex(f"index {min(indices)} … {max(indices)}; indices must be from 0 to {MAX_WIDTH - 1}.", row=0)
-    # Sort the columns, so that repeated columns are neighbours.
-    columns = np.array(indices, dtype=np.int32)
-    data = np.array(values, dtype=np.float64)
-    order = np.argsort(columns, kind="stable")
-    columns = columns[order]
-    data = data[order]
-    repeated = np.flatnonzero(columns[1:] == columns[:-1])
-    if len(repeated):
-        raise InvalidIndex(f"index {columns[repeated[0]]} is repeated in row 0; give each index once.", row=0)
-    row_starts = np.array([0, len(data)], dtype=np.int32)
-    X = sp.csr_matrix((data, columns, row_starts), shape=(1, int(columns.max(initial=-1)) + 1))
-    X.has_canonical_format = True
+    row_starts = np.array([0, len(values)], dtype=np.int32)
+    X = checked_csr(np.array(values, dtype=np.float64), np.array(indices), row_starts, None)
     return Block(X, width_stated=False)
 
 

@@ -171,6 +171,6 @@ class Retention:
             # The schema metadata of the new payload lists the numbers of all erased rows.
             batch = arrow_from_block(remaining)
             metadata = {**(batch.schema.metadata or {}), GONE: json.dumps(sorted(removed)).encode()}
-            body = bytes(write_arrow([batch.replace_schema_metadata(metadata)]))
+            body = write_arrow([batch.replace_schema_metadata(metadata)])
         self._log.rewrite(position, body, remaining.rows)
         return True

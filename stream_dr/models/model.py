@@ -780,6 +780,12 @@ class Model:
         """Return the error for a request to a failed model."""
         return errors.ModelFailed(f"model {self.name!r} failed {failure.described}.")
 
+    def newest(self) -> Published:
+        """Return the published projection, or raise `unpublished_error`."""
+        if self.published is None:
+            raise self.unpublished_error()
+        return self.published
+
     def unpublished_error(self) -> errors.StreamDRError:
         """Return the error for requests without a published projection.
 

@@ -216,6 +216,40 @@ def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
     return array
 
 
+def as_ids(ids: Any, n_rows: int) -> Ids:
+    """Return a list of ids as strings or integers of Python.
+
+    Raises SchemaMismatch unless there is one string for each row, or one integer of 64 bits.
+    """
+    values = [id.item() if isinstance(id, np.generic) else id for id in ids] if isinstance(ids, list) else []
+    types = set(map(type, values))
+    valid = isinstance(ids, list) and len(values) == n_rows
+    if types == {int}:
+        valid = valid and -(2**63) <= min(values) <= max(values) < 2**63
+    else:
+        valid = valid and types <= {str} and is_valid_unicode("".join(values))
+    if not valid:
+        given = ", ".join(sorted(kind.__name__ for kind in types)) or type(ids).__name__
+        raise SchemaMismatch(
+            f"ids must be {n_rows} strings, or {n_rows} integers of 64 bits, one a row. Given were {len(values)} "
+            f"({given}); strings must have whole characters of Unicode.",
+            column="ids",
+        )
+    return values
+
+
+def is_valid_unicode(text: str) -> bool:
+    """Return True if a text can be encoded in UTF-8.
+
+    A text with half of a surrogate pair cannot be encoded.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 _ONES = readonly_view(np.ones(4096))
 """Weights of rows without given weights, created once because single rows are frequent."""
 

@@ -4,36 +4,31 @@
 can predict.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.target_columns import TARGET_COLUMN
+from stream_dr.arrow.target_columns import TARGET_COLUMN, vector_column
 from stream_dr.batch.schema import Schema
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
-from stream_dr.rows.block import Block, Ids
-from stream_dr.running.query import conform_rows, response_to_arrow
+from stream_dr.rows.block import Block
+from stream_dr.running.query import QueryResult, prepare_rows
 from stream_dr.targets.label_codes import Label
 
 
-class Prediction(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Prediction(QueryResult):
     """Predicted targets of rows.
+
+    Has the attributes of QueryResult too.
 
     Attributes
     ----------
-    model : str
-        Name of the model.
-    version : int
-        Version number of the projection that the prediction used.
-    position : int
-        Position in the log of the last event that the projection includes.
-    solution : str
-        Kind of solution of the projection, such as "exact" or "diagonal".
     kind : str
         Kind of the targets: "class", "multilabel" or "continuous".
     predicted : list
@@ -51,27 +46,13 @@ class Prediction(NamedTuple):
           is "diagonal".
     probable : bool
         True if the scores are probabilities.
-    ids : Ids or None
-        Ids of the rows. None if the rows have no ids.
-    unseen : int
-        Number of input values that were ignored, because their index, category or column was not
-        learned.
-    columns_missing : tuple of str
-        Names of the learned columns that the rows do not have. Their values count as missing.
     """
 
-    model: str
-    version: int
-    position: int
-    solution: str
     kind: str
     predicted: list[object]
     classes: tuple[Label, ...]
     scores: np.ndarray
     probable: bool
-    ids: Ids | None = None
-    unseen: int = 0
-    columns_missing: tuple[str, ...] = ()
 
     def to_json(self) -> JsonDict:
         """Return a dict that can be written as JSON.
@@ -80,11 +61,8 @@ class Prediction(NamedTuple):
         "unseen". The key of the scores is "probabilities" if they are probabilities, and "scores"
         if they are not. The key "columns_missing" is there only if a column is missing.
         """
-        response = self._asdict()
-        for name in ("kind", "probable", "scores", "ids", *(() if self.columns_missing else ("columns_missing",))):
-            del response[name]
-        name = "probabilities" if self.probable else "scores"
-        return response | {"classes": list(self.classes), name: self.scores.tolist(), "id": self.ids}
+        values = {self._score_name: self.scores.tolist()}
+        return self._json_response(predicted=self.predicted, classes=list(self.classes), **values)
 
     def to_arrow(self) -> bytes:
         """Return an Arrow stream of one batch.
@@ -97,11 +75,12 @@ class Prediction(NamedTuple):
 
         The schema's metadata hold the other attributes, and the classes as JSON.
         """
-        flat = pa.array(np.ascontiguousarray(self.scores).ravel())
-        name = "probabilities" if self.probable else "scores"
-        scores = pa.FixedSizeListArray.from_arrays(flat, self.scores.shape[1])
-        columns = {TARGET_COLUMN[self.kind]: pa.array(self.predicted), name: scores}
-        return response_to_arrow(self._asdict(), columns, {"classes": self.classes})
+        columns = {TARGET_COLUMN[self.kind]: pa.array(self.predicted), self._score_name: vector_column(self.scores)}
+        return self._arrow_stream(columns, classes=self.classes)
+
+    @property
+    def _score_name(self) -> str:
+        return "probabilities" if self.probable else "scores"
 
 
 def predict(model: Model, block: Block, schema: Schema) -> Prediction:
@@ -117,31 +96,29 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     >>> stream_dr.predict(model, stream_dr.one_row([1.0, 2.0]), directory.schema).predicted
     ['a']
     """
-    published = model.published
-    if published is None:
-        raise model.unpublished_error()
-
+    published = model.newest()
     projection = published.projection
-    readout = projection.readout if isinstance(projection, Linear | Mapped) else None
+    readout = published.readout
     if not isinstance(projection, Linear | Mapped) or readout is None or not len(readout.offset):
         why = "has learned no target so far" if readout is not None else f"is of {model.spec.estimator}"
         raise CannotPredict(f"model {model.name!r} {why}, and predicts nothing. Project its rows with transform.")
 
     # Compute the scores, then the predicted targets from the scores.
-    missing = schema.missing_columns(block)
-    block, unseen = conform_rows(block, projection, schema)
+    block, fields = prepare_rows(model, published, block, schema)
     scores = projection.target_score_projection().apply(block.X)
     targets = readout.predict(scores)
     predicted = targets.tolist()
 
-    # For several labels, `targets` is a matrix of bool. Return lists of labels instead.
-    multilabel = readout.kind == "multilabel"
-    if multilabel and targets.ndim == 2:
+    # Targets of several labels are a matrix of bool, or one label for each row.
+    kind = readout.kind
+    if kind == "multilabel" and targets.ndim == 1:
+        kind = "class"
+    elif kind == "multilabel":
         predicted = [[label for label, there in zip(readout.labels, row, strict=True) if there] for row in targets]
-    probable = readout.scores == LOG_POSTERIORS and projection.solution != "diagonal"
 
+    probable = readout.scores == LOG_POSTERIORS and projection.solution != "diagonal"
+    if probable:
+        scores = readout.probabilities(scores)
     return Prediction(
-        model.name, published.version, published.position, projection.solution,
-        "class" if multilabel and targets.ndim == 1 else readout.kind, predicted, readout.labels,
-        readout.probabilities(scores) if probable else scores, probable, block.ids, int(unseen.sum()), missing,
-    )  # fmt: skip
+        kind=kind, predicted=predicted, classes=readout.labels, scores=scores, probable=probable, **fields
+    )

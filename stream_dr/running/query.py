@@ -23,6 +23,7 @@ File formats:
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -32,7 +33,7 @@ import pyarrow as pa
 
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import arrow_from_block, id_array, write_arrow
-from stream_dr.arrow.target_columns import TARGET_COLUMN
+from stream_dr.arrow.target_columns import TARGET_COLUMN, vector_column
 from stream_dr.batch.schema import Schema
 from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
@@ -51,9 +52,13 @@ from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.targets import Targets
 
+_MODEL_FIELDS = ("model", "version", "position", "solution", "unseen")
+"""Fields of a QueryResult that are metadata of its Arrow stream."""
 
-class ProjectedRows(NamedTuple):
-    """Rows projected by one version of a model's projection.
+
+@dataclass(frozen=True, kw_only=True)
+class QueryResult:
+    """Result of a query with one version of a model's projection.
 
     Attributes
     ----------
@@ -65,8 +70,6 @@ class ProjectedRows(NamedTuple):
         Position in the log of the last event that the projection includes.
     solution : str
         Kind of solution: "exact", "diagonal", "refined" or "recurrence".
-    z : ndarray (rows, components) of float64
-        The projected rows.
     ids : Ids or None
         Ids of the rows. None if the rows have no ids.
     unseen : int
@@ -80,23 +83,52 @@ class ProjectedRows(NamedTuple):
     version: int
     position: int
     solution: str
+    ids: Ids | None
+    unseen: int
+    columns_missing: tuple[str, ...]
+
+    def _json_response(self, **values: object) -> JsonDict:
+        """Return the attributes of this class and the rows' values for JSON."""
+        response = {name: getattr(self, name) for name in _MODEL_FIELDS} | values | {"id": self.ids}
+        if self.columns_missing:
+            response["columns_missing"] = list(self.columns_missing)
+        return response
+
+    def _arrow_stream(self, columns: dict[str, pa.Array], **lists: Sequence[object]) -> bytes:
+        """Return an Arrow stream of one batch with ids and columns.
+
+        lists: lists that become metadata, as JSON.
+        """
+        if self.ids is not None:
+            columns = {"id": id_array(self.ids), **columns}
+        if self.columns_missing:
+            lists["columns_missing"] = self.columns_missing
+        metadata = {name: str(getattr(self, name)) for name in _MODEL_FIELDS}
+        metadata |= {name: json.dumps(values) for name, values in lists.items()}
+        return write_arrow([pa.record_batch(columns, metadata=metadata)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectedRows(QueryResult):
+    """Rows projected by one version of a model's projection.
+
+    Has the attributes of QueryResult too.
+
+    Attributes
+    ----------
+    z : ndarray (rows, components) of float64
+        The projected rows.
+    """
+
     z: np.ndarray
-    ids: Ids | None = None
-    unseen: int = 0
-    columns_missing: tuple[str, ...] = ()
 
     def to_json(self) -> JsonDict:
         """Return a dict that can be written as JSON.
 
-        Its keys are "model", "version", "position", "solution", "z", "id" and "unseen". The key
+        Its keys are "model", "version", "position", "solution", "unseen", "z" and "id". The key
         "columns_missing" is there only if a column is missing.
         """
-        response = self._asdict() | {"columns_missing": list(self.columns_missing)}
-        if not self.columns_missing:
-            del response["columns_missing"]
-        response["z"] = self.z.tolist()
-        response["id"] = response.pop("ids")
-        return response
+        return self._json_response(z=self.z.tolist())
 
     def to_arrow(self) -> bytes:
         """Return an Arrow stream of one batch.
@@ -104,26 +136,7 @@ class ProjectedRows(NamedTuple):
         Its columns are "id", if the rows have ids, and "z" of type
         fixed_size_list<double, components>. The other attributes are in the schema's metadata.
         """
-        width = self.z.shape[1]
-        flat = pa.array(np.ascontiguousarray(self.z).ravel())
-        z = pa.FixedSizeListArray.from_arrays(flat, width) if width else pa.array([[]] * len(self.z))
-        lists = {"columns_missing": self.columns_missing} if self.columns_missing else {}
-        return response_to_arrow(self._asdict(), {"z": z}, lists)
-
-
-def response_to_arrow(fields: JsonDict, columns: dict[str, pa.Array], lists: JsonDict) -> bytes:
-    """Return an Arrow stream of one batch of projected or predicted rows.
-
-    fields: fields of the ProjectedRows or Prediction. The ids become the first column, and the
-        model's fields become metadata.
-    columns: the other columns.
-    lists: lists that become metadata, as JSON.
-    """
-    if fields["ids"] is not None:
-        columns = {"id": id_array(fields["ids"]), **columns}
-    metadata = {name: str(fields[name]) for name in ("model", "version", "position", "solution", "unseen")}
-    metadata |= {name: json.dumps(values) for name, values in lists.items()}
-    return bytes(write_arrow([pa.record_batch(columns, metadata=metadata)]))
+        return self._arrow_stream({"z": vector_column(self.z)})
 
 
 def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
@@ -142,17 +155,28 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     >>> stream_dr.transform(model, stream_dr.one_row([1.0, 2.0]), directory.schema).z.shape
     (1, 1)
     """
-    published = model.published
-    if published is None:
-        raise model.unpublished_error()
+    published = model.newest()
+    block, fields = prepare_rows(model, published, block, schema)
+    return ProjectedRows(z=published.projection.apply(block.X), **fields)
 
-    projection = published.projection
+
+def prepare_rows(model: Model, published: Published, block: Block, schema: Schema) -> tuple[Block, JsonDict]:
+    """Return a block's rows for a projection, and fields of a QueryResult.
+
+    Raises the errors of `conform_rows`.
+    """
     missing = schema.missing_columns(block)
-    block, unseen = conform_rows(block, projection, schema)
-    z = projection.apply(block.X)
-    version = published.version
-    position = published.position
-    return ProjectedRows(model.name, version, position, projection.solution, z, block.ids, int(unseen.sum()), missing)
+    block, unseen = conform_rows(block, published.projection, schema)
+    fields = {
+        "model": model.name,
+        "version": published.version,
+        "position": published.position,
+        "solution": published.projection.solution,
+        "ids": block.ids,
+        "unseen": int(unseen.sum()),
+        "columns_missing": missing,
+    }
+    return block, fields
 
 
 def conform_rows(block: Block, projection: Projection, schema: Schema) -> tuple[Block, np.ndarray]:
@@ -227,7 +251,7 @@ class ExportedProjection(NamedTuple):
     def to_arrow(self) -> bytes:
         """Return the bytes of an Arrow stream with one row."""
         columns = {name: _array_as_one_row(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
-        return bytes(write_arrow([pa.record_batch(columns, metadata=self._metadata_strings())]))
+        return write_arrow([pa.record_batch(columns, metadata=self._metadata_strings())])
 
     def _metadata_strings(self) -> dict[str, str]:
         """Return the metadata as strings, without entries that are None."""
@@ -249,9 +273,7 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
     >>> list(stream_dr.export_projection(model).arrays)
     ['mean', 'components', 'eigenvalues']
     """
-    newest = model.published
-    if newest is None:
-        raise model.unpublished_error()
+    newest = model.newest()
     published = newest if version is None else model.version(version)
 
     # Collect the metadata.
@@ -380,9 +402,7 @@ def published_or_raise(model: Model) -> Published:
     if model.published is None and model.rows:
         # Solve the state, which raises the error that has prevented the publication.
         model.estimator.solve(model.accumulator.freeze())
-    if model.published is None:
-        raise model.unpublished_error()
-    return model.published
+    return model.newest()
 
 
 def id_and_target_types(source_schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:

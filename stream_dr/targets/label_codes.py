@@ -10,7 +10,7 @@ a label has the code −1. There are two ways to the codes:
 The cost is O(rows + labels).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidTargets
+from stream_dr.rows.block import is_valid_unicode
 from stream_dr.rows.matrix import view_of_numbers
 from stream_dr.rows.table_rows import is_string_type
 
@@ -109,7 +110,7 @@ def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | N
     if len(types) != 1 or not types <= {str, int, bool}:
         return None
     code_of = {label: code for code, label in enumerate(dict.fromkeys(labels))}
-    if types == {str} and _has_half_character(code_of):
+    if types == {str} and not is_valid_unicode("".join(code_of)):
         return None
     if types == {int} and not INTEGERS[0] <= min(code_of) <= max(code_of) <= INTEGERS[1]:
         return None
@@ -184,14 +185,6 @@ def check_float_labels_exact(numbers: ArrayLike) -> None:
         )
 
 
-def _has_half_character(texts: Iterable[str]) -> bool:
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
 def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
     """Return whole floats as integers.
 
@@ -212,7 +205,7 @@ def _label_error(labels: Any) -> InvalidTargets:
     items = [item for item in items if item is not None]
     types = set(map(type, items))
     if types == {str}:
-        odd = next(label for label in items if any("\ud800" <= letter <= "\udfff" for letter in label))
+        odd = next(label for label in items if not is_valid_unicode(label))
         return InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.")
     if types == {int}:
         least = min(items)

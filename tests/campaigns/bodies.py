@@ -35,8 +35,8 @@ import httpx
 import numpy as np
 import scipy.sparse as sp
 
+import stream_dr
 from stream_dr.arrow.codec import block_from_arrow, read_arrow
-from stream_dr.arrow.json_rows import block_from_json
 from stream_dr.errors import StreamDRError
 from stream_dr.rows.block import check_finite
 from tests.support import bounded, mutating, record
@@ -62,7 +62,7 @@ def outcome(data: bytes) -> str:
     """Return "read", the code of the error that refused the body, "memory" or "wrong: …"."""
     try:
         if data[:1] in (b"{", b"["):
-            block = block_from_json(data)
+            block = stream_dr.parse_rows(data, "json", None)
         else:
             block = block_from_arrow(read_arrow(data, LIMIT))
         check_finite(block.X)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_dr.arrow.rows import csr_refusing_repeats, csr_without_check
+from stream_dr.arrow.rows import checked_csr, csr_without_check
 from stream_dr.errors import InvalidIndex
 
 ROWS = st.lists(st.lists(st.integers(0, 9), max_size=6), max_size=6)
@@ -21,9 +21,9 @@ def test_it_is_the_dictionary_of_each_row_or_an_error(rows):
     twice = next((n for n, row in enumerate(rows) if len(set(row)) < len(row)), None)
     if twice is not None:
         with pytest.raises(InvalidIndex, match=f"row {twice} has index"):
-            csr_refusing_repeats(data, indices, indptr, 10)
+            checked_csr(data, indices, indptr, 10)
         return
-    X = csr_refusing_repeats(data, indices, indptr, 10)
+    X = checked_csr(data, indices, indptr, 10)
     dense = np.zeros((len(rows), 10))
     for n, row in enumerate(rows):
         dense[n, row] = data[indptr[n] : indptr[n + 1]]
@@ -36,12 +36,12 @@ def test_sorted_arrays_are_kept_and_read_only_ones_will_do():
     arrays = np.ones(3), np.array([0, 4, 2], np.int32), np.array([0, 2, 3], np.int32)
     for array in arrays:
         array.setflags(write=False)
-    X = csr_refusing_repeats(*arrays, 5)
+    X = checked_csr(*arrays, 5)
     assert np.shares_memory(X.data, arrays[0])
     assert np.shares_memory(X.indices, arrays[1])
     unsorted = np.array([4, 0, 2], np.int32)
     unsorted.setflags(write=False)
-    assert csr_refusing_repeats(arrays[0], unsorted, arrays[2], 5).indices.tolist() == [0, 4, 2]
+    assert checked_csr(arrays[0], unsorted, arrays[2], 5).indices.tolist() == [0, 4, 2]
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

@@ -3,8 +3,10 @@
 import tracemalloc
 
 import numpy as np
+import orjson
 import pytest
 
+import stream_dr
 from stream_dr import errors
 from stream_dr.arrow.json_rows import block_from_json, json_from_block, refuse_too_many_missing_values
 
@@ -36,11 +38,13 @@ def test_named_rows_whatever_their_order():
     assert (block.y.kind, block.y.targets_by_row()) == ("continuous", [[0.3], None])
 
 
-def test_bytes_are_parsed_and_extras_kept():
-    block = block_from_json(b'{"rows": [[1], [2]], "weights": [1, 0.5], "ids": ["x", "y"], "target": [[1, 2], [3, 4]]}')
+def test_weights_ids_and_targets_are_kept():
+    block = block_from_json(
+        orjson.loads(b'{"rows": [[1], [2]], "weights": [1, 0.5], "ids": ["x", "y"], "target": [[1, 2], [3, 4]]}')
+    )
     assert block.weights.tolist() == [1.0, 0.5]
     assert block.ids == ["x", "y"]
-    assert block_from_json(b'{"rows": [[1], [2]], "ids": [7, 8]}').ids == [7, 8]
+    assert block_from_json({"rows": [[1], [2]], "ids": [7, 8]}).ids == [7, 8]
     assert block.y.values.tolist() == [[1, 2], [3, 4]]
 
 
@@ -52,7 +56,7 @@ def test_labels_keep_their_type(labels, row):
 
 def test_integers_of_64_bits_are_labels_as_they_are():
     body = b'{"rows": [[0], [1], [2]], "labels": [18446744073709551615, -9223372036854775808, 9007199254740993]}'
-    assert block_from_json(body).y.targets_by_row() == [2**64 - 1, -(2**63), 2**53 + 1]
+    assert block_from_json(orjson.loads(body)).y.targets_by_row() == [2**64 - 1, -(2**63), 2**53 + 1]
 
 
 def test_unsorted_indices_are_sorted():
@@ -69,10 +73,7 @@ ROW = [[1.0, 2.0], [3.0, 4.0]]
 @pytest.mark.parametrize(
     ("obj", "error", "named"),
     [
-        (b"{", errors.MalformedInput, "not JSON"),
-        (b'{"rows": [[NaN]]}', errors.MalformedInput, "not JSON"),
-        (b"\xff\xfe", errors.MalformedInput, "not JSON"),
-        (b"[[1, 2]]", errors.MalformedInput, "rows"),
+        ([[1, 2]], errors.MalformedInput, "rows"),
         ({}, errors.MalformedInput, "rows"),
         ({"rows": 3}, errors.MalformedInput, "rows"),
         ({"rows": ROW, "lables": ["a", "b"]}, errors.SchemaMismatch, "lables"),
@@ -86,7 +87,6 @@ ROW = [[1.0, 2.0], [3.0, 4.0]]
         ({"rows": [[1, 2], [None, 4]]}, errors.InvalidRows, "row 1, column 0 is null"),
         ({"rows": [[1, True]]}, errors.InvalidRows, "row 0, column 1 is true or false"),
         ({"rows": [[1, [2]]]}, errors.InvalidRows, "row 0, column 1 is a list"),
-        ({"rows": [[1, 10**400]]}, errors.InvalidRows, "too large"),
         ({"rows": [[1.0, 2.0], [1e101, 0.0]]}, errors.NotFinite, "row 1, column 0"),
         ({"rows": [sparse([1, 2], [1.0])]}, errors.InvalidRows, "row 0"),
         ({"rows": [sparse([1], [1.0]), {"indices": [1]}]}, errors.InvalidRows, "row 1"),
@@ -112,11 +112,15 @@ ROW = [[1.0, 2.0], [3.0, 4.0]]
         ({"rows": ROW, "labels": [1.0, True]}, errors.InvalidTargets, "bool, float.*under the key"),
         ({"rows": ROW, "target": [[None], [1.0]]}, errors.InvalidTargets, "row 0"),
         (
-            b'{"rows": [[1], [2]], "labels": [18446744073709551617, 1]}',
+            orjson.loads(b'{"rows": [[1], [2]], "labels": [18446744073709551617, 1]}'),
             errors.InvalidTargets,
             "1.8446744073709552e[+]19",
         ),
-        (b'{"rows": [[1], [2]], "labels": [[18446744073709551617], [1]]}', errors.InvalidTargets, "read as a double"),
+        (
+            orjson.loads(b'{"rows": [[1], [2]], "labels": [[18446744073709551617], [1]]}'),
+            errors.InvalidTargets,
+            "read as a double",
+        ),
         ({"rows": ROW, "labels": [2.0**53, 1]}, errors.InvalidTargets, "as integers from"),
         ({"rows": ROW, "labels": ["a", "b"], "target": [1, 2]}, errors.SchemaMismatch, "both"),
         ({"rows": ROW, "target": [1, "2"]}, errors.InvalidTargets, "row 1"),
@@ -133,6 +137,12 @@ ROW = [[1.0, 2.0], [3.0, 4.0]]
 def test_what_is_not_rows_is_refused_by_row_and_column(obj, error, named):
     with pytest.raises(error, match=named):
         block_from_json(obj)
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"rows": [[NaN]]}', b'{"rows": [["\xff"]]}'])
+def test_bytes_that_are_no_json_are_refused(body):
+    with pytest.raises(errors.MalformedInput, match="not JSON"):
+        stream_dr.parse_rows(body, "json", None)
 
 
 def test_the_widest_index_allowed_is_that_of_the_declared_features():

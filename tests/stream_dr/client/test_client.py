@@ -112,9 +112,9 @@ def test_weights_ids_keys_and_unlearning(client: Client) -> None:
 
 
 def test_what_cannot_be_sent_is_told_before_it_is(client: Client) -> None:
-    with pytest.raises(errors.InvalidRows, match="2 ids are given for 60 rows"):
+    with pytest.raises(errors.SchemaMismatch, match=r"ids must be 60 strings.*Given were 2"):
         client.partial_fit(X, Y, ids=["a", "b"])
-    with pytest.raises(errors.InvalidRows, match="the id of row 0 is"):
+    with pytest.raises(errors.SchemaMismatch, match=r"ids must be.*float"):
         client.partial_fit(X, Y, ids=np.arange(60.0))  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidParameter, match="key goes into a header"):
         client.partial_fit(X, Y, key="ü")
@@ -127,7 +127,7 @@ def test_what_cannot_be_sent_is_told_before_it_is(client: Client) -> None:
             client.model(name)  # type: ignore[arg-type]
         with pytest.raises(errors.InvalidParameter, match="no job can be called"):
             client.job(name)  # type: ignore[arg-type]
-    with pytest.raises(errors.InvalidRows, match="Unicode"):
+    with pytest.raises(errors.SchemaMismatch, match="Unicode"):
         client.partial_fit(X[:2], Y[:2], ids=["a", "\udc00"])
     with pytest.raises(errors.InvalidParameter, match="0 or more"):
         Client("http://127.0.0.1:1", retries=-1)

@@ -40,7 +40,7 @@ def test_answers_in_json_and_arrow(tmp_path: Path) -> None:
     with trained(tmp_path, dense(0), dense(1)) as directory:
         answer = transform(directory.model("m"), rows, directory.schema)
     told = answer.to_json()
-    assert list(told) == ["model", "version", "position", "solution", "z", "unseen", "id"]
+    assert list(told) == ["model", "version", "position", "solution", "unseen", "z", "id"]
     assert (told["model"], told["version"], told["position"], told["solution"]) == ("m", 1, 1, "exact")
     np.testing.assert_array_equal(told["z"], answer.z)
     (batch,) = read_arrow(answer.to_arrow())
