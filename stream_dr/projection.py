@@ -33,8 +33,7 @@ from stream_dr.feature_maps.table import (
 )
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
-from stream_dr.rows.kinds import Kind, rows_kind
-from stream_dr.rows.raw_rows import raise_if_raw_rows, raw_from_array
+from stream_dr.rows.raw_rows import is_table, raise_if_raw_rows, raw_from_array, take_rows
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
@@ -443,11 +442,13 @@ class Mapped(NamedTuple):
 
         # A map with statistics encodes the columns of a table.
         if self.table is not None:
-            if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
+            if not is_table(X) and X.shape[1] != len(names or ()):
                 check_n_features(X.shape[1], self.width)
             raw = raw_from_array(X, names)
-            for part in slices_within_memory_limit(mapping, self.table, raw):
-                yield part, map_table_rows(mapping, self.table, raw[part])
+            parts = slices_within_memory_limit(mapping, self.table, raw)
+            for part in parts:
+                rows = raw if len(parts) == 1 else take_rows(raw, np.arange(raw.num_rows)[part])
+                yield part, map_table_rows(mapping, self.table, rows)
             return
 
         # A map without the statistics of a table needs rows of numbers.

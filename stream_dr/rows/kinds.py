@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_dr.rows.block import Block
 from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, ArrowTable, Chunked, DaskCollection, Frame
-from stream_dr.rows.raw_rows import RawRows
+from stream_dr.rows.raw_rows import is_table
 from stream_dr.rows.sparse_rows import is_sparse
 
 
@@ -22,7 +22,7 @@ class Kind(StrEnum):
     Attributes
     ----------
     BLOCK : a Block
-    RAW : RawRows (columns of a table for a feature map)
+    RAW : columns of a table for a feature map
     ARRAY : an array, a list of rows, or anything else that numpy may convert to an array
     SPARSE : a scipy matrix of any sparse format
     TEXTS : a list of strings, one per row
@@ -71,7 +71,7 @@ def rows_kind(X: object) -> Kind:
         return Kind.ARRAY
     if isinstance(X, Block):
         return Kind.BLOCK
-    if isinstance(X, RawRows):
+    if is_table(X):
         return Kind.RAW
     if isinstance(X, np.ndarray | list | tuple):
         return _kind_of_list(X)

@@ -722,7 +722,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         warn_if_columns_differ(fitted.accumulator, block)
 
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
-        return z.astype(block.X.dtype, copy=False) if keep_float32 else z
+        return z.astype(block.X.dtype, copy=False) if keep_float32 and not block.table else z
 
     def identifies_columns_by_name(self) -> bool:
         """True if a feature map identifies columns by name.

@@ -44,7 +44,7 @@ def read_rows_and_names(
         from stream_dr.rows.table_rows import raw_rows
 
         X = raw_rows(block.X, block.names)
-        return X, X.names
+        return X, tuple(X.schema.names)
 
     kind = kind or rows_kind(block.X)
     if columns_found_by_name and kind is Kind.DICTS:

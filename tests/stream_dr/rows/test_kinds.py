@@ -15,7 +15,7 @@ import stream_dr
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
-from stream_dr.rows.raw_rows import raw_from_array
+from stream_dr.rows.raw_rows import raw_from_array, table_kinds
 from stream_dr.rows.table_rows import raw_rows
 
 X = np.random.default_rng(3).normal(size=(40, 2))
@@ -98,16 +98,16 @@ def test_the_same_rows_are_learned_from_every_form_that_holds_them(form):
 def test_a_tables_columns_are_the_same_from_every_form(form):
     made, _ = FORMS[form]
     rows = raw_rows(made(), ("a", "b")) if form == "array" else raw_rows(made())
-    names = ("x0", "x1") if form == "raw rows" else ("a", "b")
-    assert rows.names[:2] == names
-    np.testing.assert_array_equal(np.stack([rows.column(name).values for name in names], axis=1), X)
+    names = ["x0", "x1"] if form == "raw rows" else ["a", "b"]
+    assert rows.schema.names[:2] == names
+    np.testing.assert_array_equal(np.stack([rows.column(name).to_numpy() for name in names], axis=1), X)
 
 
 def test_a_column_of_texts_is_what_a_list_of_them_is():
     for texts in (["a", "b", "a"], np.array(["a", "b", "a"]), pl.Series(["a", "b", "a"]), pa.array(["a", "b", "a"])):
         rows = raw_rows(texts)
-        assert rows.kinds == {"text": "text"}
-        assert rows.columns[0].labels == ("a", "b")
+        assert table_kinds(rows) == {"text": "text"}
+        assert rows.column("text").dictionary.to_pylist() == ["a", "b"]
 
 
 def test_raw_rows_are_refused_where_numbers_are_learned():
