@@ -33,7 +33,7 @@ from stream_dr.feature_maps.table import (
 )
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
-from stream_dr.rows.raw_rows import is_table, raise_if_raw_rows, raw_from_array, take_rows
+from stream_dr.rows.raw_rows import drop_unused_texts, is_table, raise_if_raw_rows, raw_from_array
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
@@ -447,7 +447,7 @@ class Mapped(NamedTuple):
             raw = raw_from_array(X, names)
             parts = slices_within_memory_limit(mapping, self.table, raw)
             for part in parts:
-                rows = raw if len(parts) == 1 else take_rows(raw, np.arange(raw.num_rows)[part])
+                rows = raw if len(parts) == 1 else drop_unused_texts(raw[part])
                 yield part, map_table_rows(mapping, self.table, rows)
             return
 

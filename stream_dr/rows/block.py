@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import InvalidWeights, NotFinite
-from stream_dr.rows.raw_rows import LARGEST, fill_masked, is_table, take_rows
+from stream_dr.rows.raw_rows import LARGEST, drop_unused_texts, fill_masked, is_table
 from stream_dr.rows.sparse_rows import check_indices_and_test_if_canonical, is_sparse
 
 Ids = list[str] | list[int]
@@ -109,7 +109,7 @@ class Block(NamedTuple):
         row_indices: int64 indices of the rows.
         """
         return self._replace(
-            X=take_rows(self.X, row_indices) if self.table else self.X[row_indices],
+            X=drop_unused_texts(self.X.take(row_indices)) if self.table else self.X[row_indices],
             y=None if self.y is None else self.y.take(row_indices),
             weights=None if self.weights is None else self.weights[row_indices],
             ids=None if self.ids is None else cast(Ids, [self.ids[i] for i in row_indices.tolist()]),

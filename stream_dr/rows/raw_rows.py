@@ -47,8 +47,14 @@ MARK = {b"stream_dr": b"table"}
 CATEGORY = pa.dictionary(pa.int32(), pa.string())
 TEXT = pa.dictionary(pa.int32(), pa.string(), ordered=True)
 
-_KINDS = {pa.float64(): "number", pa.int64(): "integer", pa.bool_(): "boolean", pa.date32(): "date"}
-"""Kind of a column, by Arrow type. Times and texts have several types."""
+_KINDS = {
+    pa.float64().id: "number",
+    pa.int64().id: "integer",
+    pa.bool_().id: "boolean",
+    pa.date32().id: "date",
+    pa.timestamp("us").id: "time",
+}
+"""Kind of a column, by the id of its Arrow type. Texts and categories have one id."""
 
 _FAMILIES = {"date": "date", "time": "date", "text": "text", "category": "text"}
 """Family of a kind of columns. All other kinds are of the family "number"."""
@@ -139,29 +145,22 @@ def table_kinds(rows: pa.RecordBatch) -> dict[str, str]:
     return {field.name: column_kind(field.type) for field in rows.schema}
 
 
-def take_rows(rows: pa.RecordBatch, row_indices: np.ndarray) -> pa.RecordBatch:
-    """Return some rows of a table.
-
-    Texts that do not occur in these rows are dropped from the columns.
-    """
-    taken = rows.take(pa.array(row_indices))
-    columns = [(name, _without_unused_texts(column)) for name, column in columns_by_name(taken).items()]
-    return table_batch(columns, taken.num_rows)
-
-
-def _without_unused_texts(column: pa.Array) -> pa.Array:
-    if not isinstance(column, pa.DictionaryArray):
-        return column
-    used = column.indices.unique().drop_null().sort()
-    codes = pc.index_in(column.indices, used)
-    return pa.DictionaryArray.from_arrays(codes, column.dictionary.take(used), ordered=column.type.ordered)
+def drop_unused_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return some rows of a table without the texts of other rows."""
+    for i, (name, column) in enumerate(columns_by_name(rows).items()):
+        if isinstance(column, pa.DictionaryArray):
+            used = column.indices.unique().drop_null().sort()
+            codes = pc.index_in(column.indices, used)
+            texts = column.dictionary.take(used)
+            rows = rows.set_column(i, name, pa.DictionaryArray.from_arrays(codes, texts, ordered=column.type.ordered))
+    return rows
 
 
 def column_kind(arrow_type: pa.DataType) -> str:
     """Return the kind of a table's column from its Arrow type."""
     if isinstance(arrow_type, pa.DictionaryType):
         return "text" if arrow_type.ordered else "category"
-    return _KINDS.get(arrow_type, "time")
+    return _KINDS[arrow_type.id]
 
 
 def family_of_kind(kind: str) -> str:
@@ -284,7 +283,10 @@ def parse_date_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
 
     A column is converted only if all of its texts are ISO dates or times.
     """
-    return conform_table(rows, fill_unknown_families(dict.fromkeys(rows.schema.names, ""), rows))
+    for i, (name, column) in enumerate(columns_by_name(rows).items()):
+        if _has_only_iso_texts(column):
+            rows = rows.set_column(i, name, convert_column(name, column, "date"))
+    return rows
 
 
 def _has_only_iso_texts(column: pa.Array) -> bool:
