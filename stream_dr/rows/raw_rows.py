@@ -231,12 +231,10 @@ def table_to_dicts(rows: pa.RecordBatch) -> list[dict[str, Any]]:
 
     Dates are ISO texts. A missing value is None.
     """
-    columns = columns_by_name(rows)
-    for name, column in columns.items():
-        if column_family(column) == "date":
-            column = convert_column(name, column, "text")
-        columns[name] = column.to_pylist()
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    columns = columns_by_name(rows).items()
+    dates = {name: "text" for name, column in columns if column_family(column) == "date"}
+    dicts: list[dict[str, Any]] = conform_table(rows, dict.fromkeys(rows.schema.names, "") | dates).to_pylist()
+    return dicts
 
 
 def repeated_name_error(names: Sequence[str]) -> InvalidRows | None:
@@ -487,10 +485,9 @@ def _wrong_family_error(name: str, column: pa.Array, row: int, family: str) -> S
 
 def _refuse_infinite_or_huge_numbers(name: str, values: np.ndarray) -> None:
     """Raise NotFinite for a number that is infinite or too large."""
-    with np.errstate(invalid="ignore"):
-        sizes = np.abs(values)
-        if np.fmax.reduce(sizes, initial=0.0) <= LARGEST:
-            return
+    sizes = np.abs(values)
+    if np.fmax.reduce(sizes, initial=0.0) <= LARGEST:
+        return
     row = int(np.argmax(sizes > LARGEST))
     raise NotFinite(
         f"row {row}, column {name} is {values[row]:g}; values must be at most 1e100 in size. Replace it.",

@@ -100,13 +100,9 @@ def is_convertible_column_type(arrow_type: pa.DataType) -> bool:
     """True if `raw_from_arrow` can convert columns of this Arrow type."""
     if pa.types.is_dictionary(arrow_type) or _is_number_list_type(arrow_type):
         arrow_type = arrow_type.value_type
-    return bool(
-        is_number_or_boolean_type(arrow_type)
-        or is_string_type(arrow_type)
-        or pa.types.is_date(arrow_type)
-        or pa.types.is_timestamp(arrow_type)
-        or pa.types.is_null(arrow_type)
-    )
+    types = pa.types
+    checks = (is_number_or_boolean_type, is_string_type, types.is_date, types.is_timestamp, types.is_null)
+    return any(check(arrow_type) for check in checks)
 
 
 def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
