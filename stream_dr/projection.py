@@ -33,7 +33,7 @@ from stream_dr.feature_maps.table import (
 )
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
-from stream_dr.rows.raw_rows import raise_if_raw_rows, raw_from_array
+from stream_dr.rows.raw_rows import drop_unused_texts, raise_if_raw_rows, raw_from_array
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
@@ -445,8 +445,10 @@ class Mapped(NamedTuple):
             if isinstance(X, np.ndarray) and X.shape[1] != len(names or ()):
                 check_n_features(X.shape[1], self.width)
             raw = raw_from_array(X, names)
-            for part in slices_within_memory_limit(mapping, self.table, raw):
-                yield part, map_table_rows(mapping, self.table, raw[part])
+            parts = slices_within_memory_limit(mapping, self.table, raw)
+            for part in parts:
+                rows = raw if len(parts) == 1 else drop_unused_texts(raw[part])
+                yield part, map_table_rows(mapping, self.table, rows)
             return
 
         # A map without the statistics of a table needs rows of numbers.

@@ -161,7 +161,12 @@ def test_numerics_touch_no_files_and_no_arrow() -> None:
         ("label_codes.py", "pyarrow"),
         ("parsing.py", "pyarrow"),
         ("matrix.py", "pyarrow"),
+        ("raw_rows.py", "pyarrow"),
         ("table_rows.py", "pyarrow"),
+        ("table.py", "pyarrow"),
+        ("table_columns.py", "pyarrow"),
+        ("widths.py", "pyarrow"),
+        ("column_report.py", "pyarrow"),
         ("targets.py", "pyarrow"),
     }
     for path in FILES:
@@ -172,12 +177,14 @@ def test_numerics_touch_no_files_and_no_arrow() -> None:
                 assert top not in forbidden or (path.name, top) in allowed, f"{path.name} imports {name}"
 
 
-def test_raw_rows_of_tables_have_one_door() -> None:
-    """They are made in rows/ and read by feature maps; all else carries them in a Block, unopened."""
-    known = [path for path in FILES if "RawRows" in path.read_text(encoding="utf8")]
+def test_tables_have_one_door() -> None:
+    """They are made in rows/; what has numbers or codes of a column is few."""
+    known = [path for path in FILES if "column_values" in path.read_text(encoding="utf8")]
     rooms = {path.relative_to(ROOT / "stream_dr").parts[0] for path in known}
-    assert rooms == {"rows", "feature_maps"}, known
-    assert len(known) <= 8, known
+    assert rooms == {"rows", "feature_maps", "directory"}, known
+    assert len(known) <= 7, known
+    made = [path for path in FILES if "table_batch" in path.read_text(encoding="utf8")]
+    assert {path.relative_to(ROOT / "stream_dr").parts[0] for path in made} == {"rows"}, made
 
 
 def test_the_service_knows_only_public_names() -> None:

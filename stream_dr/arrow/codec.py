@@ -208,7 +208,7 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
             X, names = as_matrix(named)
         else:
             X = raw_from_arrow(named)
-            names = X.names
+            names = tuple(X.schema.names)
 
     if declared_width is not None and X.shape[1] != declared_width:
         message = f"the batch has {X.shape[1]} features; {declared_width} are stated. Send {declared_width}."

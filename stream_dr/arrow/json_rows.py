@@ -48,7 +48,8 @@ from stream_dr.errors import (
     SchemaMismatch,
 )
 from stream_dr.rows.block import Block, as_ids, as_weights, check_finite
-from stream_dr.rows.table_rows import raw_from_dicts, raw_from_texts
+from stream_dr.rows.raw_rows import table_to_dicts
+from stream_dr.rows.table_rows import raw_from_dicts, raw_rows
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def json_from_block(block: Block) -> JsonObject:
         if block.width_stated:
             obj["n_features"] = block.features
     elif block.table:
-        obj["rows"] = block.X.to_dicts()
+        obj["rows"] = table_to_dicts(block.X)
     elif block.names is not None:
         obj["rows"] = [dict(zip(block.names, row, strict=True)) for row in block.X.tolist()]
     else:
@@ -206,13 +207,13 @@ def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -
     if row_type is list:
         return Block(_array_from_lists(parsed_rows))
     if row_type is str:
-        return Block(raw_from_texts(parsed_rows), names=("text",))
+        return Block(raw_rows(parsed_rows), names=("text",))
     if _is_sparse_row(parsed_rows[0]):
         X = _csr_from_row_objects(parsed_rows, declared_width)
         return Block(X, width_stated=declared_width is not None)
     if any(type(value) not in NUMBER_TYPES for row in parsed_rows for value in row.values()):
         table = raw_from_dicts(parsed_rows)
-        return Block(table, names=table.names)
+        return Block(table, names=tuple(table.schema.names))
 
     names = tuple(parsed_rows[0])
     return Block(_array_from_lists(_values_in_name_order(parsed_rows, names)), names=names)

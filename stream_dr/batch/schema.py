@@ -33,7 +33,7 @@ from stream_dr.errors import (
     did_you_mean,
 )
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import fill_unknown_families, raw_from_array
+from stream_dr.rows.raw_rows import conform_table, fill_unknown_families, raw_from_array
 from stream_dr.targets.targets import Label, Targets, check_label_type, check_labels_allowed, no_row_has_target
 
 
@@ -124,8 +124,8 @@ class Schema(NamedTuple):
         if self.layout == "table" or block.table:
             if not self.families:
                 return block
-            rows = raw_from_array(block.X, block.names).reorder_convert_and_add_columns(self.families)
-            return block._replace(X=rows, names=rows.names)
+            rows = conform_table(raw_from_array(block.X, block.names), self.families)
+            return block._replace(X=rows, names=tuple(rows.schema.names))
 
         # A sparse block may have fewer columns than declared. The missing columns are empty.
         if block.sparse and self.layout == "sparse":
@@ -204,8 +204,8 @@ class Schema(NamedTuple):
                 f"the batch's rows are a table's; this stream was started with {self.layout} rows. Send those, or start a "
                 "new stream."
             )
-        names = self.names or rows.names
-        extra = [name for name in rows.names if name not in names]
+        names = self.names or tuple(rows.schema.names)
+        extra = [name for name in rows.schema.names if name not in names]
         if extra:
             raise SchemaMismatch(
                 f"batch has unknown columns {extra[:5]}{did_you_mean(extra[0], names)}; this stream's are "

@@ -237,7 +237,7 @@ def sendable_rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
         if not only_has(X, str) and as_table(X) is None:
             raise
     raw = raw_rows(X)
-    return raw, raw.names
+    return raw, tuple(raw.schema.names)
 
 
 def arrow_stream_bytes(block: Block) -> bytes:

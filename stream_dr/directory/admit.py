@@ -47,7 +47,7 @@ from stream_dr.models.limits import Limits, bound_state_bytes, drop_unneeded_tar
 from stream_dr.models.model import Learner, Model
 from stream_dr.projection import check_n_features
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import raise_if_raw_rows, row_of_missing_values
+from stream_dr.rows.raw_rows import column_values, raise_if_raw_rows, row_of_missing_values
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.targets import (
     Label,
@@ -109,7 +109,7 @@ def _check_table_texts(rows: Rows, learners: Sequence[Learner], limits: Limits) 
     """
     for model in learners:
         check_map_can_learn(feature_map_or_none(model.estimator.feature_map), rows)
-    for name, column in zip(rows.names, rows.columns, strict=True):
+    for name, column in zip(rows.schema.names, map(column_values, rows.columns), strict=True):
         longest = max(column.labels, key=len, default="")
         if len(longest) > limits.max_text and any(
             is_category(model.estimator.feature_map, model.table, name, column) for model in learners

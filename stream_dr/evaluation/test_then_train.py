@@ -265,7 +265,7 @@ class RowSample:
         self._reservoir = ReservoirAccumulator(max_rows, seed)
 
         # Sampled rows of tables: (row numbers, rows) for each batch that has some.
-        self._tables: list[tuple[np.ndarray, Rows]] = []
+        self._tables: list[tuple[np.ndarray, Block]] = []
 
     @property
     def n_features(self) -> int:
@@ -291,7 +291,7 @@ class RowSample:
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
         numbers = self.sampled_row_numbers()
         new = numbers[numbers >= rows_before]
-        self._tables.append((new, block.X[new - rows_before]))
+        self._tables.append((new, Block(block.X).take(new - rows_before)))
 
     def sampled_row_numbers(self) -> np.ndarray:
         """Return the numbers of the sampled rows, in ascending order.
@@ -310,9 +310,9 @@ class RowSample:
             return project(reservoir.kept)
 
         # Remove the rows that are no longer in the sample, because newer rows replaced them.
-        parts = [(numbers, X, np.isin(numbers, reservoir.numbers)) for numbers, X in self._tables]
-        self._tables = [(numbers[in_sample], X[in_sample]) for numbers, X, in_sample in parts if in_sample.any()]
-        return np.vstack([project(X) for _, X in self._tables])
+        parts = [(numbers, rows, np.flatnonzero(np.isin(numbers, reservoir.numbers))) for numbers, rows in self._tables]
+        self._tables = [(numbers[kept], rows.take(kept)) for numbers, rows, kept in parts if len(kept)]
+        return np.vstack([project(rows.X) for _, rows in self._tables])
 
 
 PROBES = ("mean", "knn", "linear")

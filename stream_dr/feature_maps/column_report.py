@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from stream_dr.errors import StreamDRError, did_you_mean
 from stream_dr.feature_maps.table import Table, Text
 from stream_dr.feature_maps.table_columns import (
     LEFT_OUT,
     TableColumn,
-    convert_values_to_kind,
+    read_column,
     set_kind_and_add_columns,
     update_column_statistics,
 )
@@ -25,7 +26,7 @@ from stream_dr.feature_maps.widths import (
     hashed_columns_per_text,
     reason_if_only_diagonal_stored,
 )
-from stream_dr.rows.raw_rows import RawColumn, RawRows
+from stream_dr.rows.raw_rows import column_values, find_column
 
 MANY = 8
 """Smallest number of similar columns that share one line of a report.
@@ -134,7 +135,7 @@ def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[Column
     return [part for run in runs for part in ([run] if len(run) >= MANY else [[column] for column in run])]
 
 
-def text_spec_or_table_spec(rows: RawRows, table_spec: dict[str, Any]) -> dict[str, Any]:
+def text_spec_or_table_spec(rows: pa.RecordBatch, table_spec: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of the map that suits these rows.
 
     If the only encoded column is a text, the result is a spec of the map `text`. In all other
@@ -153,22 +154,22 @@ def text_spec_or_table_spec(rows: RawRows, table_spec: dict[str, Any]) -> dict[s
     return table_spec
 
 
-def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
+def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, Any] | None = None) -> TableReport:
     """Return a report on the columns of rows.
 
     The report says how the map `table` or `text` would encode the columns. Errors in the rows are
     listed in `problems` of the report. Raises InvalidParameter for an invalid spec.
 
-    rows: RawRows, or batches of RawRows. The kind of a column is inferred from the first batch
+    rows: a table, or its batches. The kind of a column is inferred from the first batch
         with a value of the column.
     spec: spec of the map `table` or `text`. None: the map `table` with its defaults.
     """
-    batches = [rows] if isinstance(rows, RawRows) else list(rows)
+    batches = [rows] if isinstance(rows, pa.RecordBatch) else list(rows)
     table_map = _table_map_of_spec(spec or {})
     table_map.check()
 
     # Report parameters of the map that name a column which does not exist.
-    names = batches[0].names if batches else ()
+    names = batches[0].schema.names if batches else []
     asked = {n: o for o in ("one_hot", "hash", "drop", "keep", "as_") for n in (getattr(table_map, o) or ())}
     problems = [
         f"{option} names {name!r}{did_you_mean(name, names)}, and there is no such column"
@@ -177,19 +178,18 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     ]
 
     # Infer the kinds first, because text columns share a number of hashed words.
-    columns_of = {name: [batch.column(name) for batch in batches] for name in names}
-    inferred = {name: _infer_kind_from_batches(name, columns_of[name], table_map) for name in names}
+    inferred = {name: _infer_kind_from_batches(name, batches, table_map) for name in names}
     begins = {name: inferred[name].kind for name in names if inferred[name].kind}
     words = hashed_columns_per_text(table_map.encoding(), [TableColumn(name) for name in names], begins)
 
-    reported = [_report_column(name, columns_of[name], inferred[name], table_map, words) for name in names]
+    reported = [_report_column(name, batches, inferred[name], table_map, words) for name in names]
     problems += [column.problem for column in reported if column.problem]
     # For the map `text` the scatter is always diagonal, so there is no note.
     note = ""
     if (spec or {}).get("map") != "text":
         note = reason_if_only_diagonal_stored(table_map.encoding(), [column.statistics for column in reported])
     columns = tuple(column.report for column in reported)
-    return TableReport(sum(batch.rows for batch in batches), columns, tuple(problems), note)
+    return TableReport(sum(batch.num_rows for batch in batches), columns, tuple(problems), note)
 
 
 def _table_map_of_spec(spec: dict[str, Any]) -> Table:
@@ -205,20 +205,21 @@ def _table_map_of_spec(spec: dict[str, Any]) -> Table:
     return Table(n_words=text.n_features, as_={text.column: "text"} if text.column else None)
 
 
-def _infer_kind_from_batches(name: str, batches: list[RawColumn | None], table_map: Table) -> InferredKind:
+def _infer_kind_from_batches(name: str, batches: list[pa.RecordBatch], table_map: Table) -> InferredKind:
     """Return the inferred kind of a column.
 
     The first batch with a value of the column decides.
 
     name: name of the column.
-    batches: values of the column in each batch. None for a batch without the column.
+    batches: batches of the table. A later batch may lack the column.
     table_map: map with the kinds that the user declares.
     """
     overrides = table_map.column_overrides()
-    no_values = RawColumn("number", np.zeros(0))
-    inferred = declared_or_inferred_kind(name, batches[0] or no_values, overrides)
-    for values in filter(None, batches):
-        inferred = inferred if inferred.kind else declared_or_inferred_kind(name, values, overrides)
+    inferred = InferredKind("", "")
+    for batch in batches:
+        column = find_column(batch, name)
+        if column is not None and not inferred.kind:
+            inferred = declared_or_inferred_kind(name, column_values(column), overrides)
     return inferred
 
 
@@ -240,12 +241,12 @@ class _ReportedColumn(NamedTuple):
 
 
 def _report_column(
-    name: str, batches: list[RawColumn | None], inferred: InferredKind, table_map: Table, n_hashed_words: int
+    name: str, batches: list[pa.RecordBatch], inferred: InferredKind, table_map: Table, n_hashed_words: int
 ) -> _ReportedColumn:
     """Return a column's report, its statistics and an error.
 
     name: name of the column.
-    batches: values of the column in each batch. None for a batch without the column.
+    batches: batches of the table. A later batch may lack the column.
     inferred: kind of the column.
     table_map: map by which the column is encoded.
     n_hashed_words: number of hashed words, if the column is a text.
@@ -255,15 +256,18 @@ def _report_column(
     missing = 0
 
     # Count the values of each batch, and add them to the statistics until the first error.
-    for batch in filter(None, batches):
-        values |= set(batch.labels if batch.has_texts else np.unique(batch.values[~batch.missing]).tolist())
-        missing += int(batch.missing.sum())
+    for batch in batches:
+        given = find_column(batch, name)
+        if given is None:
+            continue
+        read = column_values(given)
+        values |= set(read.labels if read.has_texts else np.unique(read.values[~read.missing]).tolist())
+        missing += given.null_count
         if inferred.kind and not column.kind:
             column, width = set_kind_and_add_columns(column, inferred.kind, n_hashed_words, width)
         try:
             if column.is_encoded and not problem:
-                converted = convert_values_to_kind(column, batch, len(batch.values))
-                column, width = update_column_statistics(column, converted, encoding, width)
+                column, width = update_column_statistics(column, read_column(column, batch), encoding, width)
         except StreamDRError as e:
             problem = str(e)
 

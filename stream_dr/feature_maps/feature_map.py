@@ -45,7 +45,7 @@ class FeatureMap(ABC):
     sparse : bool
         True if mapped rows are CSR.
     learns : bool
-        True if the map has running statistics. Rows are then passed as RawRows to table.py, which
+        True if the map has running statistics. Rows are then passed as a table to table.py, which
         maps them.
     """
 

@@ -24,11 +24,12 @@ the time of publication.
 Mapping a row costs O(columns), and O(words) for texts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 
 from stream_dr.checks import FEATURE_COUNT_LIMIT, ROW_COUNT_LIMIT, check_within, field_error
@@ -37,7 +38,13 @@ from stream_dr.feature_maps import table_columns
 from stream_dr.feature_maps.feature_map import FeatureMap, is_finite_number
 from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn, Words
 from stream_dr.feature_maps.widths import AS, ColumnOverrides, declared_or_inferred_kind, hashed_columns_per_text
-from stream_dr.rows.raw_rows import RawColumn, RawRows, raise_if_raw_rows
+from stream_dr.rows.raw_rows import (
+    column_values,
+    columns_by_name,
+    find_column,
+    raise_if_raw_rows,
+    table_kinds,
+)
 
 ENTRIES_AT_ONCE = 1 << 19
 """Largest number of entries of mapped rows in memory at a time."""
@@ -173,12 +180,12 @@ class Table(FeatureMap):
         hashed = tuple(self.hash)
         return EncodingSpec(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
 
-    def empty_statistics(self, rows: RawRows) -> TableState:
+    def empty_statistics(self, rows: pa.RecordBatch) -> TableState:
         """Return empty statistics for the columns of a table.
 
         rows: rows of the table.
         """
-        return TableState(columns=tuple(TableColumn(name) for name in rows.names))
+        return TableState(columns=tuple(TableColumn(name) for name in rows.schema.names))
 
     def column_overrides(self) -> ColumnOverrides:
         """Return the settings for single columns."""
@@ -242,17 +249,17 @@ class Text(Words, FeatureMap):
         del settings["column"]
         return EncodingSpec(0, 1, Words(**settings | {"ngram_range": tuple(self.ngram_range)}), "mean")
 
-    def empty_statistics(self, rows: RawRows) -> TableState:
+    def empty_statistics(self, rows: pa.RecordBatch) -> TableState:
         """Return empty statistics for the column of texts.
 
         Raises InvalidRows if the column of texts cannot be found.
 
         rows: rows of the table that has the column.
         """
-        texts = [name for name, kind in rows.kinds.items() if kind in ("text", "category")]
+        texts = [name for name, kind in table_kinds(rows).items() if kind in ("text", "category")]
         name = self.column or ("text" if "text" in texts else texts[0] if len(texts) == 1 else None)
-        if name not in rows.names:
-            names = ", ".join(rows.names[:5])
+        if name not in rows.schema.names:
+            names = ", ".join(rows.schema.names[:5])
             raise InvalidRows(f"the rows have no one column of texts ({names} …); name it: text(column=…).")
         return TableState(columns=(TableColumn(str(name)),))
 
@@ -271,7 +278,9 @@ class Text(Words, FeatureMap):
         return 16 * self.n_features
 
 
-def update_statistics(table_map: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
+def update_statistics(
+    table_map: Table | Text, state: TableState | None, rows: pa.RecordBatch, sign: int = 1
+) -> TableState:
     """Return statistics with a batch added or removed.
 
     For a column whose first value is in this batch, the kind (number, category, …) is inferred.
@@ -289,10 +298,11 @@ def update_statistics(table_map: Table | Text, state: TableState | None, rows: R
     # Infer the kinds of columns that have had no value before.
     new_kinds: dict[str, str] = {}
     for name in (column.name for column in state.columns if not column.kind):
-        if (values := rows.column(name)) is not None:
-            new_kinds[name] = (
-                "text" if isinstance(table_map, Text) else declared_or_inferred_kind(name, values, overrides).kind
-            )
+        values = find_column(rows, name)
+        if values is not None and isinstance(table_map, Text):
+            new_kinds[name] = "text"
+        elif values is not None:
+            new_kinds[name] = declared_or_inferred_kind(name, column_values(values), overrides).kind
     words = hashed_columns_per_text(encoding, state.columns, new_kinds)
 
     # Add the batch's values to the statistics of each column.
@@ -302,10 +312,10 @@ def update_statistics(table_map: Table | Text, state: TableState | None, rows: R
         if new_kinds.get(column.name):
             column, width = table_columns.set_kind_and_add_columns(column, new_kinds[column.name], words, width)
         if column.is_encoded:
-            values = table_columns.convert_values_to_kind(column, rows.column(column.name), rows.rows)
+            values = table_columns.read_column(column, rows)
             column, width = table_columns.update_column_statistics(column, values, encoding, width, sign)
         columns.append(column)
-    return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
+    return TableState(state.rows + sign * rows.num_rows, width, tuple(columns), state.mixed)
 
 
 def mapped_columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -340,7 +350,7 @@ def clear_counts_keep_columns(state: TableState) -> TableState:
     return state._replace(rows=0, columns=tuple(nothing))
 
 
-def check_map_can_learn(feature_map: FeatureMap | None, rows: RawRows) -> None:
+def check_map_can_learn(feature_map: FeatureMap | None, rows: pa.RecordBatch) -> None:
     """Raise an error if the map cannot learn these rows.
 
     - The map `table` must be able to convert the values of columns whose kind is declared.
@@ -357,23 +367,24 @@ def check_map_can_learn(feature_map: FeatureMap | None, rows: RawRows) -> None:
         feature_map.empty_statistics(rows)
     else:
         for name, kind in (feature_map.as_ or {}).items():
-            table_columns.convert_values_to_kind(TableColumn(name, kind), rows.column(name), rows.rows)
+            table_columns.read_column(TableColumn(name, kind), rows)
 
 
-def slices_within_memory_limit(table_map: Table | Text, state: TableState, rows: RawRows) -> list[slice]:
+def slices_within_memory_limit(table_map: Table | Text, state: TableState, rows: pa.RecordBatch) -> list[slice]:
     """Return slices of rows that limit the memory of mapping.
 
     The rows of one slice are mapped at a time. A slice has fewer rows if the table has many
     columns or long texts, because each word takes memory.
     """
-    longest = (max(map(len, column.labels), default=0) for column in rows.columns)
+    texts = [column.dictionary.to_pylist() for column in rows.columns if isinstance(column, pa.DictionaryArray)]
+    longest = (max(map(len, distinct), default=0) for distinct in texts)
     most = table_map.encoding().words.n_features or WORDS_IN_ALL
     entries = 7 * len(state.columns) + sum(min(most, letters // 2) for letters in longest)
     step = max(1, min(4096, ENTRIES_AT_ONCE // max(1, entries)))
-    return [slice(start, start + step) for start in range(0, rows.rows, step)]
+    return [slice(start, start + step) for start in range(0, rows.num_rows, step)]
 
 
-def map_table_rows(table_map: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:
+def map_table_rows(table_map: Table | Text, state: TableState, rows: pa.RecordBatch) -> sp.csr_matrix:
     """Return mapped rows (rows, state.width), CSR float64.
 
     table_map: the map.
@@ -383,10 +394,12 @@ def map_table_rows(table_map: Table | Text, state: TableState, rows: RawRows) ->
     Raises SchemaMismatch.
     """
     encoding = table_map.encoding()
-    encoded = [c for c in state.columns if c.is_encoded]
-    pairs = zip(encoded, convert_columns_to_encode(state, rows), strict=True)
-    parts = [table_columns.encode_values_as_entries(column, values, encoding) for column, (_, values) in pairs]
-    shape = (rows.rows, state.width)
+    parts = [
+        table_columns.encode_values_as_entries(column, table_columns.read_column(column, rows), encoding)
+        for column in state.columns
+        if column.is_encoded
+    ]
+    shape = (rows.num_rows, state.width)
     if not parts:
         return sp.csr_matrix(shape)
 
@@ -397,18 +410,7 @@ def map_table_rows(table_map: Table | Text, state: TableState, rows: RawRows) ->
     return X
 
 
-def convert_columns_to_encode(state: TableState, rows: RawRows) -> Iterator[tuple[str, RawColumn]]:
-    """Yield the name and the values of each encoded column.
-
-    The values are converted to the kind of the column. Raises SchemaMismatch if a value cannot be
-    converted exactly.
-    """
-    for column in state.columns:
-        if column.is_encoded:
-            yield column.name, table_columns.convert_values_to_kind(column, rows.column(column.name), rows.rows)
-
-
-def count_unseen_by_row(table_map: Table | Text, state: TableState, rows: RawRows) -> np.ndarray:
+def count_unseen_by_row(table_map: Table | Text, state: TableState, rows: pa.RecordBatch) -> np.ndarray:
     """Return the number of values in each row that were never learned.
 
     These are categories and words that no learned row has, and values of columns that the first
@@ -416,13 +418,13 @@ def count_unseen_by_row(table_map: Table | Text, state: TableState, rows: RawRow
     """
     encoding = table_map.encoding()
     known = {c.name: c for c in state.columns}
-    counts = np.zeros(rows.rows, dtype=np.int64)
-    for name, values in zip(rows.names, rows.columns, strict=True):
+    counts = np.zeros(rows.num_rows, dtype=np.int64)
+    for name, values in columns_by_name(rows).items():
         column = known.get(name)
         if column is None and not isinstance(table_map, Text):
-            counts += ~values.missing
+            counts += ~column_values(values).missing
         elif column is not None and column.kind in ("category", "text"):
-            texts = table_columns.convert_values_to_kind(column, values, rows.rows)
+            texts = table_columns.read_column(column, rows)
             unseen = table_columns.count_unseen(column, texts.labels, encoding)
             counts += unseen[texts.values] * ~texts.missing
     return counts
@@ -448,7 +450,7 @@ def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str
     return tuple(unique)
 
 
-def is_mapping_independent_of_statistics(table_map: Table | Text, state: TableState, rows: RawRows) -> bool:
+def is_mapping_independent_of_statistics(table_map: Table | Text, state: TableState, rows: pa.RecordBatch) -> bool:
     """Return True if mapping the rows uses no learned statistics.
 
     The mapping of `rows` depends on the statistics if a missing value is filled with a mean or a
@@ -459,11 +461,11 @@ def is_mapping_independent_of_statistics(table_map: Table | Text, state: TableSt
     if state.mixed:
         return False
     for column in state.columns:
-        values = rows.column(column.name)
-        if column.kind == "text" and encoding.words.idf and (values is None or not values.missing.all()):
+        values = find_column(rows, column.name)
+        if column.kind == "text" and encoding.words.idf and (values is None or values.null_count < len(values)):
             return False
         filled = column.kind in ("number", "date", "time") and encoding.impute == "mean"
-        if filled and (values is None or values.missing.any()):
+        if filled and (values is None or values.null_count):
             return False
     return True
 

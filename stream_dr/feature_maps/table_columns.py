@@ -29,6 +29,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 
 from stream_dr.checks import (
@@ -40,7 +41,14 @@ from stream_dr.checks import (
     field_error,
 )
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidParameter
-from stream_dr.rows.raw_rows import RawColumn, column_of_missing_values, convert_column
+from stream_dr.rows.raw_rows import (
+    ColumnValues,
+    column_values,
+    convert_column,
+    family_of_kind,
+    find_column,
+    missing_column,
+)
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import HashingVectorizer
@@ -303,7 +311,7 @@ def set_kind_and_add_columns(
 
 
 def update_column_statistics(
-    column: TableColumn, values: RawColumn, encoding: EncodingSpec, width_so_far: int, sign: int = 1
+    column: TableColumn, values: ColumnValues, encoding: EncodingSpec, width_so_far: int, sign: int = 1
 ) -> tuple[TableColumn, int]:
     """Return a column with a batch's values added or removed.
 
@@ -311,7 +319,7 @@ def update_column_statistics(
     the new number of numeric columns is returned, too. Raises CannotUnlearn if more values would
     be removed than were learned.
 
-    values: values of the batch, converted to the kind of the column by `convert_values_to_kind`.
+    values: values of the batch, converted to the kind of the column by `read_column`.
     encoding: settings of the map.
     width_so_far: number of numeric columns of the whole table so far.
     sign: 1 to add the values, −1 to remove them.
@@ -338,13 +346,13 @@ def update_column_statistics(
     return column._replace(total=total), width_so_far
 
 
-def encode_values_as_entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:
+def encode_values_as_entries(column: TableColumn, values: ColumnValues, encoding: EncodingSpec) -> Entries:
     """Encode a batch's values as entries of the mapped rows.
 
     The result has row indices, column indices and values of a sparse matrix.
 
     column: statistics of the column.
-    values: values of the batch, converted to the kind of the column by `convert_values_to_kind`.
+    values: values of the batch, converted to the kind of the column by `read_column`.
     encoding: settings of the map.
     """
     # Missing values are marked in a column of their own.
@@ -436,20 +444,22 @@ def mapped_names_by_index(column: TableColumn, encoding: EncodingSpec) -> dict[i
     return names | ({column.missing: f"{name} missing"} if column.missing >= 0 else {})
 
 
-def convert_values_to_kind(column: TableColumn, values: RawColumn | None, n_rows: int) -> RawColumn:
-    """Convert a batch's values to the kind of the column.
+def read_column(column: TableColumn, rows: pa.RecordBatch) -> ColumnValues:
+    """Return a batch's values, converted to the kind of the column.
 
-    Raises SchemaMismatch if a value cannot be converted exactly.
+    All values are missing if the batch does not have the column. Raises SchemaMismatch if a value
+    cannot be converted exactly.
 
     column: column with its kind.
-    values: values of the batch. None if the batch does not have this column. All returned values
-        are then missing.
-    n_rows: number of rows of the batch.
+    rows: the batch.
     """
-    family = {"category": "text", "text": "text", "date": "date", "time": "date"}.get(column.kind, "number")
-    read = column_of_missing_values(family, n_rows) if values is None else convert_column(column.name, values, family)
+    family = family_of_kind(column.kind)
+    values = find_column(rows, column.name)
+    if values is None:
+        values = missing_column(family, rows.num_rows)
+    read = column_values(convert_column(column.name, values, family))
     if family == "date":
-        return RawColumn("number", (read.values - _EPOCH) / _YEAR)
+        return ColumnValues("number", (read.values - _EPOCH) / _YEAR)
     return read
 
 
@@ -516,7 +526,7 @@ def merge_column_statistics(
 
 
 def _update_category_statistics(
-    column: TableColumn, values: RawColumn, encoding: EncodingSpec, width_so_far: int, sign: int
+    column: TableColumn, values: ColumnValues, encoding: EncodingSpec, width_so_far: int, sign: int
 ) -> tuple[TableColumn, int]:
     """Count a batch's values of a categorical column.
 

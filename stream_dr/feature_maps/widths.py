@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import TooManyFeatures
 from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, WORDS_IN_ALL, EncodingSpec, TableColumn
-from stream_dr.rows.raw_rows import RawColumn, RawRows
+from stream_dr.rows.raw_rows import ColumnValues, column_values
 
 AS = ("number", "date", "time", "category", "text")
 """Kinds that the user can declare for a column."""
@@ -83,7 +84,7 @@ class InferredKind(NamedTuple):
     why: str
 
 
-def declared_or_inferred_kind(name: str, first_values: RawColumn, overrides: ColumnOverrides) -> InferredKind:
+def declared_or_inferred_kind(name: str, first_values: ColumnValues, overrides: ColumnOverrides) -> InferredKind:
     """Return the kind of a column, and the reason.
 
     If the user has declared a kind, this kind is returned. Without a declared kind, the kind is
@@ -124,7 +125,7 @@ def declared_or_inferred_kind(name: str, first_values: RawColumn, overrides: Col
     return InferredKind("category", _note_on_number_words(first_values) or f"{distinct} distinct")
 
 
-def _note_on_number_words(texts: RawColumn) -> str:
+def _note_on_number_words(texts: ColumnValues) -> str:
     """Return a note if a column of texts is mostly numbers.
 
     The other texts, at most `MOST_WORDS`, may be words for missing values, such as "?". The note
@@ -151,20 +152,23 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def likely_id_column(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
+def likely_id_column(X: pa.RecordBatch | np.ndarray, names: Sequence[str]) -> str | None:
     """Return the first column that looks like an id.
 
     The result is the column's name, or None if no column looks like an id. An id is a number or
     name that identifies the subject of a row.
 
-    X: RawRows or an array (rows, features).
+    X: a table or an array (rows, features).
     names: names of the columns.
     """
-    columns = X.columns if isinstance(X, RawRows) else [RawColumn("number", values) for values in X.T]
+    if isinstance(X, np.ndarray):
+        columns = [ColumnValues("number", values) for values in X.T]
+    else:
+        columns = [column_values(column) for column in X.columns]
     return next((name for name, column in zip(names, columns, strict=True) if _looks_like_id(name, column)), None)
 
 
-def _looks_like_id(name: str, column: RawColumn) -> bool:
+def _looks_like_id(name: str, column: ColumnValues) -> bool:
     """Return True if a column is probably an id.
 
     An id identifies the subject of a row. The column must not have a missing value. In addition,
@@ -189,7 +193,7 @@ def _has_id_name(name: str) -> bool:
     return bool(_ID.fullmatch(name) or _CAMEL.fullmatch(name))
 
 
-def _is_id_given_all_distinct(name: str, column: RawColumn, n_distinct: int) -> bool:
+def _is_id_given_all_distinct(name: str, column: ColumnValues, n_distinct: int) -> bool:
     """Return True if a column is an id.
 
     The caller has checked that all values of the column differ. There are two cases:
@@ -207,7 +211,7 @@ def _is_id_given_all_distinct(name: str, column: RawColumn, n_distinct: int) -> 
     return column.kind == "integer" and named and n_distinct > 1
 
 
-def _mean_words_per_distinct_text(column: RawColumn) -> float:
+def _mean_words_per_distinct_text(column: ColumnValues) -> float:
     """Return the mean word count of a column's distinct texts."""
     return sum(len(text.split()) for text in column.labels) / len(column.labels)
 

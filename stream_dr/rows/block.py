@@ -1,8 +1,8 @@
 """Block (one batch of rows) and checks of its data.
 
 A Block is immutable, and its arrays are never written to. Its rows are a C-ordered ndarray or a
-scipy CSR matrix of float32 or float64, or RawRows (columns of a table, which a feature map encodes
-as numbers). In a CSR matrix, the indices of each row are sorted and distinct. Sums of float32 rows
+scipy CSR matrix of float32 or float64, or a table, which is a `pa.RecordBatch` that a feature map
+encodes as numbers. In a CSR matrix, the indices of each row are sorted and distinct. Sums of float32 rows
 are computed in float64, but the batch as a whole is not converted. Targets are a `Targets` object.
 A caller's own source may also pass targets in any form that `parse_targets` reads.
 
@@ -17,14 +17,14 @@ from numpy.typing import ArrayLike
 
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import InvalidWeights, NotFinite, SchemaMismatch, did_you_mean
-from stream_dr.rows.raw_rows import LARGEST, RawRows, fill_masked
+from stream_dr.rows.raw_rows import LARGEST, drop_unused_texts, fill_masked, is_table
 from stream_dr.rows.sparse_rows import check_indices_and_test_if_canonical, is_sparse
 
 Ids = list[str] | list[int]
 """Ids of a batch's rows, one for each row."""
 
 Rows = Any
-"""Rows (rows, features) as an ndarray, a CSR matrix or RawRows.
+"""Rows (rows, features) as an ndarray, a CSR matrix or a table.
 
 The type is Any because scipy has no types.
 """
@@ -35,10 +35,10 @@ class Block(NamedTuple):
 
     Attributes
     ----------
-    X : ndarray or csr_matrix (rows, features), or RawRows
+    X : ndarray or csr_matrix (rows, features), or RecordBatch
         Rows of float32 or float64. An ndarray is C-ordered. In a CSR matrix the indices of each
-        row are sorted and distinct. RawRows are columns of a table, for the feature maps `table`
-        and `text`.
+        row are sorted and distinct. A RecordBatch is a table for the feature maps `table` and
+        `text`, as `stream_dr.rows.raw_rows` describes it.
     y : Targets, unparsed targets of each row, or None
     weights : ndarray (rows,) or None
         Weight of each row, float64, at least 0.
@@ -91,8 +91,8 @@ class Block(NamedTuple):
 
     @property
     def table(self) -> bool:
-        """True if the rows are RawRows (table columns, not yet numbers)."""
-        return isinstance(self.X, RawRows)
+        """True if the rows are a table, whose columns are not yet numbers."""
+        return is_table(self.X)
 
     @property
     def nbytes(self) -> int:
@@ -130,7 +130,7 @@ class Block(NamedTuple):
         row_indices: int64 indices of the rows.
         """
         return self._replace(
-            X=self.X[row_indices],
+            X=drop_unused_texts(self.X.take(row_indices)) if self.table else self.X[row_indices],
             y=None if self.y is None else self.y.take(row_indices),
             weights=None if self.weights is None else self.weights[row_indices],
             ids=None if self.ids is None else cast(Ids, [self.ids[i] for i in row_indices.tolist()]),
@@ -156,10 +156,10 @@ def check_finite(X: Rows) -> None:
     row and column of the first invalid value. Costs one pass over the values. If a value is
     invalid, the search for it costs a second pass.
 
-    X: (rows, features), dense or CSR. RawRows are not checked.
+    X: (rows, features), dense or CSR. A table is not checked.
     """
-    # RawRows were checked when they were created. In RawRows, NaN is a missing value.
-    if isinstance(X, RawRows):
+    # A table was checked when it was created.
+    if is_table(X):
         return
     values = X if isinstance(X, np.ndarray) else X.data
     if not values.size:

@@ -6,16 +6,16 @@ A stream of tables is converted one table after the other.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, TypeAlias
 
 import narwhals
 import numpy as np
 import pyarrow as pa
 
-from stream_dr.errors import EmptyInput, InvalidRows
+from stream_dr.errors import EmptyInput, InvalidRows, SchemaMismatch
 from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, LazyBatches
-from stream_dr.rows.raw_rows import RawRows
+from stream_dr.rows.raw_rows import is_table
 from stream_dr.rows.sparse_rows import is_sparse
 
 RowsAndNames: TypeAlias = tuple[Any, tuple[str, ...] | None]
@@ -61,7 +61,7 @@ class TableStream:
 def open_rows(X: Any) -> Any:
     """Return rows in one of the forms that the library reads.
 
-    The forms are an array, a list, a scipy matrix, RawRows, a pandas frame, a Dask array or frame,
+    The forms are an array, a list, a scipy matrix, a table for a feature map, a pandas frame, a Dask array or frame,
     an Arrow table and a TableStream. Objects of unknown types are returned unchanged.
 
     A column of vectors or texts becomes a table. A column of numbers is not one, since rows have
@@ -70,7 +70,7 @@ def open_rows(X: Any) -> Any:
     if isinstance(X, np.ndarray):
         is_list = X.ndim == 1 and X.dtype.kind in "OUT"
         return X.tolist() if is_list else X
-    if isinstance(X, list | tuple | RawRows | TableStream) or is_sparse(X) or is_pandas(X) or is_dask(X):
+    if isinstance(X, list | tuple | TableStream) or is_table(X) or is_sparse(X) or is_pandas(X) or is_dask(X):
         return X
 
     # narwhals would raise an error for a table in which two columns have the same name.
@@ -134,9 +134,7 @@ def as_table(X: Any) -> pa.Table | None:
     if isinstance(X, pa.Table):
         return X
     if only_has(X, Mapping):
-        # A key that only some rows have becomes a column with missing values.
-        names = dict.fromkeys(name for row in X for name in row)
-        return pa.table({name: [row.get(name) for row in X] for name in names})
+        return table_of_dicts(X)
     if is_pandas(X):
         try:
             return pa.Table.from_pandas(X, preserve_index=False)
@@ -150,3 +148,37 @@ def as_table(X: Any) -> pa.Table | None:
 def type_name(X: object) -> str:
     """Return the name of an object's type, for error messages."""
     return f"{type(X).__module__}.{type(X).__qualname__}".removeprefix("builtins.")
+
+
+def table_of_dicts(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
+    """Return rows that are dicts as an Arrow table.
+
+    The columns are the keys of all rows, in order of appearance. A value is missing if it is None
+    or NaN, or if the row does not have the key. Raises SchemaMismatch if a column has values of
+    different types.
+    """
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return pa.table({str(key): column_of_values([row.get(key) for row in rows], str(key)) for key in keys})
+
+
+def column_of_values(values: list[Any], column_name: str) -> pa.Array:
+    """Return Python values as an Arrow column.
+
+    Raises SchemaMismatch if the values have no common type. The error names the first row whose
+    value has another type than the first value.
+
+    column_name: name of the column, for the error message.
+    """
+    try:
+        return pa.array(values, from_pandas=True)
+    except (pa.ArrowException, OverflowError) as e:
+        # NaN values are dropped, because NaN is not equal to itself.
+        present = [(row, value) for row, value in enumerate(values) if value is not None and value == value]
+        first = type(present[0][1])
+        row, value = next((item for item in present if type(item[1]) is not first), present[0])
+        raise SchemaMismatch(
+            f"row {row}, column {column_name} is {value!r}; the column begins with {first.__name__}. Give "
+            "a column one type.",
+            row=row,
+            column=column_name,
+        ) from e

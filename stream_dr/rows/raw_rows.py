@@ -1,22 +1,28 @@
-"""RawRows: table columns that are not yet numbers.
+"""Columns of a table that are not yet numbers.
 
-A feature map turns the columns into numbers. A column has numbers or texts. A missing number is
-NaN. Texts are stored as integer codes, which are indices into the distinct texts of the column.
-The code of a missing text is −1. Only estimators with the feature map `table` or `text` can learn
-from RawRows.
+A table is a `pa.RecordBatch` that `table_batch` has made. A feature map turns its columns into
+numbers. Only estimators with the feature map `table` or `text` can learn from a table. The schema
+of a table has the metadata MARK, and each column has one of these types:
 
-A number takes 8 bytes, and a text 4 bytes. Each distinct text is stored once in addition.
+==================================== ========== ========
+Arrow type                           kind       family
+==================================== ========== ========
+double                               number     number
+int64                                integer    number
+bool                                 boolean    number
+date32                               date       date
+timestamp[s, ms, us or ns]           time       date
+dictionary<int32, string, ordered>   text       text
+dictionary<int32, string>            category   text
+==================================== ========== ========
 
-Feature maps need the distinct texts and the missing values of a column. An Arrow table would have
-both, but the numeric code does not depend on Arrow. So RawRows store them in numpy arrays and
-tuples.
+A missing value is null. A number is never NaN, infinite or above 1e100. Times have no time zone,
+and are in UTC. Texts are dictionary-encoded once, because feature maps need each distinct text. Each
+text of a dictionary is distinct and occurs in some row. The flag `ordered` only tells texts from
+categories. A column is a category if its type in the caller's table says so.
 
-The family of a column is "number", "date" or "text", or "" if all of its values are missing.
-Columns of one family can be compared, even if their kinds differ:
-
-* The kinds "number", "integer" and "boolean" are of the family "number".
-* The kinds "date" and "time" are of the family "date".
-* The kinds "text" and "category" are of the family "text". A column is a category if its type says so.
+Columns of one family can be compared, even if their kinds differ. If all values of a column are
+missing, its family is not known, and "" stands for it.
 """
 
 import re
@@ -25,6 +31,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch, no_common_columns_error
 from stream_dr.rows.interfaces import Shaped
@@ -33,11 +41,32 @@ from stream_dr.rows.sparse_rows import is_sparse
 LARGEST = 1e100
 """Largest allowed absolute value of a number. Squares of larger numbers might overflow."""
 
-Index = np.ndarray | slice
-"""Index of rows: integers, a mask of booleans or a slice."""
+MARK = {b"stream_dr": b"table"}
+"""Metadata of the schema of a table. Other record batches may have any types."""
 
-JsonValue = str | float | bool | None
-"""A value of a column, as it is written in JSON."""
+CATEGORY = pa.dictionary(pa.int32(), pa.string())
+TEXT = pa.dictionary(pa.int32(), pa.string(), ordered=True)
+
+_KINDS = {
+    pa.float64().id: "number",
+    pa.int64().id: "integer",
+    pa.bool_().id: "boolean",
+    pa.date32().id: "date",
+    pa.timestamp("us").id: "time",
+}
+"""Kind of a column, by the id of its Arrow type. Texts and categories have one id."""
+
+_FAMILIES = {"date": "date", "time": "date", "text": "text", "category": "text"}
+"""Family of a kind of columns. All other kinds are of the family "number"."""
+
+_MISSING_TYPES = {"text": TEXT, "date": pa.timestamp("us")}
+"""Arrow type of a column of missing values, by family. All other families have float64."""
+
+_UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+"""Number of units of time in a day, by the name of the unit."""
+
+_INTEGERS = 2.0**63
+"""Smallest number that is too large for int64."""
 
 _ISO_PATTERN = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?")
 """Pattern of dates and times in the ISO format."""
@@ -45,25 +74,19 @@ _ISO_PATTERN = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 """Start of day 0 of dates and times."""
 
-NUMBERS = ("number", "integer", "boolean", "date", "time")
-"""Kinds of columns whose values are float64.
 
-Dates and times are stored as days since 1970-01-01 (UTC).
-"""
-
-
-class RawColumn(NamedTuple):
-    """One column of a table.
+class ColumnValues(NamedTuple):
+    """Values of a table's column as numbers, or as codes of texts.
 
     Attributes
     ----------
-    kind : one of NUMBERS, "text" or "category"
-        Kind of the values. Dates and times are days since 1970-01-01 (UTC).
+    kind : str
+        Kind of the column, as in the table above.
     values : ndarray (rows,)
-        Value of each row. Numbers and dates are float64, NaN if missing. Texts are int32 indices
-        into `labels`, −1 if missing.
+        Value of each row. Numbers and days since 1970-01-01 (UTC) are float64, NaN if missing.
+        Texts are int32 indices into `labels`, −1 if missing. The array must not be written to.
     labels : tuple of str
-        Distinct texts. Empty for numbers and dates.
+        Distinct texts, each of which occurs in some row. Empty for numbers and dates.
     """
 
     kind: str
@@ -80,138 +103,138 @@ class RawColumn(NamedTuple):
         """Mask (rows,) that is True where a value is missing."""
         return self.values < 0 if self.has_texts else np.isnan(self.values)
 
-    def take(self, row_index: Index) -> "RawColumn":
-        """Return the values of some rows as a column.
 
-        Texts that do not occur in these rows are dropped from `labels`.
+def table_batch(columns: Sequence[tuple[str, pa.Array]], n_rows: int) -> pa.RecordBatch:
+    """Return named columns as a table.
 
-        row_index: integers, a mask or a slice.
-        """
-        values = self.values[row_index]
-        if not self.has_texts:
-            return self._replace(values=values)
+    columns: name and values of each column, of a type that a table may have.
+    n_rows: number of rows.
 
-        used, codes = np.unique(values, return_inverse=True)
-        # `used` is sorted, so the code −1 of missing texts comes first.
-        any_missing = int(used[:1].sum() < 0)
-        labels = tuple(self.labels[i] for i in used[any_missing:].tolist())
-        return RawColumn(self.kind, (codes - any_missing).astype(np.int32), labels)
-
-    def json_values(self) -> list[JsonValue]:
-        """Return the column's values for JSON, with None if missing."""
-        rows = zip(self.values.tolist(), self.missing, strict=True)
-        return [None if missing else self._json_value(value) for value, missing in rows]
-
-    def _json_value(self, value: float) -> JsonValue:
-        """Return one value of the column for JSON.
-
-        value: a number, or the index of a text in `labels`.
-        """
-        if self.has_texts:
-            return self.labels[int(value)]
-        if self.kind == "boolean":
-            return value != 0.0
-        if self.kind in ("number", "integer"):
-            return value if self.kind == "number" else int(value)
-        return number_or_date_as_text(self.kind, value)
-
-
-class RawRows:
-    """Rows of a table, stored column by column.
-
-    The arrays must not be written to. The constructor raises InvalidRows if two columns have the
-    same name. It raises NotFinite for a number that is infinite or too large.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Name of each column.
-    columns : tuple of RawColumn
-        The columns.
-    rows : int
-        Number of rows.
+    Raises InvalidRows if two columns have the same name. Raises NotFinite for a number that is
+    infinite or too large.
     """
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * n_rows, pa.struct([]))).replace_schema_metadata(MARK)
+    names = [name for name, _ in columns]
+    if repeated := repeated_name_error(names):
+        raise repeated
+    for name, column in columns:
+        if column.type == pa.float64():
+            _refuse_infinite_or_huge_numbers(name, column.to_numpy(zero_copy_only=False))
+    return pa.RecordBatch.from_arrays([column for _, column in columns], names=names, metadata=MARK)
 
-    ndim = 2
-    dtype = np.dtype(np.float64)
 
-    def __init__(self, names: tuple[str, ...], columns: tuple[RawColumn, ...], rows: int | None = None) -> None:
-        self.names = names
-        self.columns = columns
-        self.rows = rows if rows is not None else len(columns[0].values) if columns else 0
-        if repeated := repeated_name_error(names):
-            raise repeated
-        for name, column in zip(names, columns, strict=True):
-            _refuse_infinite_or_huge_numbers(name, column)
+def is_table(X: object) -> bool:
+    """True if rows are a table that `table_batch` has made."""
+    return isinstance(X, pa.RecordBatch) and X.schema.metadata == MARK
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and number of columns."""
-        return self.rows, len(self.names)
 
-    @property
-    def nbytes(self) -> int:
-        """Number of bytes of the values and distinct texts."""
-        return sum(c.values.nbytes + sum(map(len, c.labels)) for c in self.columns)
+def columns_by_name(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Return the columns of a table by name."""
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
 
-    def __getitem__(self, rows: Index) -> "RawRows":
-        """Return some of the rows.
 
-        rows: integers, a mask or a slice.
-        """
-        chosen = np.arange(self.rows)[rows]
-        return RawRows(self.names, tuple(c.take(chosen) for c in self.columns), len(chosen))
+def find_column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
+    """Return the column of a table with this name, or None."""
+    index = rows.schema.get_field_index(name)
+    return rows.column(index) if index >= 0 else None
 
-    @property
-    def kinds(self) -> dict[str, str]:
-        """Kind of each column by name.
 
-        The kinds are "text", "category", "number", "integer", "boolean", "date" and "time".
-        """
-        return {name: column.kind for name, column in zip(self.names, self.columns, strict=True)}
+def table_kinds(rows: pa.RecordBatch) -> dict[str, str]:
+    """Return the kind of each column of a table by name."""
+    return {field.name: column_kind(field.type) for field in rows.schema}
 
-    def column(self, name: str) -> RawColumn | None:
-        """Return the column with this name, or None."""
-        if name in self.names:
-            return self.columns[self.names.index(name)]
-        return None
 
-    def reorder_convert_and_add_columns(self, families: dict[str, str]) -> "RawRows":
-        """Return the rows with columns in the order of `families`.
+def drop_unused_texts(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return some rows of a table without the texts of other rows."""
+    for i, (name, column) in enumerate(columns_by_name(rows).items()):
+        if isinstance(column, pa.DictionaryArray):
+            used = column.indices.unique().drop_null().sort()
+            codes = pc.index_in(column.indices, used)
+            texts = column.dictionary.take(used)
+            rows = rows.set_column(i, name, pa.DictionaryArray.from_arrays(codes, texts, ordered=column.type.ordered))
+    return rows
 
-        The columns are also converted to the families that `families` gives. Columns that
-        `families` names and the rows do not have are added, with missing values. Columns that
-        `families` does not name come last, without conversion.
 
-        families: family of each column by name, in the order of the result. A family is "number",
-            "date" or "text", or "" for a column that is not converted.
+def column_kind(arrow_type: pa.DataType) -> str:
+    """Return the kind of a table's column from its Arrow type."""
+    if isinstance(arrow_type, pa.DictionaryType):
+        return "text" if arrow_type.ordered else "category"
+    return _KINDS[arrow_type.id]
 
-        Raises SchemaMismatch if the rows have none of the named columns, or if a value cannot be
-        converted.
-        """
-        others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in families}
-        if len(others) == len(self.names) and self.rows:
-            raise no_common_columns_error(tuple(families), self.names)
 
-        # Add columns that are only in `families`, with missing values.
-        # To save memory, added columns of one family ("number", "date" or "text") share one array.
-        absent = {kind for name, kind in families.items() if name not in self.names}
-        missing = {kind: column_of_missing_values(kind, self.rows) for kind in absent}
+def family_of_kind(kind: str) -> str:
+    """Return the family of a kind of columns: "number", "date" or "text"."""
+    return _FAMILIES.get(kind, "number")
 
-        columns = {}
-        for name, kind in families.items():
-            column = self.column(name)
-            columns[name] = missing[kind] if column is None else convert_column(name, column, kind) if kind else column
-        columns |= others
-        return RawRows(tuple(columns), tuple(columns.values()), self.rows)
 
-    def to_dicts(self) -> list[dict[str, JsonValue]]:
-        """Return each row as a dict for JSON.
+def column_values(column: pa.Array) -> ColumnValues:
+    """Return the numbers of a table's column, or the codes of its texts.
 
-        Dates are ISO texts. A missing value is None.
-        """
-        columns = [column.json_values() for column in self.columns]
-        return [dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True)]
+    Costs one pass over the values.
+    """
+    kind = column_kind(column.type)
+    if isinstance(column, pa.DictionaryArray):
+        indices = column.indices
+        if indices.null_count:
+            indices = indices.fill_null(-1)
+        return ColumnValues(kind, indices.to_numpy(), tuple(column.dictionary.to_pylist()))
+
+    # A null of booleans becomes None, which numpy converts to NaN. Arrow itself converts others.
+    numbers = column
+    if kind == "date":
+        numbers = column.view(pa.int32())
+    elif kind == "time":
+        numbers = column.view(pa.int64())
+    values = np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if kind == "time":
+        values = values / _UNITS_PER_DAY[column.type.unit]
+    return ColumnValues(kind, values)
+
+
+def missing_column(family: str, n_rows: int) -> pa.Array:
+    """Return a column in which every value is missing.
+
+    family: "number", "date" or "text". Any other family means "number".
+    """
+    return pa.nulls(n_rows, _MISSING_TYPES.get(family, pa.float64()))
+
+
+def conform_table(rows: pa.RecordBatch, families: dict[str, str]) -> pa.RecordBatch:
+    """Return a table with columns in the order of `families`.
+
+    The columns are also converted to the families that `families` gives. Columns that
+    `families` names and the rows do not have are added, with missing values. Columns that
+    `families` does not name come last, without conversion.
+
+    families: family of each column by name, in the order of the result. A family is "number",
+        "date" or "text", or "" for a column that is not converted.
+
+    Raises SchemaMismatch if the rows have none of the named columns, or if a value cannot be
+    converted.
+    """
+    given = columns_by_name(rows)
+    if rows.num_rows and given and not given.keys() & families.keys():
+        raise no_common_columns_error(tuple(families), tuple(given))
+
+    columns = {}
+    for name, family in families.items():
+        column = given.pop(name, None)
+        if column is None:
+            column = missing_column(family, rows.num_rows)
+        columns[name] = convert_column(name, column, family) if family else column
+    return table_batch(list((columns | given).items()), rows.num_rows)
+
+
+def table_to_dicts(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return each row of a table as a dict for JSON.
+
+    Dates are ISO texts. A missing value is None.
+    """
+    columns = columns_by_name(rows).items()
+    dates = {name: "text" for name, column in columns if column_family(column) == "date"}
+    dicts: list[dict[str, Any]] = conform_table(rows, dict.fromkeys(rows.schema.names, "") | dates).to_pylist()
+    return dicts
 
 
 def repeated_name_error(names: Sequence[str]) -> InvalidRows | None:
@@ -225,15 +248,15 @@ def repeated_name_error(names: Sequence[str]) -> InvalidRows | None:
     return InvalidRows(f"two columns are called {repeated!r}; give every column a name of its own.")
 
 
-def row_of_missing_values(families: dict[str, str]) -> RawRows:
-    """Return RawRows of one row with only missing values.
+def row_of_missing_values(families: dict[str, str]) -> pa.RecordBatch:
+    """Return a table of one row with only missing values.
 
     families: family of each column by name ("number", "date" or "text").
     """
-    return RawRows(tuple(families), tuple(column_of_missing_values(kind, 1) for kind in families.values()))
+    return conform_table(table_batch((), 1), families)
 
 
-def fill_unknown_families(known_families: dict[str, str], rows: RawRows) -> dict[str, str]:
+def fill_unknown_families(known_families: dict[str, str], rows: pa.RecordBatch) -> dict[str, str]:
     """Return each column's family, completed by some rows.
 
     The families are a dict by column name. If the family of a column is not yet known, it becomes
@@ -245,7 +268,7 @@ def fill_unknown_families(known_families: dict[str, str], rows: RawRows) -> dict
         must be named.
     """
     families = dict(known_families)
-    for name, column in zip(rows.names, rows.columns, strict=True):
+    for name, column in columns_by_name(rows).items():
         if families[name]:
             convert_column(name, column, families[name])
         else:
@@ -253,30 +276,32 @@ def fill_unknown_families(known_families: dict[str, str], rows: RawRows) -> dict
     return families
 
 
-def parse_date_columns(rows: RawRows) -> RawRows:
-    """Return table rows with ISO texts converted to dates.
+def parse_date_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a table with ISO texts converted to dates.
 
     A column is converted only if all of its texts are ISO dates or times.
     """
-    columns = zip(rows.names, rows.columns, strict=True)
-    parsed = [convert_column(name, c, "date") if _has_only_iso_texts(c) else c for name, c in columns]
-    return RawRows(rows.names, tuple(parsed), rows.rows)
+    for i, (name, column) in enumerate(columns_by_name(rows).items()):
+        if _has_only_iso_texts(column):
+            rows = rows.set_column(i, name, convert_column(name, column, "date"))
+    return rows
 
 
-def _has_only_iso_texts(column: RawColumn) -> bool:
+def _has_only_iso_texts(column: pa.Array) -> bool:
     """True if a column has only ISO dates or times."""
-    if column.kind != "text" or not column.labels or not all(map(_ISO_PATTERN.fullmatch, column.labels)):
+    texts = column.dictionary.to_pylist() if column.type == TEXT else []
+    if not texts or not all(map(_ISO_PATTERN.fullmatch, texts)):
         return False
     # The pattern also accepts dates that do not exist, such as the 31st of February.
     try:
-        _ = [_parse_iso_date_as_days(text) for text in column.labels]
-    except ValueError:
+        convert_column("", column, "date")
+    except SchemaMismatch:
         return False
     return True
 
 
 def raise_if_raw_rows(rows: object) -> None:
-    """Raise an error if rows are RawRows (columns of a table).
+    """Raise an error if rows are a table.
 
     Callers that need numbers call this function. If the rows have a column of texts or dates, the
     error is SchemaMismatch and names the column. If all columns have numbers, the error is
@@ -284,16 +309,16 @@ def raise_if_raw_rows(rows: object) -> None:
 
     rows: rows of any type.
     """
-    if not isinstance(rows, RawRows):
+    if not is_table(rows):
         return
 
     way = 'Take feature_map={"map": "table"} (stream_dr.table()), encode it, or leave it out.'
-    for name, column in zip(rows.names, rows.columns, strict=True):
-        if column.has_texts or column.kind in ("date", "time"):
-            raise SchemaMismatch(f"column {name} is {column.kind}; features are numbers. {way}", column=name)
-    for name, column in zip(rows.names, rows.columns, strict=True):
-        if column.missing.any():
-            row = int(column.missing.argmax())
+    for name, kind in table_kinds(rows).items():
+        if kind in _FAMILIES:
+            raise SchemaMismatch(f"column {name} is {kind}; features are numbers. {way}", column=name)
+    for name, column in columns_by_name(rows).items():
+        if column.null_count:
+            row = column.is_null().index(True).as_py()
             raise InvalidRows(f"column {name} is null in row {row}; send a value. {way}", row=row, column=name)
     raise InvalidRows(f"the rows are a table's columns, and this model learns numbers. {way}")
 
@@ -322,55 +347,45 @@ def default_column_names(X: Shaped) -> tuple[str, ...]:
     return tuple(f"x{i}" for i in range(X.shape[1]))
 
 
-def raw_from_array(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
-    """Return dense rows (rows, features) as RawRows.
+def raw_from_array(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
+    """Return dense rows (rows, features) as a table.
 
-    RawRows are returned unchanged. Raises InvalidRows for sparse rows.
+    A table is returned unchanged. Raises InvalidRows for sparse rows. Raises NotFinite for a
+    number that is infinite or too large.
 
-    X: ndarray of numbers, or RawRows.
+    X: ndarray of numbers, or a table.
     names: names of the columns. If None, the names are x0, x1, …
     """
-    if isinstance(X, RawRows):
+    if is_table(X):
         return X
     if is_sparse(X):
         raise InvalidRows("sparse rows are no table; pass columns, or take them without the feature map.")
 
     # The kind of a column is "integer" if all numbers are whole and none is missing.
-    names = names or default_column_names(X)
     columns = []
-    for i in range(len(names)):
+    for i, name in enumerate(names or default_column_names(X)):
         values = np.ascontiguousarray(X[:, i], dtype=np.float64)
-        whole = bool(np.all(values == np.rint(values)))
-        columns.append(RawColumn("integer" if whole else "number", values))
-    return RawRows(names, tuple(columns), X.shape[0])
+        column = pa.array(values, from_pandas=True)
+        if np.all((values == np.rint(values)) & (np.abs(values) < _INTEGERS)):
+            column = pa.array(values.astype(np.int64))
+        columns.append((name, column))
+    return table_batch(columns, X.shape[0])
 
 
-def column_family(column: RawColumn) -> str:
-    """Return the family of a column: "number", "date" or "text".
+def column_family(column: pa.Array) -> str:
+    """Return the family of a table's column: "number", "date" or "text".
 
     Values of one family can be compared. "" is returned if all values are missing, except for a
     category.
     """
-    if column.kind == "category":
-        return "text"
-    if column.missing.all():
+    kind = column_kind(column.type)
+    if column.null_count == len(column) and kind != "category":
         return ""
-    return {"date": "date", "time": "date", "text": "text"}.get(column.kind, "number")
+    return family_of_kind(kind)
 
 
-def column_of_missing_values(family: str, n_rows: int) -> RawColumn:
-    """Return a column in which every value is missing.
-
-    family: "number", "date" or "text". Any other family means "number".
-    n_rows: number of rows.
-    """
-    if family == "text":
-        return RawColumn("text", np.full(n_rows, -1, np.int32))
-    return RawColumn("time" if family == "date" else "number", np.full(n_rows, np.nan))
-
-
-def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
-    """Return a column converted to a family, without loss.
+def convert_column(name: str, column: pa.Array, family: str) -> pa.Array:
+    """Return a table's column converted to a family, without loss.
 
     For example, 3 can be converted to "3" and back, and a day to its ISO text and back. If a value
     cannot be converted, SchemaMismatch is raised, which names the column and the row.
@@ -382,36 +397,33 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
     own_family = column_family(column)
     if own_family == family:
         return column
-    if not own_family and "text" in (family, column.kind):
-        return column_of_missing_values(family, len(column.values))
     if not own_family:
-        return RawColumn("time" if family == "date" else "number", column.values)
+        return missing_column(family, len(column))
     if family == "text":
-        distinct, codes = np.unique(column.values, return_inverse=True)
-        codes = np.where(column.missing, -1, codes).astype(np.int32)
-        texts = tuple(number_or_date_as_text(column.kind, v) for v in distinct[~np.isnan(distinct)].tolist())
-        return RawColumn("text", codes, texts)
+        read = column_values(column)
+        distinct, codes = np.unique(read.values, return_inverse=True)
+        texts = [number_or_date_as_text(read.kind, v) for v in distinct[~np.isnan(distinct)].tolist()]
+        indices = pa.array(codes.astype(np.int32), mask=read.missing)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()), ordered=True)
     if own_family != "text":
-        raise _wrong_family_error(name, column, int(np.flatnonzero(~column.missing)[0]), family)
+        raise _wrong_family_error(name, column, column.is_valid().index(True).as_py(), family)
 
     # Parse each distinct text once.
-    # The last number stays NaN: the code −1 of missing texts is its index.
-    parse = _parse_iso_date_as_days if family == "date" else _parse_number_or_boolean
-    numbers = np.full(len(column.labels) + 1, np.nan)
-    for i, text in enumerate(column.labels):
+    parse = _parse_iso_date if family == "date" else _parse_number_or_boolean
+    parsed: list[Any] = []
+    for code, text in enumerate(column.dictionary.to_pylist()):
         try:
-            numbers[i] = parse(text) if text.strip() else np.nan
+            parsed.append(parse(text) if text.strip() else None)
         except ValueError as e:
-            rows = np.flatnonzero(column.values == i)
-            if len(rows):
-                raise _wrong_family_error(name, column, int(rows[0]), family) from e
-
-    if family == "number":
-        return RawColumn("number", numbers[column.values])
+            raise _wrong_family_error(name, column, column.indices.index(code).as_py(), family) from e
 
     # A column of times is of the kind "date" if all of its values are whole days.
-    whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
-    return RawColumn("date" if whole else "time", numbers[column.values])
+    if family == "number":
+        return pa.array(parsed, pa.float64()).take(column.indices)
+    times = pa.array(parsed, pa.timestamp("us")).take(column.indices)
+    if any(time % _UNITS_PER_DAY["us"] for time in parsed if time is not None):
+        return times
+    return times.cast(pa.date32())
 
 
 def number_or_date_as_text(kind: str, value: float) -> str:
@@ -440,47 +452,45 @@ def _parse_number_or_boolean(text: str) -> float:
     return value
 
 
-def _parse_iso_date_as_days(text: str) -> float:
-    """Return an ISO date or time as days since 1970-01-01.
+def _parse_iso_date(text: str) -> int:
+    """Return an ISO date or time as microseconds since 1970-01-01.
 
-    Days are counted in UTC. A time without a zone is read as UTC. Raises ValueError if the text
-    is no date or time.
+    A time without a zone is read as UTC. Raises ValueError if the text is no date or time.
     """
     # The conversion to UTC overflows for the first or last day of the calendar in some time zones.
     try:
         when = datetime.fromisoformat(text.strip())
-        return ((when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH) / timedelta(days=1)
+        utc = when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
     except OverflowError as e:
         raise ValueError(text) from e
+    return (utc - _EPOCH) // timedelta(microseconds=1)
 
 
-def _wrong_family_error(name: str, column: RawColumn, row: int, family: str) -> SchemaMismatch:
+def _wrong_family_error(name: str, column: pa.Array, row: int, family: str) -> SchemaMismatch:
     """Return the error for a value that cannot be converted.
 
     name: name of the column.
     row: index of the value's row.
     family: family that the column must have, "number", "date" or "text".
     """
-    value = column.values[row]
-    shown = column.labels[value] if column.has_texts else number_or_date_as_text(column.kind, float(value))
+    kind = column_kind(column.type)
+    shown = convert_column(name, column, "text")[row].as_py()
     return SchemaMismatch(
-        f"row {row}, column {name} is {shown[:40]!r} ({column.kind}), not a {family} as that column is. Send one, or null, "
+        f"row {row}, column {name} is {shown[:40]!r} ({kind}), not a {family} as that column is. Send one, or null, "
         f"or start a new stream with as_={{{name!r}: 'category'}} in its map.",
         row=row,
         column=name,
     )
 
 
-def _refuse_infinite_or_huge_numbers(name: str, column: RawColumn) -> None:
+def _refuse_infinite_or_huge_numbers(name: str, values: np.ndarray) -> None:
     """Raise NotFinite for a number that is infinite or too large."""
-    if column.has_texts:
+    sizes = np.abs(values)
+    if np.fmax.reduce(sizes, initial=0.0) <= LARGEST:
         return
-    with np.errstate(invalid="ignore"):
-        too_large = np.flatnonzero(np.abs(column.values) > LARGEST)
-    if len(too_large):
-        row = int(too_large[0])
-        raise NotFinite(
-            f"row {row}, column {name} is {column.values[row]:g}; values must be at most 1e100 in size. Replace it.",
-            row=row,
-            column=name,
-        )
+    row = int(np.argmax(sizes > LARGEST))
+    raise NotFinite(
+        f"row {row}, column {name} is {values[row]:g}; values must be at most 1e100 in size. Replace it.",
+        row=row,
+        column=name,
+    )

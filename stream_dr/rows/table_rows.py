@@ -1,15 +1,13 @@
-"""Convert rows to RawRows, and RawRows to Arrow columns.
+"""Convert rows to a table for a feature map.
 
-RawRows are the columns of a table for a feature map. A column may have numbers, booleans, dates,
-timestamps or strings, and nulls. Dates and timestamps become days since 1970 (UTC). A
-dictionary-encoded column is a category, whatever its values are. A column `v` of vectors of equal
-length becomes the columns v0, v1, …
+A column may have numbers, booleans, dates, timestamps or strings, and nulls. A dictionary-encoded
+column is a category, whatever its values are. A column `v` of vectors of equal length becomes the
+columns v0, v1, …
 
-The conversion costs one pass over each column, in compiled functions of Arrow. Each distinct text
-becomes one Python string.
+The conversion costs one pass over each column, in compiled functions of Arrow.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,17 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidRows, SchemaMismatch
-from stream_dr.rows.frames import as_table, only_has, open_rows
-from stream_dr.rows.matrix import is_number_or_boolean_type, view_of_numbers
+from stream_dr.rows.frames import as_table, column_of_values, only_has, open_rows, table_of_dicts
+from stream_dr.rows.matrix import is_number_or_boolean_type
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.raw_rows import (
-    RawColumn,
-    RawRows,
+    TEXT,
+    column_kind,
+    columns_by_name,
     convert_column,
     default_column_names,
     fill_masked,
+    is_table,
     parse_date_columns,
     raw_from_array,
+    table_batch,
 )
 from stream_dr.rows.sparse_rows import is_sparse
 
@@ -41,14 +42,9 @@ larger integers exactly.
 LONGEST_VECTOR = 4096
 """Largest length of vectors in a table. Each number of a vector becomes a column."""
 
-_UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
-"""Number of units of time in a day, by the name of the unit."""
 
-
-def raw_from_arrow(batch: pa.RecordBatch | pa.Table) -> RawRows:
-    """Return a record batch or table as RawRows.
-
-    RawRows are the columns of a table for a feature map.
+def raw_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+    """Return a record batch or table as a table for a feature map.
 
     Raises:
 
@@ -69,41 +65,43 @@ def raw_from_arrow(batch: pa.RecordBatch | pa.Table) -> RawRows:
         )
 
     # Convert the columns. A column of vectors becomes several columns.
-    columns: list[tuple[str, RawColumn]] = []
+    columns: list[tuple[str, pa.Array]] = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if _is_number_list_type(field.type):
             columns += _split_vector_column(field.name, column)
         else:
-            columns.append((field.name, _raw_column_from_arrow(column)))
-    return RawRows(tuple(name for name, _ in columns), tuple(column for _, column in columns), batch.num_rows)
+            columns.append((field.name, _table_column(column)))
+    return table_batch(columns, batch.num_rows)
 
 
-def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
-    """Return RawRows as Arrow columns by name.
+def arrow_from_raw(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Return the columns of a table by name, as they are written.
 
-    Missing values become null. Only categories are dictionary-encoded. `raw_from_arrow` converts
-    a table of these columns back.
+    Texts are plain strings, and times have microseconds. Only categories stay dictionary-encoded,
+    so that `raw_from_arrow` converts the columns back.
     """
-    return dict(zip(rows.names, map(_arrow_from_raw_column, rows.columns), strict=True))
+    columns = columns_by_name(rows)
+    for name, column in columns.items():
+        if column.type == TEXT:
+            columns[name] = column.cast(pa.string())
+        elif column_kind(column.type) == "time":
+            columns[name] = pc.round_temporal(column, unit="microsecond").cast(pa.timestamp("us"))
+    return columns
 
 
 def is_convertible_column_type(arrow_type: pa.DataType) -> bool:
     """True if `raw_from_arrow` can convert columns of this Arrow type."""
     if pa.types.is_dictionary(arrow_type) or _is_number_list_type(arrow_type):
         arrow_type = arrow_type.value_type
-    return bool(
-        is_number_or_boolean_type(arrow_type)
-        or is_string_type(arrow_type)
-        or pa.types.is_date(arrow_type)
-        or pa.types.is_timestamp(arrow_type)
-        or pa.types.is_null(arrow_type)
-    )
+    types = pa.types
+    checks = (is_number_or_boolean_type, is_string_type, types.is_date, types.is_timestamp, types.is_null)
+    return any(check(arrow_type) for check in checks)
 
 
-def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
-    """Return dense rows of any kind as RawRows.
+def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
+    """Return dense rows of any kind as a table for a feature map.
 
-    Such rows are a table, texts, dicts, a dense array or lists.
+    Such rows are a frame, texts, dicts, a dense array or lists.
 
     X: rows of any kind that is not sparse.
     names: names of an array's columns. If None, the names are x0, x1, …
@@ -118,8 +116,8 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     if only_has(X, Mapping):
         return parse_date_columns(raw_from_dicts(X))
     if only_has(X, str):
-        return raw_from_texts(X)
-    if isinstance(X, RawRows):
+        return raw_from_arrow(pa.table({"text": pa.array(X)}))
+    if is_table(X):
         return raw_from_array(X)
 
     if not is_sparse(X) and (table := as_table(X)) is not None:
@@ -130,7 +128,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
         dense = np.asarray(fill_masked(X))
         if dense.dtype == object and dense.ndim == 2:
             names = names or default_column_names(dense)
-            columns = [_column_of_values(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
+            columns = [column_of_values(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
             return raw_from_arrow(pa.table(columns, list(names)))
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
             return raw_from_array(dense, names)
@@ -138,46 +136,16 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     return raw_from_array(as_rows(X)[0], names)
 
 
-def raw_from_texts(texts: Iterable[str]) -> RawRows:
-    """Return texts as RawRows with one column called `text`."""
-    return RawRows(("text",), (RawColumn("text", *_encode_texts(pa.array(list(texts), pa.string()))),))
+def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Return rows that are dicts as a table.
 
-
-def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
-    """Return rows that are dicts as RawRows.
-
-    The columns are the keys of all rows, in order of appearance. A value is missing if it is None
-    or NaN, or if the row does not have the key. Raises SchemaMismatch if a column has values of
+    The columns are those of `table_of_dicts`. Raises SchemaMismatch if a column has values of
     different or unsupported types. Raises InvalidRows if a column has vectors of different length.
     """
-    names = tuple(dict.fromkeys(str(name) for row in rows for name in row))
-    columns = [_column_of_values([row.get(name) for row in rows], name) for name in names]
-    if names:
-        return raw_from_arrow(pa.table(columns, list(names)))
-    return RawRows((), (), len(rows))
-
-
-def _column_of_values(values: list[Any], column_name: str) -> pa.Array:
-    """Return Python values as an Arrow column.
-
-    Raises SchemaMismatch if the values have no common type. The error names the first row whose
-    value has another type than the first value.
-
-    column_name: name of the column, for the error message.
-    """
-    try:
-        return pa.array(values, from_pandas=True)
-    except (pa.ArrowException, OverflowError) as e:
-        # NaN values are dropped, because NaN is not equal to itself.
-        present = [(row, value) for row, value in enumerate(values) if value is not None and value == value]
-        first = type(present[0][1])
-        row, value = next((item for item in present if type(item[1]) is not first), present[0])
-        raise SchemaMismatch(
-            f"row {row}, column {column_name} is {value!r}; the column begins with {first.__name__}. Give "
-            "a column one type.",
-            row=row,
-            column=column_name,
-        ) from e
+    table = table_of_dicts(rows)
+    if table.num_columns:
+        return raw_from_arrow(table)
+    return table_batch((), len(rows))
 
 
 def _as_record_batch(table: pa.Table) -> pa.RecordBatch:
@@ -200,40 +168,38 @@ def as_floats(decimals: pa.Array) -> pa.Array:
     return decimals
 
 
-def _raw_column_from_arrow(column: pa.Array) -> RawColumn:
-    """Return an Arrow array as a RawColumn.
-
-    A RawColumn has float64 numbers, or codes of texts.
+def _table_column(column: pa.Array) -> pa.Array:
+    """Return an Arrow array as a column of a table.
 
     column: array of a type for which `is_convertible_column_type` is true, and not of vectors.
     """
-    # Convert categories, texts and null columns.
+    # Convert categories and texts.
     kind = column.type
     if pa.types.is_dictionary(kind):
-        if is_string_type(kind.value_type):
-            return RawColumn("category", *_encode_texts(column))
-        decoded = _raw_column_from_arrow(column.dictionary_decode())
-        return convert_column("", decoded, "text")._replace(kind="category")
-    if pa.types.is_null(kind):
-        return RawColumn("number", np.full(len(column), np.nan))
+        values = column.dictionary
+        if kind.value_type == pa.string_view():  # Arrow cannot take items of this type.
+            values = values.cast(pa.string())
+        texts = convert_column("", _table_column(values.take(column.indices)), "text")
+        return pa.DictionaryArray.from_arrays(texts.indices, texts.dictionary)
     if is_string_type(kind):
-        return RawColumn("text", *_encode_texts(column))
+        encoded = column.cast(pa.string()).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(encoded.indices, encoded.dictionary, ordered=True)
 
-    # Convert dates, times, booleans and floats.
+    # Convert dates, times and booleans.
     if pa.types.is_date(kind):
-        return RawColumn("date", _numbers_or_nan(column.cast(pa.date32(), safe=False).cast(pa.int32())))
+        return column.cast(pa.date32(), safe=False)
     if pa.types.is_timestamp(kind):
-        return RawColumn("time", _numbers_or_nan(column.cast(pa.int64())) / _UNITS_PER_DAY[kind.unit])
+        return column.view(pa.timestamp(kind.unit))
     if pa.types.is_boolean(kind):
-        return RawColumn("boolean", _numbers_or_nan(column.cast(pa.int8())))
-    if not pa.types.is_integer(kind):
-        return RawColumn("number", _numbers_or_nan(as_floats(column)))
+        return column
 
-    # Convert integers. If an integer is too large for float64, the column becomes texts.
-    values = _numbers_or_nan(column)
-    if np.abs(np.nan_to_num(values)).max(initial=0.0) > LARGEST_EXACT_INTEGER:
-        return RawColumn("text", *_encode_texts(column.cast(pa.string())))
-    return RawColumn("integer", values)
+    # Convert numbers. If an integer is too large for float64, the column becomes texts.
+    numbers = _numbers_or_nan(column)
+    if not pa.types.is_integer(kind):
+        return pa.array(numbers, from_pandas=True)
+    if np.fmax.reduce(np.abs(numbers), initial=0.0) > LARGEST_EXACT_INTEGER:
+        return _table_column(column.cast(pa.string()))
+    return column.cast(pa.int64())
 
 
 def _is_number_list_type(arrow_type: pa.DataType) -> bool:
@@ -243,7 +209,7 @@ def _is_number_list_type(arrow_type: pa.DataType) -> bool:
     return is_number_or_boolean_type(arrow_type.value_type) or bool(pa.types.is_null(arrow_type.value_type))
 
 
-def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
+def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Array]]:
     """Return a column of vectors as columns of numbers.
 
     Column i has number i of every vector, and its name is `name` followed by i. If a row has no
@@ -272,63 +238,11 @@ def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, RawColu
             column=name,
         )
 
-    # Copy the numbers of all vectors to a matrix, and split the matrix into columns.
-    values = np.full((len(column), length), np.nan)
-    numbers = _numbers_or_nan(pc.list_flatten(column).cast(pa.float64(), safe=False))
-    values[present] = numbers.reshape(int(present.sum()), length)
-    return [(f"{name}{i}", RawColumn("number", np.ascontiguousarray(values[:, i]))) for i in range(length)]
+    numbers = [_numbers_or_nan(pc.list_element(column, i)) for i in range(length)]
+    return [(f"{name}{i}", pa.array(values, from_pandas=True)) for i, values in enumerate(numbers)]
 
 
 def _numbers_or_nan(column: pa.Array) -> np.ndarray:
-    """Return a copy of a column's numbers (rows,) as float64.
-
-    Nulls become NaN.
-    """
-    if not column.null_count:
-        return np.array(column.to_numpy(zero_copy_only=False), dtype=np.float64)
-    values: np.ndarray = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
-    values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    return values
-
-
-def _encode_texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return a code for each text, and the distinct texts.
-
-    The distinct texts are in order of appearance. The codes (rows,) int32 are indices into the
-    distinct texts, −1 for null.
-    """
-    # Encode the texts of an Arrow dictionary first, and give each row the code of its text.
-    # An Arrow dictionary array has a list of texts, and one index into this list for each row.
-    # The list may have nulls, unused texts or repeated texts.
-    own: tuple[str, ...] | None = None
-    if pa.types.is_dictionary(column.type):
-        codes, own = _encode_texts(column.dictionary)
-        column = pa.array(codes, mask=codes < 0).take(column.indices)
-    encoded = column.dictionary_encode()
-    distinct = encoded.dictionary.to_pylist()
-    texts = tuple(distinct if own is None else (own[i] for i in distinct))
-    return view_of_numbers(encoded.indices.fill_null(-1)), texts
-
-
-def _arrow_from_raw_column(column: RawColumn) -> pa.Array:
-    """Return a RawColumn as an Arrow array of matching type."""
-    missing = column.missing
-    if column.has_texts:
-        # The values of a column of text are indices of its labels.
-        indices = pa.array(column.values, mask=missing)
-        labels = pa.array(column.labels, pa.string())
-        return labels.take(indices) if column.kind == "text" else pa.DictionaryArray.from_arrays(indices, labels)
-    if column.kind == "number":
-        return pa.array(column.values, mask=missing)
-
-    # The Arrow types below have no NaN, so missing rows get the value 0, which is masked.
-    values = np.where(missing, 0.0, column.values)
-    if column.kind == "boolean":
-        return pa.array(values != 0.0, mask=missing)
-    if column.kind == "time":
-        return pa.array(np.rint(values * _UNITS_PER_DAY["us"]).astype(np.int64), pa.timestamp("us"), mask=missing)
-    # A date is a number of days, and the last kind is "integer".
-    whole = pa.array(values.astype(np.int64), mask=missing)
-    if column.kind == "date":
-        return whole.cast(pa.int32()).cast(pa.date32())
-    return whole
+    """Return a column's numbers (rows,) as float64, NaN for null."""
+    numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return numbers

@@ -112,7 +112,7 @@ def _table_blocks(estimator: Estimator, target_kind: str | None) -> Iterator[Blo
     words = [{"a": f"w{i}", "b": f"v{i}"} for i in range(ROWS)]
     texts = [{spec.get("column") or "text": f"w{i} and so on"} for i in range(ROWS)]
     for rows in (raw_from_dicts(words), raw_from_dicts(texts)):
-        yield Block(rows, _made_up_targets(target_kind), names=rows.names)
+        yield Block(rows, _made_up_targets(target_kind), names=tuple(rows.schema.names))
 
 
 def _numeric_blocks(target_kind: str | None, with_json: bool) -> Iterator[Block]:

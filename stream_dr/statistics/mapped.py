@@ -28,7 +28,6 @@ from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
     Table,
     TableState,
-    convert_columns_to_encode,
     is_mapping_independent_of_statistics,
     learned_rows_depend_on_others,
     map_table_rows,
@@ -36,7 +35,7 @@ from stream_dr.feature_maps.table import (
     slices_within_memory_limit,
     update_statistics,
 )
-from stream_dr.feature_maps.table_columns import TableColumn
+from stream_dr.feature_maps.table_columns import TableColumn, read_column
 from stream_dr.feature_maps.widths import (
     check_max_encoded_columns,
     max_mapped_columns_of_table,
@@ -45,7 +44,7 @@ from stream_dr.feature_maps.widths import (
 from stream_dr.projection import Columns, Linear, Mapped, checked_feature_map, row_slices_to_map
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, Rows, check_finite
-from stream_dr.rows.raw_rows import raw_from_array
+from stream_dr.rows.raw_rows import raw_from_array, table_kinds
 from stream_dr.statistics.moments.centred_part import CentredPart
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.folds import FoldedState
@@ -429,10 +428,10 @@ class TableAccumulator(MappedAccumulator):
         """
         rows = raw_from_array(block.X, block.names)
         before = self.table
-        if not rows.rows:
+        if not rows.num_rows:
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
-            check_max_encoded_columns(self._map.encoding(), self._map.column_overrides(), rows.kinds)
+            check_max_encoded_columns(self._map.encoding(), self._map.column_overrides(), table_kinds(rows))
 
         # Map and learn the batch with the updated statistics. Restore the old ones after an error.
         self.table = update_statistics(self._map, before, rows)
@@ -506,7 +505,8 @@ class TableAccumulator(MappedAccumulator):
         stated = max_mapped_columns_of_table(self._map.encoding(), table.columns) <= MAX_EXACT_WIDTH
         hashes = block.hashes
         if self.folds and hashes is None:
-            hashes = table_row_hashes(convert_columns_to_encode(table, block.X), block.y, block.rows)
+            columns = ((column.name, read_column(column, block.X)) for column in table.columns if column.is_encoded)
+            hashes = table_row_hashes(columns, block.y, block.rows)
         X = map_table_rows(self._map, table, block.X)
         return block._replace(X=X, names=None, width_stated=stated, hashes=hashes)
 

@@ -26,7 +26,7 @@ import xxhash
 from stream_dr.compiled import compiled, readonly_view
 from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import RawColumn
+from stream_dr.rows.raw_rows import ColumnValues
 from stream_dr.targets.targets import Targets
 
 _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
@@ -116,7 +116,7 @@ def row_and_target_hashes(block: Block, hash_column_names: bool = False) -> np.n
     return mix_bits(out + target_hashes(block.y, block.rows))
 
 
-def table_row_hashes(columns: Iterable[tuple[str, RawColumn]], targets: Targets | None, n_rows: int) -> np.ndarray:
+def table_row_hashes(columns: Iterable[tuple[str, ColumnValues]], targets: Targets | None, n_rows: int) -> np.ndarray:
     """Return a hash of each table row with its target.
 
     The result is (rows,) uint64. Missing values add nothing to a hash.

@@ -15,6 +15,7 @@ import pytest
 import stream_dr
 from stream_dr import LDA, OPLS, Client, table
 from stream_dr.errors import MalformedInput, NotNumeric, StreamDRError
+from stream_dr.rows.raw_rows import table_kinds
 from stream_dr.shards.dataset import open_shard
 from tests.support.serving import ARROW, Served, in_thread, stream
 
@@ -92,7 +93,7 @@ def test_parquets_own_dictionaries_mean_nothing(tmp_path: Path) -> None:
     rows = pa.table({"c": pa.array([1, 2, 3, 1, 2] * 12), "d": ["k", "m"] * 30, "y": Y})
     pq.write_table(rows, tmp_path / "rows.parquet", use_dictionary=True)
     (block,) = stream_dr.open_source(tmp_path / "rows.parquet", label="y").blocks()
-    assert block.X.kinds == {"c": "integer", "d": "text"}
+    assert table_kinds(block.X) == {"c": "integer", "d": "text"}
 
 
 def test_a_category_is_one_over_http(kind: tuple[pa.Table, np.ndarray], tmp_path: Path) -> None:

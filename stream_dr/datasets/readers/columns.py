@@ -257,7 +257,7 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
     X: Rows
     if roles.raw:
         X = raw_from_arrow(batch.select(list(feature_names)))
-        names = X.names
+        names: tuple[str, ...] | None = tuple(X.schema.names)
     else:
         X, names = _complete_matrix(batch, feature_names)
         check_finite(X)

@@ -489,7 +489,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         block = self._rows_to_project(X)
         by_name = self.identifies_columns_by_name()
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
-        return z.astype(block.X.dtype, copy=False) if keep_float32 else z
+        return z.astype(block.X.dtype, copy=False) if keep_float32 and not block.table else z
 
     def fitted(self) -> FittedState:
         """Return the FittedState, with the accumulator and the cached projection.

@@ -20,7 +20,7 @@ from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, TableState, mapped_columns_by_kind
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import RawColumn
+from stream_dr.rows.raw_rows import ColumnValues
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.folds import FoldedState
 from stream_dr.statistics.moments.state import MomentState, scale_state
@@ -240,7 +240,7 @@ def map_reads_tables(spec: JsonDict | None) -> bool:
     return mapping is not None and bool(mapping.learns)
 
 
-def is_category(spec: JsonDict | None, table: TableState | None, name: str, values: RawColumn) -> bool:
+def is_category(spec: JsonDict | None, table: TableState | None, name: str, values: ColumnValues) -> bool:
     """Return True if the feature map takes a table's column as categories.
 
     The kind of the column is the learned one. If no value was learned so far, the kind is declared,

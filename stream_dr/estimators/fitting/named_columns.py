@@ -43,7 +43,7 @@ def read_rows_and_names(
         from stream_dr.rows.table_rows import raw_rows
 
         X = raw_rows(block.X, block.names)
-        return X, X.names
+        return X, tuple(X.schema.names)
 
     if columns_found_by_name and only_has(block.X, Mapping):
         matrix, names = dicts_to_sparse_rows(block.X)

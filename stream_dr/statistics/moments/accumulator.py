@@ -96,8 +96,11 @@ class MomentAccumulator(AccumulatorBase):
         rows = batch.weights.size
         if rows:
             self.make_room_for_batch(batch)
-            for start in range(0, rows, self._max_step):
-                self.learn(batch, start, min(start + self._max_step, rows))
+            step = rows
+            if self.decay < 1.0:
+                step = clock.max_rows_per_step(self.decay)
+            for start in range(0, rows, step):
+                self.learn(batch, start, min(start + step, rows))
         self.rows_skipped += batch.skipped
 
     def remove(self, block: Block) -> None:
@@ -176,7 +179,6 @@ class MomentAccumulator(AccumulatorBase):
         self.encoding = state.encoding
         self.scatter = state.scatter
         self.decay = state.decay
-        self._max_step = clock.max_rows_per_step(state.decay)
         self.rows = state.rows
         self.rows_skipped = state.rows_skipped
         self._clock = state.clock

@@ -387,7 +387,8 @@ def test_features_of_any_name_come_back_beside_columns_of_that_name(as_table):
     assert batch.column("feature:weight").to_pylist() == X[:, NAMES.index("weight")].tolist()
     got = block_from_arrow(read_arrow(write_arrow([batch])))
     assert (got.names, got.ids, got.weights.tolist(), got.table) == (NAMES, ["r", "s"], [1.0, 2.0], as_table)
-    np.testing.assert_array_equal(np.column_stack([c.values for c in got.X.columns]) if as_table else got.X, X)
+    read = [c.to_numpy(zero_copy_only=False) for c in got.X.columns] if as_table else got.X.T
+    np.testing.assert_array_equal(np.column_stack(read), X)
 
 
 @pytest.mark.parametrize("name", [*RESERVED_NAMES, "feature:weight"])

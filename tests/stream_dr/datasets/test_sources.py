@@ -17,7 +17,7 @@ import stream_dr
 from stream_dr.arrow.rows import RESERVED_NAMES
 from stream_dr.datasets.sources import infer_format_from_suffix, open_source
 from stream_dr.errors import InvalidParameter, MalformedInput, SchemaMismatch, SourceMissing
-from stream_dr.rows.raw_rows import RawRows
+from stream_dr.rows.raw_rows import table_kinds
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.folder import write_shards
 
@@ -86,14 +86,14 @@ def test_words_gaps_and_dates_are_rows_as_the_table_has_them(tmp_path):
     source = open_source(tmp_path / "a.csv", label="y")
     (block,) = source.blocks()
     assert source.raw
-    assert isinstance(block.X, RawRows)
-    assert [column.kind for column in block.X.columns] == ["number", "text", "date"]
-    assert [column.missing.tolist() for column in block.X.columns] == [
+    assert block.table
+    assert table_kinds(block.X) == {"n": "number", "c": "text", "d": "date"}
+    assert [column.is_null().to_pylist() for column in block.X.columns] == [
         [False, True, False],
         *[[False, False, True]] * 2,
     ]
     (block,) = open_source(tmp_path / "a.csv", label="y", kinds=(("n", "category"),)).blocks()
-    assert block.X.column("n").labels == ("1", "3")
+    assert block.X.column("n").dictionary.to_pylist() == ["1", "3"]
 
 
 def test_integer_ids_stay_integers(tmp_path):

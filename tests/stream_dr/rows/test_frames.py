@@ -115,7 +115,7 @@ def test_vectors_beside_numbers_and_dicts_have_names():
 def test_vectors_without_numbers_are_no_columns():
     table = pa.table({"e": pa.array([[], []], pa.list_(pa.float64())), "size": [1.0, 2.0]})
     rows = raw_rows(table)
-    assert (rows.names, rows.rows) == (("size",), 2)
+    assert (rows.schema.names, rows.num_rows) == (["size"], 2)
 
 
 @pytest.mark.parametrize(

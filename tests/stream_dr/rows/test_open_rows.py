@@ -18,7 +18,7 @@ from stream_dr.rows.batches import as_block
 from stream_dr.rows.block import Block
 from stream_dr.rows.frames import TableStream, open_rows
 from stream_dr.rows.number_rows import as_rows
-from stream_dr.rows.raw_rows import RawRows, raw_from_array
+from stream_dr.rows.raw_rows import raw_from_array, table_kinds
 from stream_dr.rows.table_rows import raw_rows
 
 X = np.random.default_rng(3).normal(size=(40, 2))
@@ -28,7 +28,7 @@ TABLE = pa.table(list(X.T), ["a", "b"])
 SPARSE = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(X), columns=["a", "b"])
 
 FORMS = {
-    "raw rows": (lambda: raw_from_array(X), RawRows),
+    "raw rows": (lambda: raw_from_array(X), pa.RecordBatch),
     "array": (lambda: X, np.ndarray),
     "no dimension": (lambda: np.array(1.0), np.ndarray),
     "no rows": (lambda: np.empty((0, 2)), np.ndarray),
@@ -102,15 +102,23 @@ def test_a_tables_columns_are_the_same_from_every_form(form):
     made, _ = FORMS[form]
     rows = raw_rows(made(), ("a", "b")) if form == "array" else raw_rows(made())
     names = ("x0", "x1") if form == "raw rows" else ("a", "b")
-    assert rows.names[:2] == names
-    np.testing.assert_array_equal(np.stack([rows.column(name).values for name in names], axis=1), X)
+    assert tuple(rows.schema.names)[:2] == names
+    np.testing.assert_array_equal(np.stack([rows.column(name).to_numpy() for name in names], axis=1), X)
 
 
 def test_a_column_of_texts_is_what_a_list_of_them_is():
     for texts in (["a", "b", "a"], np.array(["a", "b", "a"]), pl.Series(["a", "b", "a"]), pa.array(["a", "b", "a"])):
         rows = raw_rows(texts)
-        assert rows.kinds == {"text": "text"}
-        assert rows.columns[0].labels == ("a", "b")
+        assert table_kinds(rows) == {"text": "text"}
+        assert rows.columns[0].dictionary.to_pylist() == ["a", "b"]
+
+
+def test_dicts_may_have_more_keys_and_keys_that_are_numbers():
+    with pytest.raises(stream_dr.errors.NotFinite, match="row 0, column 1"):
+        stream_dr.PCA().fit([{"a": 1.0}, {"a": 2.0, "b": 3.0}])
+    with pytest.raises(stream_dr.errors.SchemaMismatch, match=r"row 1, column b is 3\.0; the column begins with str"):
+        stream_dr.PCA().fit([{"a": 1.0, "b": "x"}, {"a": 2.0, "b": 3.0}])
+    assert list(stream_dr.PCA().fit([{1: 2.0, 2: 3.0}, {1: 4.0, 2: 7.0}]).feature_names_in_) == ["1", "2"]
 
 
 def test_raw_rows_are_refused_where_numbers_are_learned():

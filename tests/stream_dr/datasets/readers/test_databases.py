@@ -8,7 +8,6 @@ import pytest
 
 from stream_dr.datasets.sources import infer_format_from_suffix, open_source
 from stream_dr.errors import InvalidParameter, MalformedInput, SchemaMismatch, SourceMissing
-from stream_dr.rows.raw_rows import RawRows
 
 ROWS = "CREATE TABLE orders (id INTEGER, price REAL, n INTEGER, colour TEXT, day TEXT, y TEXT)"
 
@@ -49,14 +48,14 @@ def test_the_rows_of_a_csv(shop, tmp_path):
     raw = open_source(f"{shop}!orders", label="y", id="id")
     block = next(raw.blocks())
     assert raw.raw
-    assert isinstance(block.X, RawRows)
+    assert block.table
     assert block.names == ("price", "n", "colour", "day")
 
 
 def test_gaps_are_missing_values(tmp_path, shop):
     path = made(tmp_path / f"gaps{shop.suffix}", [ROWS, "INSERT INTO orders VALUES (1, NULL, 2, NULL, NULL, 'a')"])
     block = next(open_source(path, label="y", id="id").blocks())
-    assert [bool(column.missing[0]) for column in block.X.columns] == [True, False, True, True]
+    assert [column[0].as_py() is None for column in block.X.columns] == [True, False, True, True]
 
 
 def test_a_table_is_named_where_there_are_several(tmp_path, shop):
