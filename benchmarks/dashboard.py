@@ -21,9 +21,9 @@ import httpx
 import numpy as np
 
 from benchmarks.service import ARROW, processor_seconds, service
-from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.rows.block import Block
-from stream_dr.targets.targets import class_targets
+from stream_dr.batch.arrow import arrow_from_block, write_arrow
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets
 
 
 class Clients:

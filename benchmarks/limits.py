@@ -142,9 +142,9 @@ def replayed(row: Row) -> Iterator[tuple[Work, Work]]:
     import numpy as np
 
     import stream_dr
+    from stream_dr.batch.targets import class_targets
     from stream_dr.running.replay import ReplaySettings, replay
     from stream_dr.shards.dataset import ShardWriter, open_dataset
-    from stream_dr.targets.targets import class_targets
 
     X = np.random.default_rng(0).normal(size=(row.rows, 64))
     y = [f"c{i % 10}" for i in range(row.rows)]
@@ -168,9 +168,9 @@ def read(row: Row, medium: str) -> Iterator[tuple[Work, Work]]:
     import numpy as np
     import orjson
 
-    from stream_dr.arrow.codec import arrow_from_block, block_from_arrow, read_arrow, write_arrow
+    from stream_dr.batch.arrow import arrow_from_block, block_from_arrow, read_arrow, write_arrow
+    from stream_dr.batch.block import Block
     from stream_dr.directory.draft import parse_rows
-    from stream_dr.rows.block import Block
 
     X = np.random.default_rng(0).normal(size=(row.rows, 384))
     if medium == "json":
@@ -186,9 +186,9 @@ def served(row: Row, method: str) -> Iterator[tuple[Work, Work]]:
     import numpy as np
 
     from benchmarks.service import ARROW, put, request, service
-    from stream_dr.arrow.codec import arrow_from_block, write_arrow
-    from stream_dr.rows.block import Block
-    from stream_dr.targets.targets import class_targets
+    from stream_dr.batch.arrow import arrow_from_block, write_arrow
+    from stream_dr.batch.block import Block
+    from stream_dr.batch.targets import class_targets
 
     X = np.random.default_rng(0).normal(size=(1_000, 20))
     body = bytes(write_arrow([arrow_from_block(Block(X, class_targets(["ab"[i % 2] for i in range(1_000)])))]))

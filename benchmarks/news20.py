@@ -21,14 +21,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.papers.sets import tfidf
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets
 from stream_dr.datasets.convert import convert
 from stream_dr.datasets.sources import Options
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import refine_steps
-from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Dataset, open_dataset
 from stream_dr.shards.folder import write_shards
-from stream_dr.targets.targets import class_targets
 
 
 def rows_of(dataset: Dataset) -> tuple[sp.csr_matrix, np.ndarray]:

@@ -39,7 +39,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from threadpoolctl import threadpool_limits
 
 import stream_dr
-from stream_dr.arrow.codec import arrow_from_block, write_arrow
+from stream_dr.batch.arrow import arrow_from_block, write_arrow
+from stream_dr.batch.block import Block
 from stream_dr.datasets.generate import (
     TOP_SHARES,
     build_word_and_topic_tables,
@@ -54,7 +55,6 @@ from stream_dr.estimators import make
 from stream_dr.log.event import EventDraft, xxh64_digest
 from stream_dr.log.log import Log
 from stream_dr.models.snapshot import state_sha256
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset

@@ -256,7 +256,7 @@ def touch(kernel: Any, size: int) -> Callable[[Batches], None]:
 
 def check_numeric_finite_rows(batches: Batches) -> None:
     """What partial_fit looks at before a batch is learned."""
-    from stream_dr.rows.number_rows import as_rows
+    from stream_dr.batch.matrix import as_rows
 
     for X, _ in batches:
         as_rows(X)

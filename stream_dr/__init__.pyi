@@ -4,6 +4,7 @@ from . import errors as errors
 from . import plotting as plotting
 from .adapters.river import to_river as to_river
 from .adapters.tables import describe_table as describe_table
+from .batch.block import Block as Block
 from .client.client import Client as Client
 from .client.payloads import ServedArray as ServedArray
 from .datasets.sources import open_source as open_source
@@ -53,7 +54,6 @@ from .models.saved import save as save
 from .models.snapshot import export_model as export_model
 from .plotting.directory_figures import FigureOptions as FigureOptions
 from .plotting.directory_figures import LiveFigures as LiveFigures
-from .rows.block import Block as Block
 from .running.driver import RunSettings as RunSettings
 from .running.fit import fit as fit
 from .running.jobs import Job as Job

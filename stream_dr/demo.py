@@ -29,19 +29,19 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.targets import class_targets
 from stream_dr.client.client import Client
 from stream_dr.datasets.generate import WIDTH, generate_rcv1_like
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import OutputExists
 from stream_dr.plotting.directory_figures import write_report
-from stream_dr.rows.block import Block, Rows
 from stream_dr.running.query import transform
 from stream_dr.running.replay import ReplayCallback, ReplaySettings, replay
 from stream_dr.running.warm_up import warm_up
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.folder import write_shards
 from stream_dr.solve.neighbours import means_by_class, nearest_mean
-from stream_dr.targets.targets import class_targets
 
 Models = dict[str, tuple[str, JsonDict]]
 """Registry key and parameters of each model, by its name."""

@@ -20,6 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr import checks
+from stream_dr.batch.block import Rows
+from stream_dr.batch.table import drop_unused_texts, refuse_table, table_from_array
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
@@ -32,8 +34,6 @@ from stream_dr.feature_maps.table import (
     slices_within_memory_limit,
 )
 from stream_dr.readout import Readout
-from stream_dr.rows.block import Rows
-from stream_dr.rows.raw_rows import drop_unused_texts, raise_if_raw_rows, raw_from_array
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
@@ -444,7 +444,7 @@ class Mapped(NamedTuple):
         if self.table is not None:
             if isinstance(X, np.ndarray) and X.shape[1] != len(names or ()):
                 check_n_features(X.shape[1], self.width)
-            raw = raw_from_array(X, names)
+            raw = table_from_array(X, names)
             parts = slices_within_memory_limit(mapping, self.table, raw)
             for part in parts:
                 rows = raw if len(parts) == 1 else drop_unused_texts(raw[part])
@@ -452,7 +452,7 @@ class Mapped(NamedTuple):
             return
 
         # A map without the statistics of a table needs rows of numbers.
-        raise_if_raw_rows(X)
+        refuse_table(X)
         if names is None or not mapping.by_name:
             if not sp.issparse(X):
                 check_n_features(X.shape[1], self.width)

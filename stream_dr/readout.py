@@ -16,8 +16,7 @@ import numpy as np
 from scipy.special import softmax
 
 from stream_dr import checks
-from stream_dr.targets.label_codes import Label, label_array
-from stream_dr.targets.targets import KINDS
+from stream_dr.batch.targets import KINDS, Label, label_array
 
 TARGETS = "targets"
 """Scores are targets that regression predicts: numbers, or indicators of labels."""

@@ -22,8 +22,7 @@ NUMERIC = (
     "errors",
     "aliases",
     "checks",
-    "rows",
-    "targets",
+    "batch",
     "readout",
     "uncertainty",
     "projection",
@@ -41,8 +40,7 @@ RANK = {
     "checks": 1,
     "disk": 1,
     "first_bytes": 1,
-    "rows": 1,
-    "targets": 2,
+    "batch": 1,
     "feature_maps": 3,
     "readout": 3,
     "uncertainty": 3,
@@ -50,8 +48,6 @@ RANK = {
     "statistics": 5,
     "solve": 6,
     "estimators": 7,
-    "arrow": 5,
-    "batch": 6,
     "log": 6,
     "shards": 6,
     "datasets": 7,
@@ -70,7 +66,7 @@ RANK = {
 }
 """A part imports only parts of lower rank, or itself; numerics and what reads and stores rows do not know each other."""
 
-STORED = ("arrow", "log", "shards", "datasets")
+STORED = ("log", "shards", "datasets")
 
 
 def part(name: str) -> str:
@@ -152,39 +148,36 @@ def test_no_import_goes_in_a_circle() -> None:
 
 def test_numerics_touch_no_files_and_no_arrow() -> None:
     forbidden = {"pyarrow", "sqlite3", "pathlib", "os", "io", "tempfile", "httpx", "fastapi", "typer", "rich"}
-    # The type of a path; where compiled code is cached; other libraries' tables, and columns of labels.
+    # The type of a path; where compiled code is cached; columns of a table.
     allowed = {
         ("aliases.py", "os"),
         ("cache_lines.py", "os"),
-        ("number_rows.py", "os"),
-        ("frames.py", "pyarrow"),
-        ("label_codes.py", "pyarrow"),
-        ("parsing.py", "pyarrow"),
-        ("matrix.py", "pyarrow"),
-        ("raw_rows.py", "pyarrow"),
-        ("table_rows.py", "pyarrow"),
+        ("matrix.py", "os"),
         ("table.py", "pyarrow"),
         ("table_columns.py", "pyarrow"),
         ("widths.py", "pyarrow"),
         ("column_report.py", "pyarrow"),
-        ("targets.py", "pyarrow"),
     }
+    wire = ("stream_dr.batch.arrow", "stream_dr.batch.messages", "stream_dr.batch.json_rows", "stream_dr.batch.schema")
     for path in FILES:
         mine = path.relative_to(ROOT / "stream_dr").parts[0].removesuffix(".py")
         if mine in NUMERIC:
             for name in of(path):
                 top = name.split(".")[0]
+                if mine == "batch" and top == "pyarrow":
+                    continue
                 assert top not in forbidden or (path.name, top) in allowed, f"{path.name} imports {name}"
+                assert mine == "batch" or not name.startswith(wire), f"{path.name} imports {name}"
 
 
 def test_tables_have_one_door() -> None:
-    """They are made in rows/; what has numbers or codes of a column is few."""
+    """They are made in batch/; what has numbers or codes of a column is few."""
     known = [path for path in FILES if "column_values" in path.read_text(encoding="utf8")]
     rooms = {path.relative_to(ROOT / "stream_dr").parts[0] for path in known}
-    assert rooms == {"rows", "feature_maps", "directory"}, known
+    assert rooms == {"batch", "feature_maps", "directory"}, known
     assert len(known) <= 7, known
     made = [path for path in FILES if "table_batch" in path.read_text(encoding="utf8")]
-    assert {path.relative_to(ROOT / "stream_dr").parts[0] for path in made} == {"rows"}, made
+    assert {path.relative_to(ROOT / "stream_dr").parts[0] for path in made} == {"batch"}, made
 
 
 def test_the_service_knows_only_public_names() -> None:

@@ -110,7 +110,7 @@ def test_nothing_rests_on_a_private_name() -> None:
         "row.__dict__.update(other)",
         "getattr(model, '_fitted', None)",
         "class A:\n    def f(self, other):\n        return other._mine",
-        "from stream_dr.arrow.rows import _sound",
+        "from stream_dr.batch.arrow import _sound",
     ],
 )
 def test_what_rests_on_one_is_found(source: str) -> None:

@@ -15,10 +15,10 @@ import scipy.sparse as sp
 from sklearn import datasets as shipped
 from sklearn.preprocessing import normalize
 
+from stream_dr.batch.block import Block
 from stream_dr.datasets.generate import generate_rcv1_like
 from stream_dr.datasets.readers.matrices import read_matlab
 from stream_dr.datasets.sources import open_source
-from stream_dr.rows.block import Block
 
 Set = tuple[np.ndarray, np.ndarray]
 

@@ -38,13 +38,13 @@ import scipy.sparse as sp
 from river import base
 from sklearn.base import clone
 
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.rows import is_pandas
+from stream_dr.batch.targets import Label
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFitted
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.predictor import LinearClassifier
 from stream_dr.estimators.information_gain import InformationGain
-from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.frames import is_pandas
-from stream_dr.targets.label_codes import Label
 
 RiverTarget = Label | float | Mapping[Hashable, bool] | Mapping[Hashable, float]
 """Target of a row in the form that river passes."""

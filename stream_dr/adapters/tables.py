@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from stream_dr.batch.matrix import read_table
 from stream_dr.feature_maps.column_report import TableReport, describe
-from stream_dr.rows.table_rows import raw_rows
 
 
 def describe_table(X: Any, **options: Any) -> TableReport:
@@ -28,4 +28,4 @@ def describe_table(X: Any, **options: Any) -> TableReport:
     >>> [(column.name, column.taken_for) for column in report.columns]
     [('age', 'number'), ('city', 'category')]
     """
-    return describe(raw_rows(X), options)
+    return describe(read_table(X), options)

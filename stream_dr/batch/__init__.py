@@ -1,1 +1,1 @@
-"""The gate of a stream: what a batch must have in common with the batches before it."""
+"""The gate: every batch of rows passes it once, and is compared with the batches before it."""

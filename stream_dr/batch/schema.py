@@ -22,8 +22,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.rows import csr_without_check, feature_hint
-from stream_dr.arrow.target_columns import TARGET_COLUMN
+from stream_dr.batch.arrow import TARGET_COLUMN, feature_hint
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.sparse import csr_without_check
+from stream_dr.batch.table import conform_table, fill_unknown_families, table_from_array
+from stream_dr.batch.targets import Label, Targets, check_label_type, check_labels_allowed, no_row_has_target
 from stream_dr.errors import (
     InvalidTargets,
     InvalidWeights,
@@ -32,9 +35,6 @@ from stream_dr.errors import (
     WidthMismatch,
     did_you_mean,
 )
-from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import conform_table, fill_unknown_families, raw_from_array
-from stream_dr.targets.targets import Label, Targets, check_label_type, check_labels_allowed, no_row_has_target
 
 
 class Schema(NamedTuple):
@@ -124,7 +124,7 @@ class Schema(NamedTuple):
         if self.layout == "table" or block.table:
             if not self.families:
                 return block
-            rows = conform_table(raw_from_array(block.X, block.names), self.families)
+            rows = conform_table(table_from_array(block.X, block.names), self.families)
             return block._replace(X=rows, names=tuple(rows.schema.names))
 
         # A sparse block may have fewer columns than declared. The missing columns are empty.

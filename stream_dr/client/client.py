@@ -32,7 +32,12 @@ import pyarrow as pa
 
 from stream_dr import errors
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.codec import read_arrow
+from stream_dr.batch.arrow import read_arrow
+from stream_dr.batch.block import Block, as_ids, as_weights, is_valid_unicode
+from stream_dr.batch.matrix import number_array
+from stream_dr.batch.parsing import check_targets_unambiguous, parse_targets
+from stream_dr.batch.rows import TableStream, as_block, batches
+from stream_dr.batch.targets import KINDS, Targets, label_array
 from stream_dr.client.connection import ERROR_CLASSES, Connection, checked_header
 from stream_dr.client.payloads import (
     Acknowledgement,
@@ -47,13 +52,6 @@ from stream_dr.client.payloads import (
     read_metadata,
     sendable_rows_and_names,
 )
-from stream_dr.rows.batches import as_block, batches
-from stream_dr.rows.block import Block, as_ids, as_weights, is_valid_unicode
-from stream_dr.rows.frames import TableStream
-from stream_dr.rows.matrix import number_array
-from stream_dr.targets.label_codes import label_array
-from stream_dr.targets.parsing import check_targets_unambiguous, parse_targets
-from stream_dr.targets.targets import KINDS, Targets
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.estimator import Estimator

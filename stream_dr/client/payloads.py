@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from stream_dr import errors
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.frames import as_table, only_has, open_rows
-from stream_dr.rows.number_rows import as_rows
-from stream_dr.rows.table_rows import raw_rows
-from stream_dr.targets.label_codes import Label
+from stream_dr.batch.arrow import arrow_from_block, write_arrow
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.matrix import as_rows, read_table
+from stream_dr.batch.rows import as_table, only_has, open_rows
+from stream_dr.batch.targets import Label
 
 
 class Acknowledgement(TypedDict):
@@ -236,7 +235,7 @@ def sendable_rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     except (errors.NotNumeric, errors.NotFinite, errors.InvalidRows):
         if not only_has(X, str) and as_table(X) is None:
             raise
-    raw = raw_rows(X)
+    raw = read_table(X)
     return raw, tuple(raw.schema.names)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stream_dr.batch.rows import Source
 from stream_dr.commands.learn import print_column_kinds
 from stream_dr.commands.output import ProgressBar, print_result, say
 from stream_dr.commands.reading import (
@@ -30,7 +31,6 @@ from stream_dr.commands.specs import (
     parse_model_specs,
     path_or_uri,
 )
-from stream_dr.rows.source import Source
 
 if TYPE_CHECKING:
     from stream_dr.evaluation.comparison import Comparison

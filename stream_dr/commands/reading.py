@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 import typer
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block
+from stream_dr.batch.rows import Source
 from stream_dr.commands.output import say
 from stream_dr.errors import StreamDRError
-from stream_dr.rows.block import Block
-from stream_dr.rows.source import Source
 from stream_dr.shards.dataset import Dataset, are_shards_or_missing, open_dataset
 from stream_dr.shards.file import RemotePath
 
@@ -206,7 +206,7 @@ def refuse_ids_or_numbers_as_labels(files: dict[Path, "FileSource"], command_wor
     files: opened files by path.
     command_words: words of the command line. The proposed commands are made of these words.
     """
-    from stream_dr.targets.parsing import has_too_many_labels_for_classes
+    from stream_dr.batch.parsing import has_too_many_labels_for_classes
 
     for path, source in files.items():
         first = source.first

@@ -16,9 +16,9 @@ from stream_dr.aliases import JsonDict
 from stream_dr.commands.output import say
 
 if TYPE_CHECKING:
+    from stream_dr.batch.block import Block
     from stream_dr.directory.directory import Directory
     from stream_dr.models.model import Model
-    from stream_dr.rows.block import Block
 
 _DIR = typer.Option(
     "--dir",

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from stream_dr.batch.rows import Source
 from stream_dr.commands.output import ProgressBar, print_result, say
 from stream_dr.commands.reading import ReadOptions, add_file_options
 from stream_dr.commands.specs import path_or_uri
-from stream_dr.rows.source import Source
 from stream_dr.shards.folder import Manifest
 
 Sources = Annotated[

@@ -24,14 +24,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.matrix import as_rows
+from stream_dr.batch.targets import class_targets, continuous_targets
 from stream_dr.datasets.readers.matrices import split_block
 from stream_dr.datasets.readers.rcv1 import read_indicator_matrix
 from stream_dr.datasets.sources import Options, open_source
 from stream_dr.errors import InvalidParameter, SourceMissing, did_you_mean
-from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.number_rows import as_rows
 from stream_dr.shards.folder import Manifest, WriteProgress, leftovers_or_raise_if_shards, write_shards
-from stream_dr.targets.targets import class_targets, continuous_targets
 
 if TYPE_CHECKING:
     from sklearn.utils import Bunch

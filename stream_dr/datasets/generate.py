@@ -43,11 +43,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import Targets, old_and_new_codes_by_appearance, sort_distinct_codes_in_rows
 from stream_dr.errors import InvalidParameter
-from stream_dr.rows.block import Block
 from stream_dr.shards.folder import Manifest, WriteProgress, write_shards
-from stream_dr.targets.label_codes import old_and_new_codes_by_appearance, sort_distinct_codes_in_rows
-from stream_dr.targets.targets import Targets
 
 WIDTH = 47_236
 """Number of different words."""

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.aliases import FileName, JsonDict
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import KINDS
 from stream_dr.datasets.readers.columns import ColumnRoles
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.jsonl import read_jsonl
@@ -26,10 +28,8 @@ from stream_dr.datasets.readers.rcv1 import read_lyrl2004
 from stream_dr.datasets.readers.tables import read_arrow_ipc, read_duckdb, read_parquet, read_sqlite
 from stream_dr.errors import InvalidParameter, InvalidTargets, MalformedInput, did_you_mean, error_for_unknown_parameter
 from stream_dr.first_bytes import describe_other_format
-from stream_dr.rows.block import Block
 from stream_dr.shards.file import refuse_url
 from stream_dr.shards.folder import MANIFEST_NAME, UNFINISHED
-from stream_dr.targets.targets import KINDS
 
 
 class Options(NamedTuple):

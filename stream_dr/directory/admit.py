@@ -31,7 +31,17 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from stream_dr import errors
+from stream_dr.batch.block import Block, Rows
 from stream_dr.batch.schema import Schema, schema_delta
+from stream_dr.batch.table import column_values, refuse_table, row_of_missing_values
+from stream_dr.batch.targets import (
+    Label,
+    check_label_type,
+    class_targets,
+    continuous_targets,
+    multilabel_targets,
+    raise_unsupported_target_kind,
+)
 from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, parse_removal
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import (
@@ -43,20 +53,10 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.feature_maps.table import check_map_can_learn
 from stream_dr.log.event import EventDraft
 from stream_dr.log.log import Log
-from stream_dr.models.limits import Limits, bound_state_bytes, drop_unneeded_targets_and_add_hashes
+from stream_dr.models.limits import Limits, bound_state_bytes
 from stream_dr.models.model import Learner, Model
 from stream_dr.projection import check_n_features
-from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import column_values, raise_if_raw_rows, row_of_missing_values
 from stream_dr.statistics.protocol import Accumulator, State
-from stream_dr.targets.targets import (
-    Label,
-    check_label_type,
-    class_targets,
-    continuous_targets,
-    multilabel_targets,
-    raise_unsupported_target_kind,
-)
 
 log = logging.getLogger("stream_dr.admit")
 
@@ -78,8 +78,8 @@ def admit_block(block: Block, schema: Schema, learners: Sequence[Learner], limit
         raise errors.EmptyInput("the batch has no rows, or rows without features; send at least one of each.")
 
     # A model of numbers names the column that it cannot learn, in any stream.
-    if not all(map_reads_tables(model.estimator.feature_map) for model in learners):
-        raise_if_raw_rows(block.X)
+    if block.table and not all(map_reads_tables(model.estimator.feature_map) for model in learners):
+        refuse_table(block.X)
     new_schema, block = schema.extend(block)
     _check_text_lengths("id", block.ids or (), limits)
     if block.table:
@@ -265,7 +265,7 @@ def _try_row(estimator: Estimator, schema: Schema, initial_state: State | None) 
         check_n_features(schema.features, initial_state.n_features, "the saved estimator")
     try:
         row = _block_of_one_zero_row(schema)
-        estimator.accumulator(initial_state).add(drop_unneeded_targets_and_add_hashes(estimator, row))
+        estimator.accumulator(initial_state).add(estimator.block_to_learn(row))
     except errors.StreamDRError:
         raise
     except Exception:

@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 from stream_dr.aliases import JsonDict
 from stream_dr.batch.schema import Schema, apply_deltas
+from stream_dr.batch.targets import Label, class_targets
 from stream_dr.directory.admit import (
     DraftGroup,
     check_can_continue_stream,
@@ -77,8 +78,6 @@ from stream_dr.models.saved import (
     spec_to_json,
 )
 from stream_dr.statistics.protocol import pack
-from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import class_targets
 
 Start = int | Literal["start", "now"]
 """Position of the first event that a model learns.

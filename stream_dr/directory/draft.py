@@ -18,10 +18,11 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from stream_dr.arrow.codec import block_from_arrow, read_arrow
-from stream_dr.arrow.json_rows import block_from_json, refuse_too_many_missing_values
-from stream_dr.arrow.messages import FIRST_BYTES
-from stream_dr.arrow.rows import checked_csr
+from stream_dr.batch.arrow import block_from_arrow, read_arrow
+from stream_dr.batch.block import Block
+from stream_dr.batch.json_rows import block_from_json, refuse_too_many_missing_values
+from stream_dr.batch.messages import FIRST_BYTES
+from stream_dr.batch.sparse import checked_csr
 from stream_dr.errors import InvalidRows, LimitExceeded, MalformedInput
 from stream_dr.first_bytes import describe_other_format
 from stream_dr.log.event import Body, EventKind, xxh64_digest
@@ -29,7 +30,6 @@ from stream_dr.log.ids import id_hashes
 from stream_dr.log.index import LASTING
 from stream_dr.models.limits import Limits
 from stream_dr.models.snapshot_file import canonical_json
-from stream_dr.rows.block import Block
 
 REFERENCE = LASTING
 """Prefix of the idempotency keys of reference events.

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from stream_dr.batch.block import Block
 from stream_dr.batch.schema import Schema
 from stream_dr.directory.draft import Reference, Removal, json_or_arrow, parse_reference, parse_removal, parse_rows
 from stream_dr.directory.references import find_shard
@@ -27,7 +28,6 @@ from stream_dr.log.event import Event
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
-from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard
 
 PAGE = 64

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import Label, Targets
 from stream_dr.directory.directory import Directory
 from stream_dr.projection import Projection, rows_for_loadings
-from stream_dr.rows.block import Block
-from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets
 
 
 class NewestRows(NamedTuple):

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stream_dr.arrow.codec import arrow_from_block, write_arrow
+from stream_dr.batch.arrow import arrow_from_block, write_arrow
 from stream_dr.directory.draft import parse_removal
 from stream_dr.directory.history import GONE, History, erased_payload_row_numbers, mask_of_numbers
 from stream_dr.log.log import Log

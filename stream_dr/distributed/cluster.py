@@ -35,6 +35,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from stream_dr import __version__
+from stream_dr.batch.block import Block
+from stream_dr.batch.rows import Source
 from stream_dr.batch.schema import Schema
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
@@ -55,12 +57,10 @@ from stream_dr.errors import CannotMerge, CannotRefine, ClusterError, SourceMiss
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.refining import RowReplay, Sums, strip_feature_map
 from stream_dr.models.entry import Spec
-from stream_dr.models.limits import Limits, bound_state_bytes, drop_unneeded_targets_and_add_hashes
+from stream_dr.models.limits import Limits, bound_state_bytes
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.saved import estimator_from_spec
 from stream_dr.models.versions import Published
-from stream_dr.rows.block import Block
-from stream_dr.rows.source import Source
 from stream_dr.running.refine import PassCallback, refine_model
 from stream_dr.statistics.protocol import State
 
@@ -528,7 +528,7 @@ class _RowsAtPositions:
         last = self.frozen.position
         history, horizon = self.directory.history, self.frozen.unlearn_horizon
         for position, block in history.events(first, last, self.positions, horizon):
-            yield position, drop_unneeded_targets_and_add_hashes(self.estimator, block)
+            yield position, self.estimator.block_to_learn(block)
 
 
 @dataclass
@@ -547,7 +547,7 @@ class _ShardRows:
         estimator = estimator_from_spec(self.context.spec)
         for number, reference in enumerate(self.task.references):
             block = self.context.schema.conform(read_batch(reference))
-            yield number, drop_unneeded_targets_and_add_hashes(estimator, block)
+            yield number, estimator.block_to_learn(block)
 
 
 def _sums_of_task(task: Task, context: _TaskContext, columns_to_multiply: np.ndarray, is_first_pass: bool) -> Sums:

@@ -44,6 +44,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from stream_dr.batch.block import Block
 from stream_dr.batch.schema import Schema
 from stream_dr.directory.admit import admit_block
 from stream_dr.directory.directory import Directory
@@ -51,9 +52,8 @@ from stream_dr.directory.draft import Reference, reference_draft
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
-from stream_dr.models.limits import Limits, drop_unneeded_targets_and_add_hashes
+from stream_dr.models.limits import Limits
 from stream_dr.models.saved import estimator_from_spec
-from stream_dr.rows.block import Block
 from stream_dr.running.replay import Replay, ReplayCallback, ReplayReport, ReplaySettings
 from stream_dr.shards.dataset import Dataset, Shard, open_shard
 from stream_dr.statistics.protocol import AdditiveState, State
@@ -251,7 +251,7 @@ def learn_task_or_return_refusal(
         try:
             schema, block = admit_block(block, schema, learners, limits)
             for estimator, accumulator in zip(estimators, accumulators, strict=True):
-                accumulator.add(drop_unneeded_targets_and_add_hashes(estimator, block))
+                accumulator.add(estimator.block_to_learn(block))
         except StreamDRError as e:
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
         outlines.append(row_with_target_or_first(block))

@@ -5,17 +5,17 @@ from typing import Literal
 import numpy as np
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Rows, weights_or_ones
+from stream_dr.batch.rows import as_block, move_named_column_to_targets
+from stream_dr.batch.sparse import is_sparse
+from stream_dr.batch.targets import drop_rows_without_target
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.moments import compute_moments
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.stream_learner import new_fitted_state
 from stream_dr.estimators.spca import SPCA, check_weight_above_one, hsic_from_moments
-from stream_dr.rows.batches import as_block, move_named_column_to_targets
-from stream_dr.rows.block import Rows, weights_or_ones
-from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import dense_encoded_rows, encode_as_columns
-from stream_dr.targets.targets import drop_rows_without_target
 
 BLOCK_VALUES = 1 << 22
 """Maximum number of kernel values that are computed at a time."""

@@ -19,12 +19,12 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block, Rows
 from stream_dr.errors import CannotUnlearn, InvalidParameter
 from stream_dr.estimators.fitting.estimator import AdditiveEstimator, MappedMethod, StateType
 from stream_dr.estimators.fitting.mapping import check_feature_map, inner_projection
 from stream_dr.estimators.fitting.parameters import check_choice, check_positive_int
 from stream_dr.projection import Columns
-from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.batch_plan import PlannedBatch
 from stream_dr.statistics.moments.sparse_sums import WEIGHT, SparsePart

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stream_dr.batch.targets import Targets, label_array
 from stream_dr.errors import CannotMerge
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.named_columns import (
@@ -18,8 +19,6 @@ from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, 
 from stream_dr.feature_maps.feature_map import check_seed_or_none
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
-from stream_dr.targets.label_codes import label_array
-from stream_dr.targets.targets import Targets
 
 
 @dataclass(eq=False, repr=False)

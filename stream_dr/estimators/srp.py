@@ -7,13 +7,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from stream_dr.batch.targets import Label
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.estimators.spca import DependenceMethod
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
 from stream_dr.statistics.moments.state import MomentState
-from stream_dr.targets.targets import Label
 
 
 @dataclass(eq=False, repr=False)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from stream_dr.batch.targets import Label
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
@@ -17,7 +18,6 @@ from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs
 from stream_dr.solve.spectral import EPS, nonzero_indefinite_eigenpairs
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.state import MomentState
-from stream_dr.targets.label_codes import Label
 
 
 @dataclass(eq=False, repr=False)

@@ -30,6 +30,11 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.matrix import columns_to_write, read_table, table_from_arrow
+from stream_dr.batch.parsing import has_too_many_labels_for_classes, parse_targets
+from stream_dr.batch.rows import RepeatableBatches, Source, as_block
+from stream_dr.batch.targets import class_targets, continuous_targets, drop_rows_without_target, label_array
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
@@ -40,15 +45,8 @@ from stream_dr.evaluation.scores import weakness
 from stream_dr.feature_maps import feature_map as feature_map_of
 from stream_dr.feature_maps.column_report import describe, text_spec_or_table_spec
 from stream_dr.feature_maps.table import map_table_rows
-from stream_dr.rows.batches import as_block
-from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.source import RepeatableBatches, Source
-from stream_dr.rows.table_rows import arrow_from_raw, raw_from_arrow, raw_rows
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.protocol import pack
-from stream_dr.targets.label_codes import label_array
-from stream_dr.targets.parsing import has_too_many_labels_for_classes, parse_targets
-from stream_dr.targets.targets import class_targets, continuous_targets, drop_rows_without_target
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression, Ridge
@@ -700,8 +698,8 @@ def _concatenate_blocks(blocks: list[Block]) -> Block:
     """
     rows: list[Rows] = [block.X for block in blocks]
     if any(block.table for block in blocks):
-        tables = [pa.table(arrow_from_raw(raw_rows(block.X, block.names))) for block in blocks]
-        X: Rows = raw_from_arrow(pa.concat_tables(tables, promote_options="permissive"))
+        tables = [pa.table(columns_to_write(read_table(block.X, block.names))) for block in blocks]
+        X: Rows = table_from_arrow(pa.concat_tables(tables, promote_options="permissive"))
     elif blocks[0].sparse:
         width = max(block.features for block in blocks)
         X = sp.vstack([sp.csr_matrix((x.data, x.indices, x.indptr), shape=(x.shape[0], width)) for x in rows], "csr")

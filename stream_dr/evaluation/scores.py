@@ -31,12 +31,11 @@ from typing import Protocol, cast
 
 import numpy as np
 
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.rows import Source
+from stream_dr.batch.targets import Label, drop_rows_without_target
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.source import Source
 from stream_dr.statistics.moments.centred_part import pad_to_shape
-from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import drop_rows_without_target
 
 BINS = 1_000
 """Number of bins in each histogram of predicted scores, which are in [−1, 1]."""

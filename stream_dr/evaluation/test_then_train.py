@@ -48,19 +48,18 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from stream_dr.batch.block import Block, Rows, as_weights, check_source_rows
+from stream_dr.batch.rows import Source
 from stream_dr.batch.schema import Schema
+from stream_dr.batch.table import refuse_table
+from stream_dr.batch.targets import Label, drop_rows_without_target, raise_unsupported_target_kind
 from stream_dr.errors import InvalidParameter, InvalidTargets, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.evaluation.scores import ClassScores, LabelScores
 from stream_dr.projection import Projection
-from stream_dr.rows.block import Block, Rows, as_weights, check_source_rows
-from stream_dr.rows.raw_rows import raise_if_raw_rows
-from stream_dr.rows.source import Source
 from stream_dr.solve.neighbours import fit_sparse_width, means_by_class, nearest_mean, squared_distances
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.reservoir import ReservoirAccumulator
-from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import drop_rows_without_target, raise_unsupported_target_kind
 
 
 class ProbeSample(NamedTuple):
@@ -692,7 +691,7 @@ class _Evaluation:
         if block.y.kind == "continuous":
             raise TargetKindMismatch("evaluate classifies; these targets are continuous. Give labelled rows.")
         if self._settings.full:
-            raise_if_raw_rows(block.X)
+            refuse_table(block.X)
         self._schema, block = self._schema.extend(block)
         if not self._labels:
             for estimator in self._models.values():

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from stream_dr.batch.table import column_values, find_column
 from stream_dr.errors import StreamDRError, did_you_mean
 from stream_dr.feature_maps.table import Table, Text
 from stream_dr.feature_maps.table_columns import (
@@ -26,7 +27,6 @@ from stream_dr.feature_maps.widths import (
     hashed_columns_per_text,
     reason_if_only_diagonal_stored,
 )
-from stream_dr.rows.raw_rows import column_values, find_column
 
 MANY = 8
 """Smallest number of similar columns that share one line of a report.

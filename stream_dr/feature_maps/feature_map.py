@@ -26,8 +26,8 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import gammaln, kve, ndtri
 
+from stream_dr.batch.block import Block, Rows
 from stream_dr.errors import InvalidParameter
-from stream_dr.rows.block import Block, Rows
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaincinv
 
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.sparse import is_sparse
 from stream_dr.errors import InvalidParameter, NarrowKernel
 from stream_dr.feature_maps.feature_map import (
     FeatureMap,
@@ -40,8 +42,6 @@ from stream_dr.feature_maps.feature_map import (
     is_finite_number,
     matern,
 )
-from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.sparse_rows import is_sparse
 
 SPECTRUM, LENGTHS, FREEDOM = 21, 22, 24
 """Numbers that identify the uses of random numbers (parameter `purpose_id` in feature_map.py).

@@ -22,9 +22,9 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.batch.block import Rows
 from stream_dr.errors import InvalidParameter, InvalidRows
 from stream_dr.feature_maps.feature_map import FeatureMap
-from stream_dr.rows.block import Rows
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.batch.block import Block, Rows, check_finite
+from stream_dr.batch.matrix import as_rows
+from stream_dr.batch.sparse import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields, stack_rows
 from stream_dr.checks import (
     ROW_COUNT_LIMIT,
     check_csr_or_dense_rows,
@@ -47,9 +50,6 @@ from stream_dr.feature_maps.feature_map import (
     is_finite_number,
     matern,
 )
-from stream_dr.rows.block import Block, Rows, check_finite
-from stream_dr.rows.number_rows import as_rows
-from stream_dr.rows.sparse_rows import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields, stack_rows
 
 KERNELS = ("rbf", "laplace", "matern", "polynomial", "linear")
 """Names of the kernels."""

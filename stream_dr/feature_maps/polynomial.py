@@ -23,11 +23,11 @@ from math import comb, factorial
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.batch.block import Rows, check_finite
+from stream_dr.batch.sparse import pad_with_zero_columns
 from stream_dr.errors import InvalidParameter
 from stream_dr.feature_maps.feature_map import FeatureMap, check_seed_or_none, draw_uniforms
 from stream_dr.feature_maps.nystroem import check_kernel_parameters
-from stream_dr.rows.block import Rows, check_finite
-from stream_dr.rows.sparse_rows import pad_with_zero_columns
 
 SKETCH = 24
 """Number that identifies this use of random numbers (parameter `purpose_id` in feature_map.py)."""

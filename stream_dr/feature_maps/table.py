@@ -32,19 +32,19 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
+from stream_dr.batch.table import (
+    column_values,
+    columns_by_name,
+    find_column,
+    refuse_table,
+    table_kinds,
+)
 from stream_dr.checks import FEATURE_COUNT_LIMIT, ROW_COUNT_LIMIT, check_within, field_error
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps import table_columns
 from stream_dr.feature_maps.feature_map import FeatureMap, is_finite_number
 from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn, Words
 from stream_dr.feature_maps.widths import AS, ColumnOverrides, declared_or_inferred_kind, hashed_columns_per_text
-from stream_dr.rows.raw_rows import (
-    column_values,
-    columns_by_name,
-    find_column,
-    raise_if_raw_rows,
-    table_kinds,
-)
 
 ENTRIES_AT_ONCE = 1 << 19
 """Largest number of entries of mapped rows in memory at a time."""
@@ -362,7 +362,7 @@ def check_map_can_learn(feature_map: FeatureMap | None, rows: pa.RecordBatch) ->
     feature_map: the feature map, or None if there is no feature map.
     """
     if not isinstance(feature_map, Table | Text):
-        raise_if_raw_rows(rows)
+        refuse_table(rows)
     elif isinstance(feature_map, Text):
         feature_map.empty_statistics(rows)
     else:

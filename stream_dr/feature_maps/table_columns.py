@@ -32,6 +32,14 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
+from stream_dr.batch.table import (
+    ColumnValues,
+    column_values,
+    convert_column,
+    family_of_kind,
+    find_column,
+    missing_column,
+)
 from stream_dr.checks import (
     FEATURE_COUNT_LIMIT,
     ROW_COUNT_LIMIT,
@@ -41,14 +49,6 @@ from stream_dr.checks import (
     field_error,
 )
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidParameter
-from stream_dr.rows.raw_rows import (
-    ColumnValues,
-    column_values,
-    convert_column,
-    family_of_kind,
-    find_column,
-    missing_column,
-)
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import HashingVectorizer

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from stream_dr.batch.table import ColumnValues, column_values
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import TooManyFeatures
 from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, WORDS_IN_ALL, EncodingSpec, TableColumn
-from stream_dr.rows.raw_rows import ColumnValues, column_values
 
 AS = ("number", "date", "time", "category", "text")
 """Kinds that the user can declare for a column."""

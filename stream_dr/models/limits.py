@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 from stream_dr.batch.schema import Schema
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.rows.block import Block
-from stream_dr.targets.targets import no_row_has_target
 
 MEBIBYTE = 1 << 20
 
@@ -46,16 +44,3 @@ class Limits(NamedTuple):
 def bound_state_bytes(estimator: Estimator, schema: Schema) -> int:
     """Return the maximum number of bytes of an estimator's state."""
     return estimator.max_state_bytes(schema.features, max(1, schema.n_targets), schema.families or None)
-
-
-def drop_unneeded_targets_and_add_hashes(estimator: Estimator, block: Block) -> Block:
-    """Return the block with only the targets the estimator needs.
-
-    The targets are removed if the estimator is unsupervised, or if no row has a target. If the
-    estimator assigns rows to cross-validation folds by id, the returned block also has the hashes
-    of the rows' ids, from which the folds follow.
-    """
-    y = block.y if estimator.target_kinds else None
-    y = None if y is None or no_row_has_target(y) else y
-    hashes = estimator.group_or_id_hashes(block, block.rows)
-    return block if y is block.y and hashes is None else block._replace(y=y, hashes=hashes)

@@ -26,18 +26,17 @@ from typing import Literal, NamedTuple, Protocol
 
 from stream_dr import errors
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import Label
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps.table import TableState
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
-from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.saved import complete_stored_spec, estimator_from_spec
 from stream_dr.models.versions import Published, VersionNumbers, Versions, linear_map_between_projections
 from stream_dr.projection import Linear, Projection, linear_part_or_none
-from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import orient_components
 from stream_dr.statistics.protocol import Accumulator, State
-from stream_dr.targets.targets import Label
 
 log = logging.getLogger("stream_dr.model")
 
@@ -299,7 +298,7 @@ class Model:
         with self._learning:
             try:
                 if block is not None:
-                    self.accumulator.add(drop_unneeded_targets_and_add_hashes(self.estimator, block))
+                    self.accumulator.add(self.estimator.block_to_learn(block))
             except Exception as e:
                 self.mark_failed_by_error(position, e)
                 raise

@@ -8,6 +8,8 @@ import plotly.graph_objects as go
 from scipy.special import stdtrit
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.parsing import parse_targets
+from stream_dr.batch.targets import KINDS, Targets
 from stream_dr.errors import InvalidParameter
 from stream_dr.plotting.figure import (
     COLOURS,
@@ -27,8 +29,6 @@ from stream_dr.plotting.figure import (
     whole_number_axis,
 )
 from stream_dr.projection import Columns, Linear, Mapped
-from stream_dr.targets.parsing import parse_targets
-from stream_dr.targets.targets import KINDS, Targets
 from stream_dr.uncertainty import MAX_ERROR_BAR_ANGLE, ComponentSpread, number_text
 
 

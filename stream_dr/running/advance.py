@@ -34,16 +34,15 @@ from contextlib import closing, contextmanager
 from functools import partial
 from typing import NamedTuple
 
+from stream_dr.batch.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Removal, parse_removal
 from stream_dr.directory.history import PAGE, Decoder, erased_payload_row_numbers, remaining_row_numbers
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.estimators.fitting.mapping import can_unlearn_exactly
 from stream_dr.log.event import Event
-from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.model import Model, Unlearned
 from stream_dr.models.snapshot import accumulator_at_start
-from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.threads import compute_ahead
 
@@ -354,7 +353,7 @@ def _unlearn_unless_blocked(
         accumulator = model.estimator.accumulator(model.accumulator.freeze())
         try:
             for block in directory.history.blocks_to_unlearn(removal, model.start - 1, position):
-                accumulator.remove(drop_unneeded_targets_and_add_hashes(model.estimator, block))
+                accumulator.remove(model.estimator.block_to_learn(block))
         except CannotUnlearn as e:
             log.info("model %s is learned anew from the log at position %d: %s", model.name, position, e)
         else:
@@ -371,7 +370,7 @@ def _unlearn_unless_blocked(
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):
         if not continue_rebuild():
             return False
-        accumulator.add(drop_unneeded_targets_and_add_hashes(model.estimator, block))
+        accumulator.add(model.estimator.block_to_learn(block))
     _replace_state(model, accumulator, position, unlearn_horizon, directory)
     return True
 

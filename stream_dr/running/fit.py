@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block
+from stream_dr.batch.rows import Source, as_block, batches
 from stream_dr.datasets.sources import files_of_folder, open_source
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.rows.batches import as_block, batches
-from stream_dr.rows.block import Block
-from stream_dr.rows.source import Source
 from stream_dr.shards.dataset import are_shards_or_missing, open_dataset
 
 if TYPE_CHECKING:

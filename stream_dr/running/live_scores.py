@@ -30,19 +30,17 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import Label, Targets
 from stream_dr.directory.draft import Removal
 from stream_dr.directory.history import mask_of_numbers, remaining_row_numbers
 from stream_dr.errors import StreamDRError
 from stream_dr.evaluation.scores import standard_error, weakness
-from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.model import Model
 from stream_dr.projection import Projection
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import ParsedEvent
 from stream_dr.solve.neighbours import means_by_class, nearest_mean
 from stream_dr.statistics.protocol import State
-from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets
 
 log = logging.getLogger("stream_dr.test_then_train")
 
@@ -312,7 +310,7 @@ class TestThenTrain:
         for model in models:
             if self._has_time_to_solve(model, 0.0):
                 accumulator = model.estimator.accumulator()
-                accumulator.add(drop_unneeded_targets_and_add_hashes(model.estimator, half))
+                accumulator.add(model.estimator.block_to_learn(half))
                 self._solve_and_store(model, accumulator.freeze(), half.rows)
         chosen = _random_sample(rows_to_learn, MAX_ROWS_PER_EVENT)
         self._append_tested_rows_and_drop_oldest(self._rows_to_test(event, block, chosen))

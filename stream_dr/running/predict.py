@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.target_columns import TARGET_COLUMN, vector_column
+from stream_dr.batch.arrow import TARGET_COLUMN, vector_column
+from stream_dr.batch.block import Block
 from stream_dr.batch.schema import Schema
+from stream_dr.batch.targets import Label
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
-from stream_dr.rows.block import Block
 from stream_dr.running.query import QueryResult, prepare_rows
-from stream_dr.targets.label_codes import Label
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,9 +32,12 @@ import numpy as np
 import pyarrow as pa
 
 from stream_dr.aliases import JsonDict
-from stream_dr.arrow.codec import arrow_from_block, id_array, write_arrow
-from stream_dr.arrow.target_columns import TARGET_COLUMN, vector_column
+from stream_dr.batch.arrow import TARGET_COLUMN, arrow_from_block, id_array, vector_column, write_arrow
+from stream_dr.batch.block import Block, Ids, check_finite
+from stream_dr.batch.rows import Source
 from stream_dr.batch.schema import Schema
+from stream_dr.batch.table import refuse_table
+from stream_dr.batch.targets import Targets
 from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
@@ -44,13 +47,9 @@ from stream_dr.models.model import Model
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, linear_map_between_projections
 from stream_dr.projection import Mapped, Projection
-from stream_dr.rows.block import Block, Ids, check_finite
-from stream_dr.rows.raw_rows import raise_if_raw_rows
-from stream_dr.rows.source import Source
 from stream_dr.running.projected_file import check_output_path, write_projected
 from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
-from stream_dr.targets.targets import Targets
 
 _MODEL_FIELDS = ("model", "version", "position", "solution", "unseen")
 """Fields of a QueryResult that are metadata of its Arrow stream."""
@@ -202,7 +201,7 @@ def conform_rows(block: Block, projection: Projection, schema: Schema) -> tuple[
     if block.table:
         if isinstance(projection, Mapped) and projection.table is not None:
             return block, count_unseen_by_row(feature_map(projection.feature_map), projection.table, block.X)
-        raise_if_raw_rows(block.X)
+        refuse_table(block.X)
     if not block.sparse:
         return block, np.zeros(block.rows, dtype=np.int64)
     ignored = np.append(0, np.cumsum(block.X.indices >= projection.n_features))

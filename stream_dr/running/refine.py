@@ -20,6 +20,7 @@ from pathlib import Path
 from threadpoolctl import threadpool_limits
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.disk import make_private_folder
 from stream_dr.errors import CannotRefine, HistoryGone, StreamDRError
@@ -32,12 +33,10 @@ from stream_dr.estimators.fitting.refining import (
     refine_steps,
 )
 from stream_dr.evaluation.scores import learn_refine_and_score_held_out
-from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.model import FrozenState, Model
 from stream_dr.models.snapshot import remove_snapshots, snapshot_folder, write_snapshot_if_needed
 from stream_dr.models.snapshot_file import errors_as_damaged_file, read_file, write_file
 from stream_dr.models.versions import Published
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.threads import compute_ahead
@@ -299,7 +298,7 @@ class _FrozenSource:
             for position, block in blocks:
                 if self._should_cancel():
                     raise _Cancelled
-                yield position, drop_unneeded_targets_and_add_hashes(self._model.estimator, block)
+                yield position, self._model.estimator.block_to_learn(block)
 
 
 def _checkpoint_metadata(frozen: FrozenState) -> JsonDict:

@@ -24,16 +24,15 @@ import orjson
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.arrow.json_rows import json_from_block
+from stream_dr.batch.arrow import arrow_from_block, write_arrow
+from stream_dr.batch.block import Block
+from stream_dr.batch.json_rows import json_from_block
+from stream_dr.batch.matrix import table_from_dicts
+from stream_dr.batch.targets import Targets, class_targets, continuous_targets, multilabel_targets
 from stream_dr.directory.draft import rows_draft
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps import feature_map
-from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
-from stream_dr.rows.block import Block
-from stream_dr.rows.table_rows import raw_from_dicts
-from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 ROWS = 16
 """Number of rows of each made-up batch."""
@@ -86,7 +85,7 @@ def _compile_by_learning_solving_and_refining(estimator: Estimator, block: Block
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             accumulator = estimator.accumulator()
-            learned = drop_unneeded_targets_and_add_hashes(estimator, block)
+            learned = estimator.block_to_learn(block)
             accumulator.add(learned)
             accumulator.add(learned)
             estimator.solve(accumulator.freeze()).apply(block.X)
@@ -111,7 +110,7 @@ def _table_blocks(estimator: Estimator, target_kind: str | None) -> Iterator[Blo
         return
     words = [{"a": f"w{i}", "b": f"v{i}"} for i in range(ROWS)]
     texts = [{spec.get("column") or "text": f"w{i} and so on"} for i in range(ROWS)]
-    for rows in (raw_from_dicts(words), raw_from_dicts(texts)):
+    for rows in (table_from_dicts(words), table_from_dicts(texts)):
         yield Block(rows, _made_up_targets(target_kind), names=tuple(rows.schema.names))
 
 

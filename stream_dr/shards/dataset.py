@@ -25,11 +25,11 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from stream_dr.arrow.codec import block_from_arrow
-from stream_dr.arrow.rows import EXTRA_COLUMNS, has_dense_or_sparse_columns
+from stream_dr.batch.arrow import EXTRA_COLUMNS, block_from_arrow, has_dense_or_sparse_columns
+from stream_dr.batch.block import Block
+from stream_dr.batch.matrix import is_number_or_boolean_type
+from stream_dr.batch.targets import Label
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
-from stream_dr.rows.block import Block
-from stream_dr.rows.matrix import is_number_or_boolean_type
 from stream_dr.shards.file import (
     AnyPath,
     FileIdentity,
@@ -52,7 +52,6 @@ from stream_dr.shards.folder import (
     read_manifest,
     seal_checksum,
 )
-from stream_dr.targets.label_codes import Label
 
 __all__ = ["Dataset", "Shard", "ShardWriter", "are_shards_or_missing", "open_dataset", "open_shard"]
 

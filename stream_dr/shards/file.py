@@ -39,10 +39,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from stream_dr.arrow.categories import declared_categories, encode_categories
-from stream_dr.arrow.codec import checked_row_counts, read_arrow
-from stream_dr.arrow.rows import EXTRA_COLUMNS
-from stream_dr.arrow.sound import first_message_line, refuse_unsupported_types
+from stream_dr.batch.arrow import EXTRA_COLUMNS, checked_row_counts, declared_categories, encode_categories, read_arrow
+from stream_dr.batch.messages import first_message_line, refuse_unsupported_types
 from stream_dr.errors import (
     DamagedShard,
     InvalidParameter,

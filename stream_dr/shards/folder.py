@@ -50,12 +50,12 @@ from typing import IO, Any, NamedTuple
 import pyarrow as pa
 import xxhash
 
-from stream_dr.arrow.codec import arrow_from_block
+from stream_dr.batch.arrow import arrow_from_block
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import Label
 from stream_dr.disk import TEMPORARY, cannot_write_error, fsync_directory, is_disk_full_or_read_only, write_atomically
 from stream_dr.errors import DamagedFile, ForeignFile, OutputExists, SchemaMismatch, SourceMissing, UnknownFormat
-from stream_dr.rows.block import Block
 from stream_dr.shards.file import AnyPath
-from stream_dr.targets.label_codes import Label
 
 
 def seal_checksum(data: bytes | memoryview | mmap.mmap | pa.Buffer, sha256_as_seed: str) -> str:

@@ -55,8 +55,8 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from stream_dr.batch.block import Rows
 from stream_dr.projection import Linear
-from stream_dr.rows.block import Rows
 from stream_dr.solve.spectral import (
     EPS,
     LoadingsAndEigenvalues,

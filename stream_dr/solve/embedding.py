@@ -49,8 +49,8 @@ from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
 from stream_dr import checks
+from stream_dr.batch.block import Rows
 from stream_dr.projection import SOLUTIONS, ProjectionKind
-from stream_dr.rows.block import Rows
 from stream_dr.solve.neighbours import (
     SEARCH_CHUNK,
     Graph,

@@ -58,8 +58,8 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 
 from stream_dr import checks
+from stream_dr.batch.block import Rows
 from stream_dr.projection import check_n_features
-from stream_dr.rows.block import Rows
 from stream_dr.statistics.protocol import register_nested_state
 
 

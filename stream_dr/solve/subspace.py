@@ -43,9 +43,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.batch.block import Block
 from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, shape_of_checked_matrix
 from stream_dr.compiled import compiled, readonly_view
-from stream_dr.rows.block import Block
 from stream_dr.solve.spectral import thin_svd
 from stream_dr.statistics.protocol import register_nested_state
 

@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block, Rows, check_finite
+from stream_dr.batch.table import table_from_array, table_kinds
+from stream_dr.batch.targets import Label
 from stream_dr.checks import FEATURE_COUNT_LIMIT, MAX_EXACT_WIDTH, check_field_equals, check_within, field_error
 from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, width_mismatch
 from stream_dr.feature_maps import canonical_spec_json, feature_map, spec_of_map
@@ -43,8 +46,6 @@ from stream_dr.feature_maps.widths import (
 )
 from stream_dr.projection import Columns, Linear, Mapped, checked_feature_map, row_slices_to_map
 from stream_dr.readout import Readout
-from stream_dr.rows.block import Block, Rows, check_finite
-from stream_dr.rows.raw_rows import raw_from_array, table_kinds
 from stream_dr.statistics.moments.centred_part import CentredPart
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.folds import FoldedState
@@ -55,7 +56,6 @@ from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import Absent, Accumulator, State, register_nested_state
 from stream_dr.statistics.reservoir import Reservoir
 from stream_dr.statistics.row_hashes import row_and_target_hashes, table_row_hashes
-from stream_dr.targets.label_codes import Label
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 
@@ -426,7 +426,7 @@ class TableAccumulator(MappedAccumulator):
         learned. Raises SchemaMismatch, InvalidRows, and the errors of the accumulator of mapped
         rows. After an error nothing has changed.
         """
-        rows = raw_from_array(block.X, block.names)
+        rows = table_from_array(block.X, block.names)
         before = self.table
         if not rows.num_rows:
             return
@@ -460,7 +460,7 @@ class TableAccumulator(MappedAccumulator):
         `impute` is a constant.
         * Words of a row were weighted by document frequency. This does not happen with idf=False.
         """
-        rows = raw_from_array(block.X, block.names)
+        rows = table_from_array(block.X, block.names)
         if self.table is None or not is_mapping_independent_of_statistics(self._map, self.table, rows):
             raise CannotUnlearn(
                 "these rows have missing numbers or words, which were filled or weighed by the means and frequencies of "

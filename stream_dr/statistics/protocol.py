@@ -27,11 +27,11 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import Label
 from stream_dr.checks import check_field_types
 from stream_dr.errors import CannotUnlearn
 from stream_dr.feature_maps.table import TableState
-from stream_dr.rows.block import Block
-from stream_dr.targets.label_codes import Label
 
 
 class Packable(Protocol):

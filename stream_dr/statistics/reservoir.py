@@ -28,6 +28,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.sparse import csr_or_dense_fields, rows_from_fields, stack_rows
+from stream_dr.batch.targets import Label, check_label_type, drop_rows_without_target
 from stream_dr.checks import (
     check_at_least,
     check_common_state_fields,
@@ -38,11 +41,7 @@ from stream_dr.checks import (
 )
 from stream_dr.errors import CannotMerge, width_mismatch
 from stream_dr.feature_maps.feature_map import draw_uniforms
-from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.sparse_rows import csr_or_dense_fields, rows_from_fields, stack_rows
 from stream_dr.statistics.protocol import AccumulatorBase
-from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import check_label_type, drop_rows_without_target
 
 ROW_DRAW = 11
 MERGE_DRAW = 12

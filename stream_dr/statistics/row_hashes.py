@@ -23,11 +23,11 @@ from collections.abc import Iterable
 import numpy as np
 import xxhash
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.table import ColumnValues
+from stream_dr.batch.targets import Targets
 from stream_dr.compiled import compiled, readonly_view
 from stream_dr.errors import InvalidParameter
-from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import ColumnValues
-from stream_dr.targets.targets import Targets
 
 _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

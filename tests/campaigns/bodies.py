@@ -36,9 +36,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import stream_dr
-from stream_dr.arrow.codec import block_from_arrow, read_arrow
+from stream_dr.batch.arrow import block_from_arrow, read_arrow
+from stream_dr.batch.block import check_finite
 from stream_dr.errors import StreamDRError
-from stream_dr.rows.block import check_finite
 from tests.support import bounded, mutating, record
 from tests.support.memory import allowed, grown, reset
 from tests.support.mutated_bodies import bases

@@ -14,7 +14,7 @@ import pytest
 
 import stream_dr
 from stream_dr import LDA, Client
-from stream_dr.arrow.rows import RESERVED_NAMES
+from stream_dr.batch.arrow import RESERVED_NAMES
 from tests.support.serving import ARROW, Process, Served, in_thread, stream
 from tests.support.waiting import wait_until
 

@@ -14,8 +14,8 @@ import pytest
 
 import stream_dr
 from stream_dr import LDA, OPLS, Client, table
+from stream_dr.batch.table import table_kinds
 from stream_dr.errors import MalformedInput, NotNumeric, StreamDRError
-from stream_dr.rows.raw_rows import table_kinds
 from stream_dr.shards.dataset import open_shard
 from tests.support.serving import ARROW, Served, in_thread, stream
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import stream_dr
 from service import schemas
 from stream_dr import CCA, LDA, PLSDA, ClassMeans, errors
-from stream_dr.arrow.codec import read_arrow
+from stream_dr.batch.arrow import read_arrow
 from tests.support.serving import Served, in_thread
 
 rng = np.random.default_rng(4)

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.arrow.codec import arrow_from_block, write_arrow
+from stream_dr.batch.arrow import arrow_from_block, write_arrow
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets, multilabel_targets
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt, rows_draft
 from stream_dr.models.limits import Limits
-from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import ShardWriter
-from stream_dr.targets.targets import class_targets, multilabel_targets
 
 SMALL = Limits(min_free_bytes=0)
 

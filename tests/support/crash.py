@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import httpx
 
 from stream_dr import Directory, Limits, Running, rows_draft
-from stream_dr.arrow.codec import arrow_from_block, write_arrow
+from stream_dr.batch.arrow import arrow_from_block, write_arrow
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets
 from stream_dr.directory.verify import verify
 from stream_dr.models.snapshot import state_sha256
-from stream_dr.rows.block import Block
-from stream_dr.targets.targets import class_targets
 from tests.support.posting import batch
 from tests.support.serving import ROOT, SMALL
 from tests.support.waiting import wait_until

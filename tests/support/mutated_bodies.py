@@ -14,10 +14,10 @@ import orjson
 import pyarrow as pa
 import scipy.sparse as sp
 
-from stream_dr.arrow.codec import arrow_from_block, block_from_arrow
-from stream_dr.arrow.json_rows import json_from_block
-from stream_dr.rows.block import Block
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
+from stream_dr.batch.arrow import arrow_from_block, block_from_arrow
+from stream_dr.batch.block import Block
+from stream_dr.batch.json_rows import json_from_block
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 from tests.support.arrow_bodies import TABLES, TYPES, Part, packed, unpacked
 
 NUMBERS = (*range(-3, 10), 64, 127, 128, 255, 2**15 - 1, 2**16, 2**24, 2**30, 2**31 - 1, -(2**31), 2**33, 2**40)

@@ -18,9 +18,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.aliases import FileName
-from stream_dr.arrow.codec import block_from_arrow
-from stream_dr.arrow.rows import RESERVED_NAMES, has_dense_or_sparse_columns
-from stream_dr.arrow.target_columns import targets_from_arrow
+from stream_dr.batch.arrow import RESERVED_NAMES, block_from_arrow, has_dense_or_sparse_columns, targets_from_arrow
+from stream_dr.batch.block import Block, Ids, Rows, check_finite
+from stream_dr.batch.matrix import (
+    as_floats,
+    as_matrix,
+    is_number_or_boolean_type,
+    is_string_type,
+    is_vector_type,
+    refuse_nulls,
+    table_from_arrow,
+)
+from stream_dr.batch.rows import RowsAndNames
+from stream_dr.batch.targets import (
+    Targets,
+    class_targets,
+    continuous_targets,
+    indicator_targets,
+    is_label_type,
+    targets_of_labels,
+)
 from stream_dr.errors import (
     InvalidParameter,
     InvalidTargets,
@@ -29,18 +46,6 @@ from stream_dr.errors import (
     SchemaMismatch,
     StreamDRError,
     did_you_mean,
-)
-from stream_dr.rows.block import Block, Ids, Rows, check_finite
-from stream_dr.rows.frames import RowsAndNames
-from stream_dr.rows.matrix import as_matrix, is_number_or_boolean_type, is_vector_type, refuse_nulls
-from stream_dr.rows.table_rows import as_floats, is_string_type, raw_from_arrow
-from stream_dr.targets.label_codes import is_label_type
-from stream_dr.targets.targets import (
-    Targets,
-    class_targets,
-    continuous_targets,
-    indicator_targets,
-    targets_of_labels,
 )
 
 Blocks = Iterator[Block]
@@ -256,7 +261,7 @@ def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], 
     """
     X: Rows
     if roles.raw:
-        X = raw_from_arrow(batch.select(list(feature_names)))
+        X = table_from_arrow(batch.select(list(feature_names)))
         names: tuple[str, ...] | None = tuple(X.schema.names)
     else:
         X, names = _complete_matrix(batch, feature_names)

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from stream_dr.aliases import FileName
+from stream_dr.batch.block import LARGEST, Block
 from stream_dr.datasets.readers.columns import (
     ColumnRoles,
     choose_column_types,
@@ -45,7 +46,6 @@ from stream_dr.datasets.readers.lines import (
     read_raw_lines,
 )
 from stream_dr.errors import InvalidRows, MalformedInput, NotFinite, SchemaMismatch, StreamDRError
-from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
 """Smallest number of bytes that Arrow parses at a time."""

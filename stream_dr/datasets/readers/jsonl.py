@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from stream_dr.aliases import FileName
+from stream_dr.batch.block import LARGEST
 from stream_dr.datasets.readers.columns import (
     Blocks,
     ColumnRoles,
@@ -28,7 +29,6 @@ from stream_dr.datasets.readers.columns import (
 )
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, open_text_for_arrow, read_line_groups
 from stream_dr.errors import MalformedInput, SchemaMismatch
-from stream_dr.rows.block import LARGEST
 
 PIECE = 1 << 20
 """Number of bytes that Arrow parses at a time."""

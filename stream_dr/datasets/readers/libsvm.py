@@ -31,8 +31,8 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
+from stream_dr.batch.block import LARGEST, Block
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, LabelParser, Lines, read_line_groups
-from stream_dr.rows.block import LARGEST, Block
 
 _WIDEST = 1 << 31
 """Every column index must be below this number, because CSR indices are int32."""

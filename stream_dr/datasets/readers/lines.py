@@ -45,9 +45,8 @@ import numpy as np
 import pyarrow as pa
 
 from stream_dr.aliases import FileName
+from stream_dr.batch.targets import EXACT, Targets, class_targets, continuous_targets, multilabel_targets
 from stream_dr.errors import InvalidTargets, MalformedInput, SourceMissing, StreamDRError, did_you_mean
-from stream_dr.targets.label_codes import EXACT
-from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 
 class LabelParser:

@@ -29,11 +29,11 @@ import scipy.io
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
+from stream_dr.batch.block import Block, Rows, check_finite
+from stream_dr.batch.parsing import parse_target_array
+from stream_dr.batch.targets import Targets, class_targets
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, check_file_exists, errors_as_malformed_input, open_decompressed
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
-from stream_dr.rows.block import Block, Rows, check_finite
-from stream_dr.targets.parsing import parse_target_array
-from stream_dr.targets.targets import Targets, class_targets
 
 PIECE = 64 << 20
 """Maximum number of bytes that are read at a time. At least one row is read."""

@@ -26,6 +26,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import Targets, indicator_targets
 from stream_dr.datasets.readers.lines import (
     BLOCK_ROWS,
     LONGEST,
@@ -35,8 +37,6 @@ from stream_dr.datasets.readers.lines import (
     read_line_groups,
 )
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing, did_you_mean
-from stream_dr.rows.block import Block
-from stream_dr.targets.targets import Targets, indicator_targets
 
 _ATTRIBUTE = re.compile(r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|(\S+))\s+(.*)""", re.IGNORECASE)
 

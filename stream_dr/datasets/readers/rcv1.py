@@ -22,12 +22,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.targets import Targets, indicator_targets
 from stream_dr.datasets.readers.libsvm import read_heads_and_pairs
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, read_line_groups
 from stream_dr.datasets.readers.matrices import split_block
 from stream_dr.errors import InvalidTargets, MalformedInput
-from stream_dr.rows.block import Block, Rows
-from stream_dr.targets.targets import Targets, indicator_targets
 
 RCV1_WIDTH = 47_236
 """Number of terms of RCV1-v2."""

@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stream_dr.aliases import FileName
-from stream_dr.arrow.categories import declared_categories, encode_categories
-from stream_dr.arrow.messages import read_checked_messages, strip_file_header_footer
+from stream_dr.batch.arrow import declared_categories, encode_categories
+from stream_dr.batch.messages import read_checked_messages, strip_file_header_footer
 from stream_dr.datasets.readers.columns import (
     Blocks,
     ColumnRoles,

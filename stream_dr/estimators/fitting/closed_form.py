@@ -20,6 +20,8 @@ from typing import ClassVar, Literal, Self, cast
 import numpy as np
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import KINDS, Label, label_array
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting import mapping
@@ -30,7 +32,6 @@ from stream_dr.estimators.fitting.parameters import check_choice, check_number_i
 from stream_dr.feature_maps.feature_map import check_seed_or_none
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
-from stream_dr.rows.block import Block
 from stream_dr.solve.spectral import rotate_equal_components, with_fixed_signs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.encoding import Encoding
@@ -38,8 +39,6 @@ from stream_dr.statistics.moments.folds import FoldedAccumulator
 from stream_dr.statistics.moments.state import MomentState, check_stored_optional_sums, moment_bytes
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.row_hashes import group_hashes
-from stream_dr.targets.label_codes import Label, label_array
-from stream_dr.targets.targets import KINDS
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 DEFAULT_CV_FOLDS = 5

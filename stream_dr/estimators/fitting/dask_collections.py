@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.rows import is_dask
 from stream_dr.errors import ClusterError, InvalidRows, InvalidTargets
-from stream_dr.rows.block import Block
-from stream_dr.rows.frames import is_dask
 
 Collection = Any
 """Dask array or dataframe. Dask is imported only when a collection is passed."""

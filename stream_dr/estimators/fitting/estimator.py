@@ -29,6 +29,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block
+from stream_dr.batch.rows import TableStream, as_block, is_dask, move_named_column_to_targets, open_rows
+from stream_dr.batch.targets import Label, label_array, no_row_has_target
 from stream_dr.errors import (
     CannotMerge,
     CannotRefine,
@@ -55,14 +58,10 @@ from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, 
 from stream_dr.feature_maps import feature_map, spec_of_map, spec_without_defaults, widths
 from stream_dr.feature_maps.table import Table, TableState
 from stream_dr.projection import Linear, Mapped, Projection
-from stream_dr.rows.batches import as_block, move_named_column_to_targets
-from stream_dr.rows.block import Block
-from stream_dr.rows.frames import TableStream, is_dask, open_rows
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.folds import FoldedState
 from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
 from stream_dr.statistics.row_hashes import group_hashes
-from stream_dr.targets.label_codes import Label, label_array
 
 
 class StateType:
@@ -199,6 +198,21 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         columns: (features, m), m columns.
         """
         return columns
+
+    def block_to_learn(self, block: Block) -> Block:
+        """Return an event's block with only the targets that the estimator needs.
+
+        The targets are removed if the estimator is unsupervised, or if no row has a target. If the
+        estimator assigns rows to cross-validation folds by id, the returned block also has the
+        hashes of the rows' ids, from which the folds follow.
+        """
+        y = block.y if self.target_kinds else None
+        if y is not None and no_row_has_target(y):
+            y = None
+        hashes = self.group_or_id_hashes(block, block.rows)
+        if y is block.y and hashes is None:
+            return block
+        return block._replace(y=y, hashes=hashes)
 
     def max_state_bytes(
         self, n_features: int, n_targets: int, known_columns: dict[str, str] | TableState | None

@@ -1,6 +1,6 @@
 """Types of rows, targets and weights that callers may pass.
 
-`stream_dr/rows/frames.py` finds out which of these types a value has.
+`stream_dr/batch/rows.py` finds out which of these types a value has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,10 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from stream_dr.rows.block import Block
-from stream_dr.rows.interfaces import ArrowStream, LazyBatches
-from stream_dr.rows.source import Source
-from stream_dr.targets.targets import Targets
+from stream_dr.batch.block import Block
+from stream_dr.batch.rows import ArrowStream, LazyBatches, Source
+from stream_dr.batch.targets import Targets
 
 TableLike = ArrowStream | LazyBatches
 """Table with named columns, complete or batch by batch."""

@@ -17,12 +17,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from stream_dr.batch.block import Rows
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.mapping import prepend_feature_map
 from stream_dr.estimators.fitting.moments import divide_or_zero_by_feature_scale
-from stream_dr.rows.block import Rows
 from stream_dr.solve.spectral import EPS
 
 

@@ -13,14 +13,14 @@ from typing import TypeVar, cast
 import numpy as np
 
 from stream_dr.aliases import JsonDict
+from stream_dr.batch.block import Block
+from stream_dr.batch.table import ColumnValues
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
 from stream_dr.feature_maps import FeatureMap, feature_map, widths
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, TableState, mapped_columns_by_kind
 from stream_dr.projection import Linear, Mapped, Projection
-from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import ColumnValues
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.folds import FoldedState
 from stream_dr.statistics.moments.state import MomentState, scale_state

@@ -13,13 +13,13 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_dr.batch.targets import Label
 from stream_dr.estimators.fitting.mapping import mapped_state_of_all_folds
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.spectral import EPS, LeftSingularPairs, Rounding, left_singular_pairs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State
-from stream_dr.targets.label_codes import Label
 
 SMALLEST_SCATTER = float(np.finfo(np.float64).tiny / EPS)
 """Scatter up to which a column counts as constant.

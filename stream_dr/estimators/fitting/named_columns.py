@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.matrix import as_rows, read_table
+from stream_dr.batch.rows import as_block, move_named_column_to_targets, only_has
 from stream_dr.errors import CannotMerge, EmptyInput, NotNumeric
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.feature_maps.hashing import dicts_to_sparse_rows
-from stream_dr.rows.batches import as_block, move_named_column_to_targets
-from stream_dr.rows.block import Block
-from stream_dr.rows.frames import only_has
-from stream_dr.rows.number_rows import as_rows
 
 
 def read_rows_and_names(
@@ -40,9 +39,7 @@ def read_rows_and_names(
     known_names: names of the learned columns, or None. Errors say that other columns are not needed.
     """
     if as_table:
-        from stream_dr.rows.table_rows import raw_rows
-
-        X = raw_rows(block.X, block.names)
+        X = read_table(block.X, block.names)
         return X, tuple(X.schema.names)
 
     if columns_found_by_name and only_has(block.X, Mapping):

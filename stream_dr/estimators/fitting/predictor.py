@@ -25,6 +25,10 @@ from scipy.special import log_softmax
 from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.metaestimators import available_if
 
+from stream_dr.batch.block import as_weights, weights_or_ones
+from stream_dr.batch.parsing import has_too_many_labels_for_classes
+from stream_dr.batch.rows import as_block, move_named_column_to_targets
+from stream_dr.batch.targets import Targets, label_array
 from stream_dr.errors import EmptyInput, InvalidParameter, ManyLabels, Uncalibrated
 from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
@@ -33,12 +37,7 @@ from stream_dr.estimators.fitting.named_columns import LabelScore, warn_of_colum
 from stream_dr.estimators.fitting.stream_learner import NotFitted
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS, TARGETS, Readout
-from stream_dr.rows.batches import as_block, move_named_column_to_targets
-from stream_dr.rows.block import as_weights, weights_or_ones
 from stream_dr.statistics.protocol import Accumulator
-from stream_dr.targets.label_codes import label_array
-from stream_dr.targets.parsing import has_too_many_labels_for_classes
-from stream_dr.targets.targets import Targets
 
 
 def _may_predict_labels(estimator: "Predictor") -> bool:

@@ -52,6 +52,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.rows import Source, as_source
+from stream_dr.batch.targets import drop_rows_without_target, targets_without_labels
 from stream_dr.checks import FEATURE_COUNT_LIMIT, check_finite_arrays, check_within, shape_of_checked_matrix
 from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
@@ -64,8 +67,6 @@ from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import clear_counts_keep_columns, map_table_rows, update_statistics
 from stream_dr.projection import Linear, Projection
-from stream_dr.rows.block import Block
-from stream_dr.rows.source import Source, as_source
 from stream_dr.solve import subspace
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
 from stream_dr.solve.spectral import tall_qr
@@ -73,7 +74,6 @@ from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.clock import decayed_weights
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State, register_nested_state
-from stream_dr.targets.targets import drop_rows_without_target, targets_without_labels
 
 MAX_BASIS_BYTES = 400_000_000
 """Size in bytes above which a basis and its products are cut down to the solution.

@@ -24,6 +24,7 @@ from typing import NamedTuple, Self, cast
 
 import numpy as np
 
+from stream_dr.batch.targets import check_label_type
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting import mapping
 from stream_dr.estimators.fitting.closed_form import ClosedForm
@@ -41,7 +42,6 @@ from stream_dr.projection import Projection
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State
-from stream_dr.targets.targets import check_label_type
 from stream_dr.uncertainty import CrossValidation
 
 

@@ -28,6 +28,11 @@ from sklearn.utils import Tags
 
 from stream_dr import errors
 from stream_dr.aliases import FileName, JsonDict
+from stream_dr.batch.block import Block, as_weights
+from stream_dr.batch.parsing import parse_targets
+from stream_dr.batch.rows import TableStream, as_block, batches, drop_column, is_dask, move_named_column_to_targets
+from stream_dr.batch.table import default_column_names
+from stream_dr.batch.targets import Targets, check_label_type
 from stream_dr.estimators.fitting.dask_collections import learn_blocks, split_into_blocks
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import feature_map_or_none, map_reads_tables, warn_if_columns_differ
@@ -37,14 +42,8 @@ from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.projection import Linear, Projection, check_n_features
-from stream_dr.rows.batches import as_block, batches, drop_column, move_named_column_to_targets
-from stream_dr.rows.block import Block, as_weights
-from stream_dr.rows.frames import TableStream, is_dask
-from stream_dr.rows.raw_rows import default_column_names
 from stream_dr.solve.orientation import MultiplyByScatter, orient_components
 from stream_dr.statistics.protocol import Accumulator, AdditiveState, State
-from stream_dr.targets.parsing import parse_targets
-from stream_dr.targets.targets import Targets, check_label_type
 
 
 class NotFitted(errors.NotFitted, NotFittedError):
@@ -472,7 +471,9 @@ class StreamLearner(NamedParameters, BaseEstimator):
         fitted.accumulator.add(block)
         if raise_if_empty and fitted.accumulator.rows == 0:
             raise errors.nothing_to_fit_error(type(self).__name__)
-        fitted.names = None if self.identifies_columns_by_name() else block.names
+        fitted.names = block.names
+        if self.feature_map is not None and self.identifies_columns_by_name():
+            fitted.names = None
         fitted.forget_projection()
 
     def parse(

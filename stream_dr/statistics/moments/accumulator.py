@@ -18,9 +18,10 @@ import warnings
 
 import numpy as np
 
+from stream_dr.batch.block import Block, Rows, weights_or_ones
+from stream_dr.batch.targets import drop_rows_without_target, targets_without_labels
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, OnlyDiagonal, TooManyFeatures, WidthMismatch
-from stream_dr.rows.block import Block, Rows, weights_or_ones
 from stream_dr.statistics.moments import clock
 from stream_dr.statistics.moments.batch_plan import PlannedBatch, with_new_labels_appended
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
@@ -33,7 +34,6 @@ from stream_dr.statistics.moments.state import MomentState, centred_features, ch
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets, target_mean
 from stream_dr.statistics.moments.unlearn import subtract_state
 from stream_dr.statistics.protocol import Absent, AccumulatorBase
-from stream_dr.targets.targets import drop_rows_without_target, targets_without_labels
 
 SCATTERS = ("auto", "exact", "diagonal", "none")
 

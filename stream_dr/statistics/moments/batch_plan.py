@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.rows.block import Rows
+from stream_dr.batch.block import Rows
+from stream_dr.batch.targets import Label, Targets
 from stream_dr.statistics.moments.encoding import EncodedTargets, take_encoded_rows
-from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets
 
 
 class PlannedBatch(NamedTuple):

@@ -38,8 +38,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg.blas import dgemm, dsyr, dsyrk
 
+from stream_dr.batch.block import Rows
 from stream_dr.compiled import compiled, readonly_view
-from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
 from stream_dr.statistics.moments.encoding import EncodedTargets, dense_encoded_rows
 

@@ -13,8 +13,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from stream_dr.batch.block import Rows
 from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays
-from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
 from stream_dr.statistics.moments.centred_sums import CentredSums
 from stream_dr.statistics.protocol import register_nested_state

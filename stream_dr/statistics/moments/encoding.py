@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.batch.targets import Targets, select_indptr_and_entry_indices
 from stream_dr.errors import InvalidParameter
 from stream_dr.statistics.protocol import register_nested_state
-from stream_dr.targets.targets import Targets, select_indptr_and_entry_indices
 
 ENCODINGS = ("none", "indicator", "partial", "zhou")
 

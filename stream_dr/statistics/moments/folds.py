@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import Label
 from stream_dr.checks import ROW_COUNT_LIMIT, check_within, field_error
 from stream_dr.errors import CannotMerge
-from stream_dr.rows.block import Block
 from stream_dr.statistics.moments import clock
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.batch_plan import PlannedBatch
@@ -28,7 +29,6 @@ from stream_dr.statistics.moments.state import MomentState, align_states_togethe
 from stream_dr.statistics.moments.unlearn import subtract_row_count, subtract_state
 from stream_dr.statistics.protocol import AccumulatorBase, register_nested_state
 from stream_dr.statistics.row_hashes import row_and_target_hashes
-from stream_dr.targets.label_codes import Label
 
 
 class FoldedState(NamedTuple):

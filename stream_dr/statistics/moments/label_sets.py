@@ -25,6 +25,8 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.batch.block import Rows
+from stream_dr.batch.sparse import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields
 from stream_dr.checks import (
     ROW_COUNT_LIMIT,
     check_csr_or_dense_rows,
@@ -35,8 +37,6 @@ from stream_dr.checks import (
     field_error,
 )
 from stream_dr.errors import LimitExceeded
-from stream_dr.rows.block import Rows
-from stream_dr.rows.sparse_rows import csr_or_dense_fields, pad_with_zero_columns, rows_from_fields
 from stream_dr.statistics.moments.centred_part import pad_to_shape
 from stream_dr.statistics.moments.encoding import EncodedTargets, RowSets
 from stream_dr.statistics.protocol import register_nested_state

@@ -27,9 +27,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from stream_dr.batch.block import Rows
 from stream_dr.checks import check_dtype_and_shapes, check_finite_arrays, field_error
 from stream_dr.compiled import readonly_view
-from stream_dr.rows.block import Rows
 from stream_dr.statistics.cache_lines import aligned_zeros
 from stream_dr.statistics.moments import sparse_kernels
 from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape

@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.batch.block import Rows
+from stream_dr.batch.targets import KINDS, Label, check_label_type
 from stream_dr.checks import (
     ROW_COUNT_LIMIT,
     check_at_least,
@@ -30,7 +32,6 @@ from stream_dr.checks import (
     field_error,
 )
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidTargets
-from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.encoding import Encoding, Fourier, check_encoding
@@ -39,8 +40,6 @@ from stream_dr.statistics.moments.largest import EPS, Largest
 from stream_dr.statistics.moments.sparse_sums import SparsePart
 from stream_dr.statistics.moments.target_sums import TargetPart, add_or_subtract_targets, empty_targets, target_mean
 from stream_dr.statistics.protocol import Absent
-from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import KINDS, check_label_type
 
 
 class Centred(NamedTuple):

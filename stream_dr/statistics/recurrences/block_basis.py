@@ -49,11 +49,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from stream_dr.batch.block import Block, Rows
+from stream_dr.batch.table import LARGEST
 from stream_dr.checks import check_at_least, check_dtype_and_shapes, check_finite_arrays, check_within, field_error
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import CannotMerge, InvalidRows, InvalidWeights
-from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.cache_lines import aligned_zeros
 from stream_dr.statistics.protocol import register_nested_state
 from stream_dr.statistics.recurrences.loops import learn_dense_rows, learn_sparse_rows

@@ -28,11 +28,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import Label
 from stream_dr.checks import check_at_least, check_common_state_fields, check_dtype_and_shapes
-from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.block_basis import BasisState, BlockBasis
-from stream_dr.targets.label_codes import Label
 
 
 class CCIPCAState(NamedTuple):

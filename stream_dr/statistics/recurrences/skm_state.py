@@ -32,12 +32,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import Label, Targets, drop_rows_without_target
 from stream_dr.checks import check_common_state_fields
-from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.block_basis import BasisState, BlockBasis
-from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets, drop_rows_without_target
 
 
 class SKMState(NamedTuple):

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 from stream_dr.cli import main
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.newest import newest_rows
 from stream_dr.models.snapshot import write_snapshot_if_needed
 from stream_dr.plotting.directory_figures import HOW, KINDS, OF_ALL, FigureOptions, draw_directory_figure
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.query import transform
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from stream_dr.uncertainty import number_text
 from tests.support.batches import dense, opened, put
 

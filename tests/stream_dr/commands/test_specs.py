@@ -7,10 +7,10 @@ import pytest
 import typer
 
 from stream_dr import random_fourier
+from stream_dr.batch.block import Block
+from stream_dr.batch.matrix import read_table
 from stream_dr.commands.specs import add_missing_maps_and_lda_ridge, format_spec, parse_model_spec, parse_model_specs
 from stream_dr.errors import InvalidParameter
-from stream_dr.rows.block import Block
-from stream_dr.rows.table_rows import raw_rows
 
 
 def test_values_are_numbers_words_or_text():
@@ -43,8 +43,8 @@ def test_a_feature_map_may_be_given_by_its_name():
         parse_model_specs(["k=lda:feature_map=what"])
 
 
-NUMBERS = Block(raw_rows(pd.DataFrame({"a": [1.0, None] * 20, "b": ["x", "y"] * 20})))
-PROSE = Block(raw_rows(pd.DataFrame({"a": [1.0, None] * 20, "b": [f"a note of words {i}" for i in range(40)]})))
+NUMBERS = Block(read_table(pd.DataFrame({"a": [1.0, None] * 20, "b": ["x", "y"] * 20})))
+PROSE = Block(read_table(pd.DataFrame({"a": [1.0, None] * 20, "b": [f"a note of words {i}" for i in range(40)]})))
 TEXT = {"map": "text", "column": "b"}
 
 

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import stream_dr
-from stream_dr.arrow.rows import RESERVED_NAMES
+from stream_dr.batch.arrow import RESERVED_NAMES
+from stream_dr.batch.table import table_kinds
 from stream_dr.datasets.sources import infer_format_from_suffix, open_source
 from stream_dr.errors import InvalidParameter, MalformedInput, SchemaMismatch, SourceMissing
-from stream_dr.rows.raw_rows import table_kinds
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.folder import write_shards
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from stream_dr import CCIPCA, LPP, PCA, errors
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, rows_draft
 from stream_dr.estimators.class_means import ClassMeans
 from stream_dr.models.limits import Limits
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.support.batches import SMALL, dense, draft, opened, put, sparse
 
 X = np.arange(12.0).reshape(3, 4)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_dr import errors
+from stream_dr.batch.block import Block
 from stream_dr.directory.backup import backup
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
@@ -18,7 +19,6 @@ from stream_dr.disk import DirectoryLock
 from stream_dr.failpoints import FailpointReached, failpoints_armed
 from stream_dr.log.log import Log
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import RunSettings
 from stream_dr.running.replay import ReplaySettings, replay

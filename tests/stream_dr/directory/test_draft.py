@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from stream_dr.arrow.codec import write_arrow
+from stream_dr.batch.arrow import write_arrow
 from stream_dr.directory.draft import json_or_arrow, parse_rows, rows_draft
 from stream_dr.errors import MalformedInput, StreamDRError
 from tests.support.batches import body, dense, sparse

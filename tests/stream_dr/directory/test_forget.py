@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_dr.arrow.codec import arrow_from_block, write_arrow
+from stream_dr.batch.arrow import arrow_from_block, write_arrow
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import rows_draft, unlearn_draft
 from stream_dr.directory.history import GONE, Decoder

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import multilabel_targets
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed.parts import replay_in_parallel_tasks, thread_plan_runner
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.folder import write_shards
-from stream_dr.targets.targets import multilabel_targets
 from tests.support.batches import SMALL, opened, put
 
 STAR = ("hsl", {"laplacian": "star"})

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from stream_dr.arrow.codec import arrow_from_block
+from stream_dr.batch.arrow import arrow_from_block
+from stream_dr.batch.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.references import MissingBatches
 from stream_dr.errors import DamagedShard, NotFinite
-from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_dataset
 from tests.support.batches import SMALL, opened, shards
 

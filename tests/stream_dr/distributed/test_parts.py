@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 from stream_dr.distributed.parts import row_with_target_or_first
-from stream_dr.rows.block import Block
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.support.batches import dense, sparse
 
 

@@ -22,10 +22,10 @@ from stream_dr import (
     polynomial,
     random_fourier,
 )
+from stream_dr.batch.block import Block
 from stream_dr.errors import CannotMerge, EmptyInput, InvalidParameter, PrecisionLost, WidthMismatch
 from stream_dr.estimators import make
 from stream_dr.feature_maps import feature_map
-from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
 
 KEYS = [key for key in ESTIMATORS if "feature_map" in inspect.signature(ESTIMATORS[key]).parameters]

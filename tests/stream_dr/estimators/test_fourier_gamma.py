@@ -12,9 +12,9 @@ from scipy.spatial.distance import pdist
 
 import stream_dr
 from stream_dr import LDA, PCA, random_fourier
+from stream_dr.batch.block import Block
 from stream_dr.errors import CannotMerge, DamagedFile, InvalidParameter, NarrowKernel, StreamDRError
 from stream_dr.models.snapshot import write_snapshot_if_needed
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from tests.support.batches import dense, opened, put
 

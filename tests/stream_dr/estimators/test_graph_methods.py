@@ -6,13 +6,13 @@ import scipy.sparse as sp
 from sklearn.datasets import load_digits, load_iris
 from sklearn.utils.estimator_checks import check_estimator
 
+from stream_dr.batch.block import Block
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidParameter, TargetsRequired
 from stream_dr.estimators.laplacian_eigenmaps import LaplacianEigenmaps
 from stream_dr.estimators.lle import LLE
 from stream_dr.estimators.lpp import LPP
 from stream_dr.estimators.npe import NPE
 from stream_dr.feature_maps import random_fourier
-from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
 
 ALL = [LPP, NPE, LaplacianEigenmaps, LLE]

@@ -73,10 +73,10 @@ def test_a_table_that_falls_to_the_diagonal_says_why_and_learns() -> None:
 
 def feature_map_rows(model: Any, rows: pd.DataFrame) -> np.ndarray:
     """What the model's map makes of rows (rows, mapped), as it stands."""
+    from stream_dr.batch.matrix import read_table
     from stream_dr.feature_maps.table import map_table_rows
-    from stream_dr.rows.table_rows import raw_rows
 
-    return map_table_rows(feature_map(model.feature_map), model.state_.table, raw_rows(rows)).toarray()
+    return map_table_rows(feature_map(model.feature_map), model.state_.table, read_table(rows)).toarray()
 
 
 def test_pca_of_a_table_is_factor_analysis_of_mixed_data() -> None:

@@ -8,10 +8,10 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import SKM, WMV, errors, load
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets
 from stream_dr.estimators import make
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import ParsedEvent, apply_event_unless_rebuild_refused
-from stream_dr.targets.targets import class_targets
 from tests.naive import criteria
 from tests.stream_dr.estimators.closed_form_cases import CASES, rows, same_eigenpairs
 from tests.support.batches import opened, put

@@ -17,15 +17,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import stream_dr
+from stream_dr.batch.block import Block
+from stream_dr.batch.matrix import read_table
+from stream_dr.batch.parsing import parse_targets
+from stream_dr.batch.rows import RepeatableBatches
+from stream_dr.batch.targets import class_targets
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.estimators import make
 from stream_dr.evaluation import comparison
-from stream_dr.rows.block import Block
-from stream_dr.rows.source import RepeatableBatches
-from stream_dr.rows.table_rows import raw_rows
 from stream_dr.statistics.protocol import pack
-from stream_dr.targets.parsing import parse_targets
-from stream_dr.targets.targets import class_targets
 
 RNG = np.random.default_rng(5)
 
@@ -137,7 +137,7 @@ def test_a_method_by_the_first_rows(X: Any, y: Any, expected: Any) -> None:
     ],
 )
 def test_a_method_by_the_words_of_a_table(spec: Any, y: Any, expected: Any) -> None:
-    rows = raw_rows(pd.DataFrame({"price": np.arange(40.0), "note": [f"a note of words {i}" for i in range(40)]}))
+    rows = read_table(pd.DataFrame({"price": np.arange(40.0), "note": [f"a note of words {i}" for i in range(40)]}))
     targets = parse_targets(y, 40, ("class", "continuous"), "auto", None)
     assert comparison.default_estimator_spec(Block(rows, targets), spec) == expected
 
@@ -152,7 +152,9 @@ def test_the_unit_of_a_number_does_not_hide_words_and_categories() -> None:
             "note": [f"{' '.join(rng.choice(words, 6))} {'red' if label == 'a' else 'blue'}" for label in y],
         }
     )
-    key, ridge = comparison.default_estimator_spec(Block(raw_rows(frame), class_targets(y.tolist())), {"map": "table"})
+    key, ridge = comparison.default_estimator_spec(
+        Block(read_table(frame), class_targets(y.tolist())), {"map": "table"}
+    )
     scores = []
     for unit in (1.0, 100.0, 10_000.0):
         priced = frame.assign(price=frame["price"] * unit)

@@ -6,9 +6,9 @@ import scipy.sparse as sp
 from sklearn.metrics import r2_score
 
 import stream_dr
+from stream_dr.batch.parsing import parse_targets
+from stream_dr.batch.rows import RepeatableBatches
 from stream_dr.evaluation.scores import learn_refine_and_score_held_out
-from stream_dr.rows.source import RepeatableBatches
-from stream_dr.targets.parsing import parse_targets
 
 RNG = np.random.default_rng(7)
 X = sp.csr_matrix(4 * RNG.normal(size=(300, 3)) @ RNG.normal(size=(3, 40)) + RNG.normal(size=(300, 40)))

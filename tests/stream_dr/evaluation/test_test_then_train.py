@@ -5,6 +5,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.table import table_from_array
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 from stream_dr.datasets.generate import generate_rcv1_like
 from stream_dr.errors import (
     InvalidIndex,
@@ -19,9 +22,6 @@ from stream_dr.errors import (
 )
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, ShuffledSource, evaluate
-from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import raw_from_array
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 
 
 class Blocks:
@@ -147,7 +147,7 @@ def test_columns_are_matched_by_name():
 
 def test_a_table_is_tested_as_the_same_numbers_are():
     numbers = digits()
-    raw = [block._replace(X=raw_from_array(block.X)) for block in numbers.blocks]
+    raw = [block._replace(X=table_from_array(block.X)) for block in numbers.blocks]
     settings = EvaluateSettings(probes=("knn",), reservoir=2_000, solve_growth=4.0)
     (one,) = evaluate(numbers, {"lda": make("lda", {"gamma": 1.0})}, settings)
     (other,) = evaluate(Blocks(raw), {"lda": make("lda", {"gamma": 1.0, "feature_map": {"map": "table"}})}, settings)

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 from stream_dr import describe_table
+from stream_dr.batch.matrix import columns_to_write, table_from_arrow
+from stream_dr.batch.table import column_values
 from stream_dr.errors import InvalidParameter, InvalidRows, NotFinite, SchemaMismatch
 from stream_dr.feature_maps.column_report import describe
-from stream_dr.rows.raw_rows import column_values
-from stream_dr.rows.table_rows import arrow_from_raw, raw_from_arrow
 
 ROWS = 60
 TABLE = pa.table(
@@ -30,7 +30,7 @@ TABLE = pa.table(
 
 
 def test_every_column_is_told_at_once() -> None:
-    report = describe(raw_from_arrow(TABLE))
+    report = describe(table_from_arrow(TABLE))
     assert report.rows == ROWS
     assert {c.name: c.taken_for for c in report.columns} == {
         "passenger_id": "id", "age": "number", "sex": "category", "cabin": "id", "town": "category", "story": "text",
@@ -48,7 +48,7 @@ def test_every_column_is_told_at_once() -> None:
 
 def test_options_are_heard_and_all_problems_told() -> None:
     spec = {"map": "table", "keep": ["code"], "drop": ["sex", "gone"], "as_": {"town": "number"}, "impute": 0}
-    report = describe([raw_from_arrow(TABLE), raw_from_arrow(TABLE)], spec)
+    report = describe([table_from_arrow(TABLE), table_from_arrow(TABLE)], spec)
     taken = {c.name: c.taken_for for c in report.columns}
     assert taken["code"] == "category"
     assert taken["sex"] == "dropped"
@@ -56,12 +56,12 @@ def test_options_are_heard_and_all_problems_told() -> None:
     assert "'gone'" in report.problems[0]
     assert "row 0, column town is 'town 0'" in report.problems[1]
     with pytest.raises(InvalidParameter, match="as_"):
-        describe(raw_from_arrow(TABLE), {"as_": {"town": "colour"}})
+        describe(table_from_arrow(TABLE), {"as_": {"town": "colour"}})
 
 
 def test_columns_come_back_from_arrow_as_they_went() -> None:
-    rows = raw_from_arrow(TABLE)
-    again = raw_from_arrow(pa.record_batch(arrow_from_raw(rows)))
+    rows = table_from_arrow(TABLE)
+    again = table_from_arrow(pa.record_batch(columns_to_write(rows)))
     assert again.equals(rows, check_metadata=True)
 
 
@@ -69,7 +69,7 @@ def test_times_of_any_unit_and_dictionaries_are_taken() -> None:
     second = datetime.datetime(2024, 2, 29, 12, 0, 0)
     coded = pa.DictionaryArray.from_arrays(pa.array([1, None, 1], pa.int8()), pa.array(["a", "b"]))
     table = pa.table({"coded": coded, **{u: pa.array([second, None, second], pa.timestamp(u)) for u in ("s", "ns")}})
-    rows = raw_from_arrow(table.slice(1))
+    rows = table_from_arrow(table.slice(1))
     coded, *times = map(column_values, rows.columns)
     assert coded.labels == ("b",)
     assert coded.values.tolist() == [-1, 0]
@@ -79,11 +79,11 @@ def test_times_of_any_unit_and_dictionaries_are_taken() -> None:
 def test_what_cannot_be_taken_is_named_with_all_columns() -> None:
     table = pa.table({"raw": [b"1"], "fine": [1.0], "parts": [{"a": 1}]})
     with pytest.raises(SchemaMismatch, match=r"column raw is binary, column parts is struct<a: int64>: not taken"):
-        raw_from_arrow(table)
+        table_from_arrow(table)
     with pytest.raises(NotFinite, match="row 0, column a is inf"):
-        raw_from_arrow(pa.table({"a": [float("inf")], "b": ["x"]}))
+        table_from_arrow(pa.table({"a": [float("inf")], "b": ["x"]}))
     with pytest.raises(InvalidRows, match="two columns are called 'a'"):
-        raw_from_arrow(pa.table([[1.0], [2.0]], names=["a", "a"]))
+        table_from_arrow(pa.table([[1.0], [2.0]], names=["a", "a"]))
 
 
 def test_a_frame_of_any_library_is_described_by_a_public_name() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_dr.arrow.json_rows import block_from_json
+from stream_dr.batch.json_rows import block_from_json
 from stream_dr.errors import InsufficientStorage, SourceMissing
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.snapshot import state_sha256

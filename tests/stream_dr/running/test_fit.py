@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 import stream_dr
+from stream_dr.batch.targets import class_targets
 from stream_dr.errors import InvalidParameter, MalformedInput
 from stream_dr.shards.dataset import ShardWriter
-from stream_dr.targets.targets import class_targets
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(2_300, 3))

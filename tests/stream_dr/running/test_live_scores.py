@@ -11,13 +11,13 @@ from sklearn.metrics import r2_score
 from sklearn.neighbors import NearestCentroid
 
 from stream_dr import LDA, OPLS, Block
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 from stream_dr.running.advance import ParsedEvent, apply_event_unless_rebuild_refused
 from stream_dr.running.live_scores import TestThenTrain
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.running.running import Running, RunSettings
 from stream_dr.shards.dataset import open_dataset
 from stream_dr.shards.folder import write_shards
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.support.batches import dense, draft, opened, put, sparse
 
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from stream_dr import errors
-from stream_dr.arrow.codec import arrow_from_block
+from stream_dr.batch.arrow import arrow_from_block
+from stream_dr.batch.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, RecentDrafts, rows_draft
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import EventReader
 from stream_dr.running.ingest import Appender
 from tests.support.batches import SMALL, dense, draft, opened, put

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_dr import errors
-from stream_dr.arrow.codec import read_arrow
-from stream_dr.arrow.json_rows import block_from_json
+from stream_dr.batch.arrow import read_arrow
+from stream_dr.batch.block import Block
+from stream_dr.batch.json_rows import block_from_json
 from stream_dr.directory.directory import Directory
 from stream_dr.models.entry import PublishPolicy
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import Driver, RunSettings
 from stream_dr.running.projected_file import write_projected

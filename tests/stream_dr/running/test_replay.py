@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from stream_dr import errors, failpoints
-from stream_dr.arrow.codec import arrow_from_block
+from stream_dr.batch.arrow import arrow_from_block
+from stream_dr.batch.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.log.log import Log
 from stream_dr.models.snapshot import state_sha256
-from stream_dr.rows.block import Block
 from stream_dr.running.driver import RunSettings
 from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, replay
 from stream_dr.shards import dataset as shard_reading

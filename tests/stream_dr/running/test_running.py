@@ -19,6 +19,7 @@ import pytest
 from safetensors.numpy import save
 
 from stream_dr import errors
+from stream_dr.batch.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt
 from stream_dr.failpoints import failpoints_armed
@@ -26,7 +27,6 @@ from stream_dr.models import snapshot_file
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.limits import Limits
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
-from stream_dr.rows.block import Block
 from stream_dr.running import driver as driver_module
 from stream_dr.running import ingest
 from stream_dr.running.advance import backfill

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from stream_dr import table, text
-from stream_dr.arrow.codec import block_from_arrow, write_arrow
-from stream_dr.arrow.json_rows import block_from_json, json_from_block
+from stream_dr.batch.arrow import block_from_arrow, write_arrow
+from stream_dr.batch.block import Block
+from stream_dr.batch.json_rows import block_from_json, json_from_block
+from stream_dr.batch.matrix import table_from_dicts
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt, rows_draft, unlearn_draft
 from stream_dr.errors import InvalidRows, SchemaMismatch, StreamDRError, TooManyFeatures
 from stream_dr.estimators.lda import LDA
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
-from stream_dr.rows.block import Block
-from stream_dr.rows.table_rows import raw_from_dicts
 from stream_dr.running.advance import backfill
 from stream_dr.running.predict import predict
 from stream_dr.running.query import export_projection, transform
@@ -204,7 +204,7 @@ def test_numbers_by_name_become_a_table_when_one_is_missing(tmp_path: Path) -> N
         assert directory.schema.layout == "table"
         model = learn(directory)
     alone = LDA(**LEARNER[1])
-    rows = Block(raw_from_dicts([{"a": 1.0, "b": None, "c": 1.0, "d": 1.0}]))
+    rows = Block(table_from_dicts([{"a": 1.0, "b": None, "c": 1.0, "d": 1.0}]))
     later = dense(1)
     for X, y in ((block, None), (rows, ["a"]), (later._replace(X=later.X[:, ::-1], names=tuple("abcd")), None)):
         alone.partial_fit(X, y)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
+from stream_dr.batch.block import Block
 from stream_dr.batch.schema import Schema
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt, Removal, unlearn_draft
@@ -16,7 +17,6 @@ from stream_dr.estimators import ESTIMATORS
 from stream_dr.log.event import Event
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import state_sha256, write_snapshot_if_needed
-from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from tests.support.batches import dense, opened, put
 

@@ -17,7 +17,6 @@ from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators import ESTIMATORS, make
 from stream_dr.models.entry import PublishPolicy
-from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
 from stream_dr.models.model import Model
 from stream_dr.models.saved import load
 from stream_dr.models.snapshot import export_model, write_snapshot_if_needed
@@ -85,7 +84,7 @@ def fresh(directory: Directory, model: Model) -> Any:
     estimator = make(model.spec.estimator, model.spec.params)
     accumulator = estimator.accumulator()
     for _, block in directory.history.events():
-        accumulator.add(drop_unneeded_targets_and_add_hashes(estimator, block))
+        accumulator.add(estimator.block_to_learn(block))
     return estimator, accumulator.freeze()
 
 
@@ -358,7 +357,7 @@ def compare(projection: Any, spec: tuple[str, dict[str, Any]], directories: list
     accumulator = estimator.accumulator()
     blocks = [block for directory in directories for _, block in directory.history.events()]
     for block in blocks:
-        accumulator.add(drop_unneeded_targets_and_add_hashes(estimator, block))
+        accumulator.add(estimator.block_to_learn(block))
     alone = estimator.solve(accumulator.freeze())
     ours, theirs = (z @ z.T for z in (np.vstack([p.apply(b.X) for b in blocks]) for p in (projection, alone)))
     assert np.abs(ours - theirs).max(initial=0.0) <= 1e-9 * max(1.0, np.abs(theirs).max(initial=0.0)), spec

@@ -20,11 +20,10 @@ import scipy.sparse as sp
 from numba.core.dispatcher import Dispatcher
 
 import stream_dr
-from stream_dr.rows.block import Block
-from stream_dr.models.limits import drop_unneeded_targets_and_add_hashes
-from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.arrow.json_rows import json_from_block
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
+from stream_dr.batch.block import Block
+from stream_dr.batch.arrow import arrow_from_block, write_arrow
+from stream_dr.batch.json_rows import json_from_block
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 
 
 def kernels():
@@ -50,7 +49,7 @@ def forms(block):
 
 def use(estimator, body, media):
     with suppress(stream_dr.errors.StreamDRError):  # weights are refused, or there is no answer on rows like these
-        block = drop_unneeded_targets_and_add_hashes(estimator, stream_dr.rows_draft(body, media).block)
+        block = estimator.block_to_learn(stream_dr.rows_draft(body, media).block)
         accumulator = estimator.accumulator()
         accumulator.add(block)
         accumulator.add(block)

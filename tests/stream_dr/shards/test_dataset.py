@@ -11,14 +11,14 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
-from stream_dr.arrow.codec import arrow_from_block
-from stream_dr.rows.block import Block
-from stream_dr.rows.source import Source
+from stream_dr.batch.arrow import arrow_from_block
+from stream_dr.batch.block import Block
+from stream_dr.batch.rows import Source
+from stream_dr.batch.targets import multilabel_targets
 from stream_dr.shards import dataset as shards
 from stream_dr.shards.dataset import ShardWriter, open_dataset, open_shard
 from stream_dr.shards.file import file_sha256
 from stream_dr.shards.folder import write_manifest
-from stream_dr.targets.targets import multilabel_targets
 
 ROWS, WIDTH = 1050, 300
 RANDOM = np.random.default_rng(7)

@@ -8,10 +8,10 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
-from stream_dr.rows.block import Block
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets, multilabel_targets
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from stream_dr.shards.folder import UNFINISHED, read_manifest
-from stream_dr.targets.targets import class_targets, multilabel_targets
 
 ROWS, WIDTH = 1050, 300
 X = sp.random(ROWS, WIDTH, density=0.05, format="csr", random_state=7)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stream_dr.rows.block import Block
+from stream_dr.batch.block import Block
 from stream_dr.solve.subspace import ScatterProduct
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import scipy.sparse as sp
 from hypothesis import strategies as st
 
-from stream_dr.rows.block import Block
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.state import Centred, MomentState
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import moments as naive
 
 EPS = np.finfo(float).eps

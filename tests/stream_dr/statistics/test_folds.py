@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from stream_dr import HSL, LDA, PCA, WMV, errors
-from stream_dr.rows.block import Block
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.folds import FoldedAccumulator, FoldedState
 from stream_dr.statistics.moments.target_sums import TargetSums
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.statistics.row_hashes import row_and_target_hashes
-from stream_dr.targets.targets import class_targets
 from tests.stream_dr.statistics.hostile import Stream, assert_same, learned, stream, streams
 
 SETTINGS = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -7,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets
 from stream_dr.errors import CannotMerge, WidthMismatch
-from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
-from stream_dr.targets.targets import class_targets
 from tests.support.pairwise import pairwise
 
 rng = np.random.default_rng(3)

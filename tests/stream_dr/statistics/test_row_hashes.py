@@ -6,9 +6,9 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import LDA, PCA, hashing, table
-from stream_dr.rows.block import Block
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 from stream_dr.statistics.row_hashes import group_hashes, row_and_target_hashes
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import folds as naive
 
 

@@ -6,11 +6,11 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from stream_dr import random_fourier
+from stream_dr.batch.block import Block
 from stream_dr.errors import CannotRefine, InvalidParameter, NotFitted
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting import refining
 from stream_dr.estimators.fitting.refining import Refining, refine_steps
-from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import pack, unpack
 from tests.naive.krylov import lsqr_two_stage, principal_angle
 from tests.naive.two_stage import cca_h, hsl_h, indicator, lda_h

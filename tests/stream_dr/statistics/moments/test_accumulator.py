@@ -7,12 +7,12 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import HSL, LDA, WMV, errors
-from stream_dr.rows.block import Block
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 from stream_dr.statistics.mapped import MappedAccumulator
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import pack, unpack
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import moments as naive
 from tests.stream_dr.statistics.hostile import assert_same, stream
 from tests.support.pairwise import pairwise

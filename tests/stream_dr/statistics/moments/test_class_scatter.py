@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stream_dr.rows.block import Block
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
-from stream_dr.targets.targets import class_targets
 from tests.naive import moments as naive
 
 RANDOM = np.random.default_rng(31)

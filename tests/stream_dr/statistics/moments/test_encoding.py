@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr import errors
+from stream_dr.batch.targets import class_targets, continuous_targets, multilabel_targets
 from stream_dr.statistics.moments.encoding import (
     Fourier,
     check_encoding,
@@ -11,7 +12,6 @@ from stream_dr.statistics.moments.encoding import (
     encode_as_columns,
     slice_encoded_rows,
 )
-from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.naive import moments as naive
 
 SETS = [["b"], [], ["a", "b", "c"], ["c", "a"], []]

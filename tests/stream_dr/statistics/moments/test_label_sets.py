@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
-from stream_dr.rows.block import Block
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import multilabel_targets
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
-from stream_dr.targets.targets import multilabel_targets
 
 RANDOM = np.random.default_rng(21)
 N, D = 240, 7

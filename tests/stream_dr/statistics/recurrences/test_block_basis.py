@@ -8,12 +8,12 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
-from stream_dr.rows.block import Block
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.statistics.recurrences.block_basis import BlockBasis, basis_bytes, normalised_long_columns_and_lengths
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
-from stream_dr.targets.targets import class_targets
 from tests.naive import recurrences
 
 KINDS: list[tuple[Any, Any]] = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stream_dr.rows.block import Block
+from stream_dr.batch.block import Block
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator
 from tests.naive import recurrences
 from tests.support.pairwise import pairwise

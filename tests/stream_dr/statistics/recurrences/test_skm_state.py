@@ -8,10 +8,10 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr import errors
+from stream_dr.batch.block import Block
+from stream_dr.batch.targets import class_targets
 from stream_dr.estimators.iskm import IncrementalSKM
-from stream_dr.rows.block import Block
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator
-from stream_dr.targets.targets import class_targets
 from tests.naive import recurrences
 from tests.support.pairwise import pairwise
 

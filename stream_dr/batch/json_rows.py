@@ -1,0 +1,333 @@
+"""Convert a JSON object to a Block, and back.
+
+A Block has the rows of one batch with their targets, weights and ids. The service accepts these
+forms:
+
+    {"rows": [[0.1, 0.2], …], "labels": ["a", …]}                         dense
+    {"rows": [{"indices": [3, 17], "values": [0.5, 1.2]}, …],
+     "labels": [["C15", "CCAT"], …]}                                      sparse
+    {"rows": [{"price": 1.2, …}, …], "target": [0.3, …]}                  dense, with names
+    {"rows": [{"sex": "female", "age": null}, …], "labels": ["yes", …]}   a table's columns
+    {"rows": ["a text", …], "labels": ["sport", …]}                       a table's column `text`
+
+Each dense row with names must have every column. A row of a table may lack a column, and the value
+is then null.
+
+Optional keys:
+
+labels
+    For each row one label (string, integer or bool), or a list of labels. A row whose entry is
+    null has no target.
+target
+    For each row one number, or a list of numbers.
+weights, ids
+    For each row one weight, and one id.
+n_features
+    Width of sparse rows.
+
+JSON has no schema and only one type of number, so the key says whether numbers are labels or
+measurements. The type of every value is checked before numpy reads the values, because numpy would
+read "1.5" and null as numbers.
+
+Cost: O(values) in Python objects, while the interpreter lock is held. Send many rows as Arrow.
+"""
+
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stream_dr.batch.block import Block, as_ids, as_weights, check_finite
+from stream_dr.batch.matrix import read_table, table_from_dicts
+from stream_dr.batch.sparse import MAX_WIDTH, checked_csr
+from stream_dr.batch.table import table_to_dicts
+from stream_dr.batch.targets import Targets, class_targets, continuous_targets, multilabel_targets
+from stream_dr.errors import (
+    InvalidIndex,
+    InvalidRows,
+    InvalidTargets,
+    InvalidWeights,
+    LimitExceeded,
+    MalformedInput,
+    SchemaMismatch,
+)
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+
+ParsedJson = Any
+"""A parsed JSON value."""
+
+JsonObject = dict[str, ParsedJson]
+"""A parsed JSON object."""
+
+NUMBER_TYPES = {int, float}
+"""Python types of a parsed JSON number. bool is excluded."""
+
+_KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
+
+MAX_MISSING_VALUES = 1 << 20
+"""Number of missing values that the rows of any request may have.
+
+One more missing value is allowed for each value that is present in the request.
+"""
+
+COLUMN_OVERHEAD_IN_VALUES = 64
+"""Memory of a column without rows, in multiples of one value's memory."""
+
+
+def refuse_too_many_missing_values(parsed_request: ParsedJson) -> None:
+    """Raise LimitExceeded if too many values are missing.
+
+    The missing values of rows and of targets have separate limits.
+
+    A missing value takes no byte in the JSON text, but it takes memory in a Block. Without this
+    limit, a small request could take gigabytes. Costs O(values).
+
+    parsed_request: the parsed JSON object of a request.
+    """
+    if not isinstance(parsed_request, dict):
+        return
+    rows = parsed_request.get("rows")
+    target = parsed_request.get("target")
+
+    # Check rows that are objects with one value for each column. They may lack columns.
+    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows) and not _is_sparse_row(rows[0]):
+        _refuse_too_many_gaps(len(rows), len(set(chain.from_iterable(rows))), sum(map(len, rows)), "columns")
+
+    # `target` may have null for a row without a target. Such a null counts as a gap.
+    if isinstance(target, list):
+        width = max((len(v) for v in target if isinstance(v, list)), default=1)
+        present = sum(len(v) if isinstance(v, list) else v is not None for v in target)
+        _refuse_too_many_gaps(len(target), width, present, "targets")
+
+
+def _refuse_too_many_gaps(n_rows: int, n_columns: int, n_present: int, column_noun: str) -> None:
+    """Raise LimitExceeded for too many missing values of a table.
+
+    n_rows, n_columns: number of rows and of columns of the table.
+    n_present: number of values that are not missing.
+    column_noun: word for the columns in the error message.
+    """
+    needed = (n_rows + COLUMN_OVERHEAD_IN_VALUES) * n_columns
+    limit = 2 * n_present + MAX_MISSING_VALUES
+    if needed > limit:
+        message = (
+            f"{n_rows} rows of {n_columns} {column_noun} take the room of {needed} values, and {n_present} are given; "
+            f"room for {limit} is made of so many. Give every row the same ones, or send fewer rows a request."
+        )
+        raise LimitExceeded(message, needed=needed, limit=limit)
+
+
+def block_from_json(parsed_request: ParsedJson) -> Block:
+    """Return the Block that a parsed JSON object describes.
+
+    Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets or
+    InvalidWeights.
+    """
+    if not isinstance(parsed_request, dict) or not isinstance(parsed_request.get("rows"), list):
+        raise MalformedInput('the JSON is not an object with a list under "rows"; send {"rows": [[0.1, 0.2]]}.')
+    unknown = next((key for key in parsed_request if key not in _KEYS), None)
+    if unknown is not None:
+        raise SchemaMismatch(f"key {unknown!r} is unknown; the keys are {', '.join(_KEYS)}.", column=str(unknown))
+
+    # Convert the rows first. Weights, targets and ids need the number of rows.
+    rows = parsed_request["rows"]
+    n_features = parsed_request.get("n_features")
+    if n_features is not None and (type(n_features) is not int or not 0 < n_features <= MAX_WIDTH):
+        message = f"n_features is {n_features!r}; it must be a positive integer."
+        raise SchemaMismatch(message, column="n_features")
+    block = _rows_from_json(rows, n_features)
+    check_finite(block.X)
+
+    weights = parsed_request.get("weights")
+    if weights is not None and (not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER_TYPES):
+        raise InvalidWeights("weights are not a list of numbers; send one number ≥ 0 a row.")
+    checked_weights = as_weights(weights, len(rows))
+    y = _targets_from_json(parsed_request, len(rows))
+    ids = parsed_request.get("ids")
+    checked_ids = None if ids is None else as_ids(ids, len(rows))
+    return block._replace(y=y, weights=checked_weights, ids=checked_ids)
+
+
+def json_from_block(block: Block) -> JsonObject:
+    """Return a Block as a dict for JSON.
+
+    `block_from_json` converts the dict back to the same Block, except that float32 values become
+    float64.
+    """
+    obj: JsonObject = {}
+    if block.sparse:
+        X = block.X
+        spans = pairwise(X.indptr.tolist())
+        obj["rows"] = [{"indices": X.indices[a:b].tolist(), "values": X.data[a:b].tolist()} for a, b in spans]
+        if block.width_stated:
+            obj["n_features"] = block.features
+    elif block.table:
+        obj["rows"] = table_to_dicts(block.X)
+    elif block.names is not None:
+        obj["rows"] = [dict(zip(block.names, row, strict=True)) for row in block.X.tolist()]
+    else:
+        obj["rows"] = block.X.tolist()
+
+    if block.y is not None:
+        key = "target" if block.y.kind == "continuous" else "labels"
+        obj[key] = block.y.targets_by_row()
+    if block.weights is not None:
+        obj["weights"] = block.weights.tolist()
+    if block.ids is not None:
+        obj["ids"] = list(block.ids)
+    return obj
+
+
+def _rows_from_json(parsed_rows: list[ParsedJson], declared_width: int | None) -> Block:
+    """Convert parsed JSON rows to rows of a Block.
+
+    parsed_rows: value of the request's key "rows".
+    declared_width: declared number of features of sparse rows, or None.
+
+    Raises InvalidRows, InvalidIndex or SchemaMismatch.
+    """
+    if not parsed_rows:
+        return Block(np.empty((0, declared_width or 0)))
+
+    # All rows must have the same type: list, object or text.
+    row_type = type(parsed_rows[0])
+    odd = next((i for i, row in enumerate(parsed_rows) if type(row) is not row_type), None)
+    if row_type not in (list, dict, str) or odd is not None:
+        i = odd or 0
+        raise InvalidRows(
+            f"row {i} is {_type_in_words(parsed_rows[i])}; every row is a list, every row an object, or every row a "
+            "text.",
+            row=i,
+        )
+
+    # Lists are dense rows, and texts are a table with one column.
+    # JSON objects are sparse rows, rows of a table, or dense rows with feature names.
+    if row_type is list:
+        return Block(_array_from_lists(parsed_rows))
+    if row_type is str:
+        return Block(read_table(parsed_rows), names=("text",))
+    if _is_sparse_row(parsed_rows[0]):
+        X = _csr_from_row_objects(parsed_rows, declared_width)
+        return Block(X, width_stated=declared_width is not None)
+    if any(type(value) not in NUMBER_TYPES for row in parsed_rows for value in row.values()):
+        table = table_from_dicts(parsed_rows)
+        return Block(table, names=tuple(table.schema.names))
+
+    names = tuple(parsed_rows[0])
+    return Block(_array_from_lists(_values_in_name_order(parsed_rows, names)), names=names)
+
+
+def _is_sparse_row(row: JsonObject) -> bool:
+    return isinstance(row.get("indices"), list) or isinstance(row.get("values"), list)
+
+
+def _array_from_lists(number_lists: list[list[ParsedJson]]) -> np.ndarray:
+    width = len(number_lists[0])
+    if width == 0:
+        raise InvalidRows("row 0 has no features; send at least one number a row.", row=0)
+    for i, row in enumerate(number_lists):
+        if len(row) != width:
+            raise InvalidRows(f"row {i} has {len(row)} features; row 0 has {width}. Send rows of one width.", row=i)
+
+    _refuse_non_numbers(number_lists)
+    return np.array(number_lists, dtype=np.float64)
+
+
+def _values_in_name_order(row_objects: list[JsonObject], feature_names: tuple[str, ...]) -> list[list[ParsedJson]]:
+    """Return each row's values in the order of feature names.
+
+    row_objects: the rows, each an object with one value for each feature name.
+
+    Raises SchemaMismatch if a row lacks a name or has an additional name.
+    """
+    known = set(feature_names)
+    for i, row in enumerate(row_objects):
+        if row.keys() != known:
+            name = next(iter(row.keys() ^ known))
+            word = "is missing from" if name in known else "is only in"
+            raise SchemaMismatch(f"column {name} {word} row {i}; send every column in every row.", row=i, column=name)
+    return [[row[name] for name in feature_names] for row in row_objects]
+
+
+def _csr_from_row_objects(row_objects: list[JsonObject], declared_width: int | None) -> "sp.csr_matrix":
+    # Check the keys, lengths and types of each row, so that an error names the row.
+    for i, row in enumerate(row_objects):
+        if row.keys() != {"indices", "values"} or not all(isinstance(v, list) for v in row.values()):
+            raise InvalidRows(f'row {i} is not {{"indices": […], "values": […]}} as row 0 is.', row=i)
+        if len(row["indices"]) != len(row["values"]):
+            raise InvalidRows(f"row {i} has different numbers of indices and values; send one value an index.", row=i)
+        if not set(map(type, row["indices"])) <= {int}:
+            index = next(index for index in row["indices"] if type(index) is not int)
+            largest = (declared_width or MAX_WIDTH) - 1
+            raise InvalidIndex(f"row {i} has index {index!r}; indices are integers from 0 to {largest}.", row=i)
+    index_lists = [row["indices"] for row in row_objects]
+    value_lists = [row["values"] for row in row_objects]
+    _refuse_non_numbers(value_lists)
+
+    # Join the rows to the three arrays of a CSR matrix.
+    indptr = np.cumsum([0, *map(len, index_lists)])
+    indices = np.array(list(chain.from_iterable(index_lists)))
+    values = np.array(list(chain.from_iterable(value_lists)), dtype=np.float64)
+    return checked_csr(values, indices, indptr, declared_width)
+
+
+def _refuse_non_numbers(value_lists: list[list[ParsedJson]]) -> None:
+    for i, row in enumerate(value_lists):
+        if not set(map(type, row)) <= NUMBER_TYPES:
+            j = next(j for j, v in enumerate(row) if type(v) not in NUMBER_TYPES)
+            raise InvalidRows(f"row {i}, column {j} is {_type_in_words(row[j])}; send a number.", row=i, column=j)
+
+
+def _targets_from_json(parsed_request: JsonObject, n_rows: int) -> Targets | None:
+    """Return the Targets of a request, or None if absent.
+
+    Labels are under the key "labels", and numbers to regress on under the key "target".
+
+    Raises InvalidTargets or SchemaMismatch.
+    """
+    keys = [key for key in ("labels", "target") if parsed_request.get(key) is not None]
+    if not keys:
+        return None
+    if len(keys) > 1:
+        raise SchemaMismatch("both labels and target were given; send one of them.", column="target")
+    entries = parsed_request[keys[0]]
+    if not isinstance(entries, list) or len(entries) != n_rows:
+        n = len(entries) if isinstance(entries, list) else _type_in_words(entries)
+        raise InvalidTargets(f'{n_rows} rows but {n} under "{keys[0]}"; send one entry a row.')
+
+    if keys == ["target"]:
+        return _targets_from_numbers(entries)
+    types = {type(v) for v in entries if v is not None}
+    if list not in types:
+        return class_targets(entries)
+    if len(types) > 1:
+        raise InvalidTargets("some rows have a list of labels and some a single label; send one form.")
+    return multilabel_targets(entries)
+
+
+def _targets_from_numbers(row_targets: list[ParsedJson]) -> Targets:
+    """Return the Targets of rows with one number or one list of numbers each.
+
+    row_targets: value of the request's key "target". An entry of None means a row without target.
+
+    Raises InvalidTargets for rows of different lengths or an entry that is no number.
+    """
+    present = np.array([v is not None for v in row_targets], dtype=bool)
+    table = [v if isinstance(v, list) else [v] for v in row_targets if v is not None]
+    width = len(table[0]) if table else 1
+    for row, numbers in zip(np.flatnonzero(present).tolist(), table, strict=True):
+        if width == 0 or len(numbers) != width or not set(map(type, numbers)) <= NUMBER_TYPES:
+            raise InvalidTargets(f"the target of row {row} is not {width} number(s) as the others are.", row=row)
+
+    values = np.zeros((len(row_targets), width))
+    values[present] = np.array(table, dtype=np.float64).reshape(-1, width)
+    return continuous_targets(values, present)
+
+
+def _type_in_words(value: ParsedJson) -> str:
+    """Return the JSON type of a value in words."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,543 @@
+"""Convert rows of any kind to a matrix, or to a table for a feature map.
+
+`as_rows` converts opened rows to an ndarray or a CSR matrix, with the names of the columns.
+`as_matrix` converts Arrow columns, for frames of other libraries, files, payloads of the service
+and events of the log alike. It copies the data once. If the only column is a column of vectors of
+equal length, it copies nothing.
+
+`read_table` converts rows to a table (table.py). A column may have numbers, booleans, dates,
+timestamps or strings, and nulls. A dictionary-encoded column is a category, whatever its values
+are. A column `v` of vectors of equal length becomes the columns v0, v1, … This costs one pass over
+each column, in compiled functions of Arrow.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import ArrayLike
+
+from stream_dr.batch.block import Rows, check_finite
+from stream_dr.batch.rows import (
+    RowsAndNames,
+    arrow_from_dicts,
+    as_table,
+    column_of_values,
+    is_pandas,
+    only_has,
+    open_rows,
+    type_name,
+)
+from stream_dr.batch.sparse import is_sparse, raise_if_complex, sparse_as_csr
+from stream_dr.batch.table import (
+    TEXT,
+    column_kind,
+    columns_by_name,
+    convert_column,
+    default_column_names,
+    fill_masked,
+    is_table,
+    parse_date_columns,
+    refuse_table,
+    repeated_name_error,
+    table_batch,
+    table_from_array,
+)
+from stream_dr.errors import InvalidRows, NotNumeric, SchemaMismatch
+
+_NUMERIC = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+"""Names of the number types that Arrow and numpy share."""
+
+_NUMPY_TYPES = {getattr(pa, kind)().id: np.dtype(kind) for kind in _NUMERIC}
+"""Numpy type of each Arrow number type, by the id of the Arrow type."""
+
+_DECIMALS = (pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256)
+_NUMBERS = {*_NUMPY_TYPES, *(decimal(1).id for decimal in _DECIMALS)}
+"""Ids of the Arrow types of integers, floats and decimals."""
+
+_FLOATS = {pa.float32().id, pa.float64().id}
+"""Ids of the Arrow types of the numbers in a matrix."""
+
+_LISTS = {pa.list_(pa.null()).id, pa.large_list(pa.null()).id, pa.list_(pa.null(), 1).id}
+"""Ids of the Arrow types of vectors."""
+
+
+# numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
+@np.errstate(invalid="ignore")
+def as_matrix(table: pa.Table | pa.RecordBatch) -> RowsAndNames:
+    """Return a table or record batch as a matrix with its feature names.
+
+    The matrix (rows, features) is float32 if all columns are float32, else float64. A missing
+    number is NaN. A column `v` of vectors of equal length becomes the features v0, v1, … If `v` is
+    the only column, the names are None.
+
+    Raises NotNumeric, which names the columns without numbers. Raises InvalidRows if two columns
+    have the same name, or if the vectors of a column differ in length.
+    """
+    # Convert each column, and refuse the table if a column has no numbers.
+    names = table.schema.names
+    parts: list[np.ndarray] = []
+    refused: dict[str, pa.DataType] = {}
+    for name, column in zip(names, table.itercolumns(), strict=True):
+        part = number_array(column, name)
+        if part is None:
+            refused[name] = column.type
+        else:
+            parts.append(part)
+    if repeated := repeated_name_error(names):
+        raise repeated
+    if refused:
+        shown = list(refused)[:10]
+        listed = ", ".join(f"{name!r} ({refused[name]})" for name in shown)
+        more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
+        raise NotNumeric(
+            f"columns {listed}{more} hold no numbers. Leave them out, encode them as numbers, or have an estimator learn "
+            "them: feature_map=stream_dr.table().",
+            columns=shown,
+        )
+
+    # A single column of vectors is the matrix. Its array is not copied if it is C-ordered.
+    if len(parts) == 1 and parts[0].ndim == 2:
+        return np.ascontiguousarray(parts[0]), None
+    if not parts:
+        return np.empty((table.num_rows, 0)), ()
+
+    # Name the numbers of vectors. A column v0 may repeat a name of a column of vectors v.
+    features: list[str] = []
+    for name, part in zip(names, parts, strict=True):
+        if part.ndim == 1:
+            features.append(name)
+        else:
+            features += [f"{name}{j}" for j in range(part.shape[1])]
+    if len(features) > len(names) and (repeated := repeated_name_error(features)):
+        raise repeated
+    return np.ascontiguousarray(np.column_stack(parts)), tuple(features)
+
+
+def number_array(column: pa.Array | pa.ChunkedArray, column_name: str) -> np.ndarray | None:
+    """Return a column of numbers as floats (rows,).
+
+    A column of vectors is returned as (rows, length). float32 stays float32. A missing number is
+    NaN. Floats without a missing number are not copied. Returns None if the column has no numbers.
+
+    Raises InvalidRows, which names the first row whose vector is null or of another length.
+
+    column_name: name of the column, for error messages.
+    """
+    kind = column.type
+    if kind.id in _FLOATS:
+        if isinstance(column, pa.Array) and not column.null_count:
+            return view_of_numbers(column)
+        numbers: np.ndarray = column.to_numpy(zero_copy_only=False)
+        return numbers
+
+    if is_vector_type(kind):
+        return _vector_array(column, column_name)
+
+    # Replace extension types by the values that they store. A dictionary is a category.
+    if isinstance(kind, pa.BaseExtensionType):
+        return number_array(column.cast(kind.storage_type), column_name)
+    if is_number_or_boolean_type(kind) or pa.types.is_null(kind):
+        return number_array(column.cast(pa.float64(), safe=False), column_name)
+    return None
+
+
+def _vector_array(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> np.ndarray | None:
+    """Return a column of vectors as an array (rows, length).
+
+    Returns None if the vectors are not vectors of numbers. Raises InvalidRows as `number_array`.
+    """
+    refuse_nulls(vectors, column_name)
+
+    # Vectors of a fixed size have one length. They are cut without a kernel, which is fast for one row.
+    if isinstance(vectors, pa.FixedSizeListArray):
+        width = vectors.type.list_size
+        flat = vectors.values.slice(vectors.offset * width, len(vectors) * width)
+    else:
+        width = _common_length(vectors, column_name)
+        flat = pc.list_flatten(vectors)
+
+    # Convert the numbers of all vectors at once.
+    numbers = number_array(flat, column_name)
+    if numbers is None or numbers.ndim != 1:
+        return None
+    return numbers.reshape(len(vectors), width)
+
+
+def _common_length(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> int:
+    """Return the length of all vectors. Raises InvalidRows if they differ."""
+    if pa.types.is_fixed_size_list(vectors.type):
+        return int(vectors.type.list_size)
+    lengths = pc.list_value_length(vectors).to_numpy()
+    different = np.flatnonzero(lengths != lengths[:1])
+    if len(different):
+        row = int(different[0])
+        raise InvalidRows(
+            f"column {column_name!r} has {lengths[row]} numbers in row {row} and {lengths[0]} in row 0; "
+            "give vectors of one length.",
+            row=row,
+            column=column_name,
+        )
+    return int(lengths[0]) if len(lengths) else 0
+
+
+def refuse_nulls(column: pa.Array | pa.ChunkedArray, name: str) -> None:
+    """Raise InvalidRows if a column has a null.
+
+    The error names the first row with a null.
+
+    name: name of the column, for the error message.
+    """
+    if column.null_count:
+        row = first_null_index(column)
+        message = f"column {name!r} is null in row {row} of the batch; give a value or leave the row out."
+        raise InvalidRows(message, row=row, column=name)
+
+
+def first_null_index(array_with_null: pa.Array | pa.ChunkedArray) -> int:
+    """Return the index of the first null of an array.
+
+    array_with_null: array with at least one null.
+    """
+    # Return 0 for an array of the null type, which takes no memory and may be very long.
+    if pa.types.is_null(array_with_null.type):
+        return 0
+    return int(np.flatnonzero(array_with_null.is_null().to_numpy(zero_copy_only=False))[0])
+
+
+def is_vector_type(arrow_type: pa.DataType) -> bool:
+    """Return True for the Arrow types list, large_list and fixed_size_list."""
+    return arrow_type.id in _LISTS
+
+
+def is_number_or_boolean_type(arrow_type: pa.DataType) -> bool:
+    """Return True for the Arrow types of numbers and booleans."""
+    return is_number_type(arrow_type) or bool(pa.types.is_boolean(arrow_type))
+
+
+def is_number_type(arrow_type: pa.DataType) -> bool:
+    """Return True for Arrow's types of integers, floats and decimals."""
+    return arrow_type.id in _NUMBERS
+
+
+def view_of_numbers(array: pa.Array) -> np.ndarray:
+    """Return an Arrow array's numbers as a read-only view.
+
+    The array must have no nulls. Costs O(1).
+    """
+    # Make a view of the buffer: `to_numpy` would release the interpreter lock for a moment.
+    kind = _NUMPY_TYPES[array.type.id]
+    if not len(array):
+        return np.empty(0, kind)
+    numbers = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
+    numbers.setflags(write=False)
+    return numbers
+
+
+def as_rows(X: Any) -> RowsAndNames:
+    """Return rows as ndarray or CSR, with their column names.
+
+    Sparse matrices of any scipy format become CSR. Tables are converted through Arrow. float32
+    stays float32, and all other types become float64. A C-ordered array of floats is not copied.
+    The names are None unless X is a table with named columns.
+
+    X: rows (rows, features) of any kind except a Block.
+
+    Raises:
+
+    - NotNumeric if values are not numbers.
+    - InvalidRows if X is not a table of rows and columns.
+    - InvalidIndex for a sparse matrix with invalid index arrays.
+    - NotFinite for a value that is NaN, infinite or too large.
+    - SchemaMismatch or InvalidRows for columns of a table that were prepared for a feature map.
+    """
+    X = open_rows(X)
+    names = None
+    rows: Rows
+    if isinstance(X, np.ndarray):
+        rows = _as_float_matrix(X)
+    elif is_sparse(X):
+        rows = sparse_as_csr(X)
+    elif is_pandas(X) and all(map(_is_number_type, X.dtypes)):
+        # numpy converts a single row of numbers ten times faster than Arrow.
+        rows = _as_float_matrix(X.to_numpy())
+        names = _column_names(X.columns)
+    elif (table := as_table(X)) is not None:
+        rows, names = as_matrix(table)
+    else:
+        refuse_table(X)
+        rows = _as_float_matrix(X)
+    check_finite(rows)
+    return rows, names
+
+
+def _is_number_type(kind: object) -> bool:
+    """True for the types of pandas columns that numpy converts to numbers."""
+    return (isinstance(kind, np.dtype) and kind.kind in "biufc") or str(kind).startswith("Sparse")
+
+
+def _as_float_matrix(X: ArrayLike) -> np.ndarray:
+    """Return an array or nested lists as floats (rows, features).
+
+    The result is C-ordered. Raises InvalidRows or NotNumeric.
+    """
+    try:
+        array = X if type(X) is np.ndarray else np.asarray(fill_masked(X))
+    except ValueError as e:
+        raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
+
+    # numpy makes an array without dimensions of an object that is no list of rows.
+    if array.ndim == 0 and array.dtype.kind in "OSU":
+        if isinstance(X, str | PathLike):
+            raise NotNumeric(f"X is the text {str(X)[:80]!r}; stream_dr.fit(estimator, path, label=…) reads files.")
+        raise NotNumeric(
+            f"X is of type {type_name(X)}; pass an array, a scipy sparse matrix, a list of rows, or a pandas, polars or "
+            "Arrow table. Batches that come one by one go to partial_fit."
+        )
+    if array.dtype not in (np.float32, np.float64):
+        raise_if_complex(array)
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as e:
+            kind = NotNumeric if isinstance(e, TypeError) else InvalidRows
+            raise kind(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
+
+    if array.ndim != 2:
+        raise InvalidRows(
+            f"Expected 2D array, got {array.ndim}D array instead: rows must be (rows, features). "
+            "Reshape your data with X.reshape(1, -1) for one row or X.reshape(-1, 1) for one feature."
+        )
+    return np.ascontiguousarray(array)
+
+
+def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:
+    """Return the names of a frame's columns, or None.
+
+    A frame counts as having no names if it has no columns, or if a column's name is not a string.
+    Raises InvalidRows if two columns have the same name.
+    """
+    names = tuple(str(name) for name in columns if isinstance(name, str))
+    if not names or len(names) < len(list(columns)):
+        return None
+    if repeated := repeated_name_error(names):
+        raise repeated
+    return names
+
+
+LARGEST_EXACT_INTEGER = 2**53
+"""Largest absolute value of an integer that is read as a number.
+
+A column with a larger integer becomes a column of texts, because float64 cannot represent all
+larger integers exactly.
+"""
+
+LONGEST_VECTOR = 4096
+"""Largest length of vectors in a table. Each number of a vector becomes a column."""
+
+
+def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+    """Return a record batch or table as a table for a feature map.
+
+    Raises:
+
+    - SchemaMismatch if a column has an unsupported type. The error names all of these columns.
+    - NotFinite for a number that is infinite or too large.
+    """
+    batch = batch if isinstance(batch, pa.RecordBatch) else _as_record_batch(batch)
+    index = next((name for name in batch.schema.names if name.startswith("__index_level_")), None)
+    if index is not None:
+        raise SchemaMismatch(f"column {index} is a pandas index; convert with preserve_index=False.", column=index)
+
+    # Refuse columns of unsupported types.
+    refused = [f"{field.name} is {field.type}" for field in batch.schema if not is_convertible_column_type(field.type)]
+    if refused:
+        raise SchemaMismatch(
+            f"column {', column '.join(refused)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
+            column=refused[0].split(" is ")[0],
+        )
+
+    # Convert the columns. A column of vectors becomes several columns.
+    columns: list[tuple[str, pa.Array]] = []
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if _is_number_list_type(field.type):
+            columns += _split_vector_column(field.name, column)
+        else:
+            columns.append((field.name, _table_column(column)))
+    return table_batch(columns, batch.num_rows)
+
+
+def columns_to_write(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Return the columns of a table by name, as they are written.
+
+    Texts are plain strings, and times have microseconds. Only categories stay dictionary-encoded,
+    so that `table_from_arrow` converts the columns back.
+    """
+    columns = columns_by_name(rows)
+    for name, column in columns.items():
+        if column.type == TEXT:
+            columns[name] = column.cast(pa.string())
+        elif column_kind(column.type) == "time":
+            columns[name] = pc.round_temporal(column, unit="microsecond").cast(pa.timestamp("us"))
+    return columns
+
+
+def is_convertible_column_type(arrow_type: pa.DataType) -> bool:
+    """True if `table_from_arrow` can convert columns of this Arrow type."""
+    if pa.types.is_dictionary(arrow_type) or _is_number_list_type(arrow_type):
+        arrow_type = arrow_type.value_type
+    types = pa.types
+    checks = (is_number_or_boolean_type, is_string_type, types.is_date, types.is_timestamp, types.is_null)
+    return any(check(arrow_type) for check in checks)
+
+
+def read_table(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
+    """Return dense rows of any kind as a table for a feature map.
+
+    Such rows are a frame, texts, dicts, a dense array or lists.
+
+    X: rows of any kind that is not sparse.
+    names: names of an array's columns. If None, the names are x0, x1, …
+
+    Raises:
+
+    - InvalidRows for sparse rows, and for objects that are not rows.
+    - SchemaMismatch if a column has an unsupported type, or values of different types.
+    - NotFinite for a number that is infinite or too large.
+    """
+    X = open_rows(X)
+    if only_has(X, Mapping):
+        return parse_date_columns(table_from_dicts(X))
+    if only_has(X, str):
+        return table_from_arrow(pa.table({"text": pa.array(X)}))
+    if is_table(X):
+        return table_from_array(X)
+
+    if not is_sparse(X) and (table := as_table(X)) is not None:
+        return table_from_arrow(table)
+
+    # Arrays of Python objects may have texts, so the type of each column is inferred.
+    if not is_sparse(X):
+        dense = np.asarray(fill_masked(X))
+        if dense.dtype == object and dense.ndim == 2:
+            names = names or default_column_names(dense)
+            columns = [column_of_values(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
+            return table_from_arrow(pa.table(columns, list(names)))
+        if dense.dtype.kind in "fiub" and dense.ndim == 2:
+            return table_from_array(dense, names)
+    # Convert sparse rows here. `as_rows` raises an error if X is no supported kind of rows.
+    return table_from_array(as_rows(X)[0], names)
+
+
+def table_from_dicts(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """Return rows that are dicts as a table.
+
+    The columns are those of `arrow_from_dicts`. Raises SchemaMismatch if a column has values of
+    different or unsupported types. Raises InvalidRows if a column has vectors of different length.
+    """
+    table = arrow_from_dicts(rows)
+    if table.num_columns:
+        return table_from_arrow(table)
+    return table_batch((), len(rows))
+
+
+def _as_record_batch(table: pa.Table) -> pa.RecordBatch:
+    """Return a table as one record batch."""
+    table = table.combine_chunks()
+    if table.num_rows:
+        return table.to_batches()[0]
+    return pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def is_string_type(arrow_type: pa.DataType) -> bool:
+    """True for Arrow's types string, large_string and string_view."""
+    return arrow_type in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def as_floats(decimals: pa.Array) -> pa.Array:
+    """Return decimals as float64, and any other column unchanged."""
+    if pa.types.is_decimal(decimals.type):
+        return decimals.cast(pa.float64())
+    return decimals
+
+
+def _table_column(column: pa.Array) -> pa.Array:
+    """Return an Arrow array as a column of a table.
+
+    column: array of a type for which `is_convertible_column_type` is true, and not of vectors.
+    """
+    # Convert categories and texts.
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        values = column.dictionary
+        if kind.value_type == pa.string_view():  # Arrow cannot take items of this type.
+            values = values.cast(pa.string())
+        texts = convert_column("", _table_column(values.take(column.indices)), "text")
+        return pa.DictionaryArray.from_arrays(texts.indices, texts.dictionary)
+    if is_string_type(kind):
+        encoded = column.cast(pa.string()).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(encoded.indices, encoded.dictionary, ordered=True)
+
+    # Convert dates, times and booleans.
+    if pa.types.is_date(kind):
+        return column.cast(pa.date32(), safe=False)
+    if pa.types.is_timestamp(kind):
+        return column.view(pa.timestamp(kind.unit))
+    if pa.types.is_boolean(kind):
+        return column
+
+    # Convert numbers. If an integer is too large for float64, the column becomes texts.
+    numbers = _numbers_or_nan(column)
+    if not pa.types.is_integer(kind):
+        return pa.array(numbers, from_pandas=True)
+    if np.fmax.reduce(np.abs(numbers), initial=0.0) > LARGEST_EXACT_INTEGER:
+        return _table_column(column.cast(pa.string()))
+    return column.cast(pa.int64())
+
+
+def _is_number_list_type(arrow_type: pa.DataType) -> bool:
+    """True if columns of this Arrow type have lists of numbers."""
+    if not isinstance(arrow_type, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
+        return False
+    return is_number_or_boolean_type(arrow_type.value_type) or bool(pa.types.is_null(arrow_type.value_type))
+
+
+def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Array]]:
+    """Return a column of vectors as columns of numbers.
+
+    Column i has number i of every vector, and its name is `name` followed by i. If a row has no
+    vector, the row's values are missing in all columns. Raises InvalidRows if the vectors are too
+    long, or if they differ in length.
+
+    name: name of the column of vectors.
+    """
+    # Check that all vectors have the length of the first vector.
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    length = int(lengths[present.argmax()]) if present.any() else 0
+    different = np.flatnonzero(present & (lengths != length))
+    if len(different):
+        row = int(different[0])
+        raise InvalidRows(
+            f"column {name} has {lengths[row]} numbers in row {row} and {length} in row {int(present.argmax())}; vectors "
+            "have one length. Send those, null, or leave the column out.",
+            row=row,
+            column=name,
+        )
+    if length > LONGEST_VECTOR:
+        raise InvalidRows(
+            f"column {name} has vectors of {length} numbers; beside other columns up to {LONGEST_VECTOR} are taken. Send "
+            "the vectors alone, or shorter ones.",
+            column=name,
+        )
+
+    numbers = [_numbers_or_nan(pc.list_element(column, i)) for i in range(length)]
+    return [(f"{name}{i}", pa.array(values, from_pandas=True)) for i, values in enumerate(numbers)]
+
+
+def _numbers_or_nan(column: pa.Array) -> np.ndarray:
+    """Return a column's numbers (rows,) as float64, NaN for null."""
+    numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return numbers

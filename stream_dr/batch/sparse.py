@@ -1,0 +1,278 @@
+"""Convert scipy's sparse matrices, and arrays of indices, to safe CSR matrices.
+
+Compiled loops use the indices of a safe CSR matrix without a check. Costs two passes over the
+indices. Rows are copied only if their indices are not sorted, or if the matrix is not CSR.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stream_dr.errors import InvalidIndex, InvalidRows
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
+
+# scipy does not check index arrays: with an invalid index, its conversions read out of bounds.
+# The functions below check the indices before scipy converts a matrix.
+
+
+# Sparse rows become a CSR matrix, whose column indices are int32.
+MAX_WIDTH = 2**31 - 1
+"""Maximum number of columns of sparse rows."""
+
+
+def is_sparse(X: object) -> bool:
+    """True if X is a scipy sparse matrix or array.
+
+    Costs O(1).
+    """
+    if isinstance(X, np.ndarray):
+        return False
+    # If scipy.sparse is not loaded, X cannot be sparse. Loading it here would take time.
+    loaded = sys.modules.get("scipy.sparse")
+    return loaded is not None and bool(loaded.issparse(X))
+
+
+def sparse_as_csr(X: Any) -> "sp.csr_matrix":
+    """Return a scipy matrix as CSR of floats.
+
+    The values are float32 or float64. The indices of each row of the result are sorted and
+    distinct. Values of equal index are summed. The caller's matrix is not changed.
+
+    X: sparse matrix of any scipy format.
+
+    Raises InvalidIndex if the index arrays are not valid. Raises InvalidRows for complex numbers,
+    or if X does not have two dimensions.
+    """
+    raise_if_complex(X)
+    if X.ndim != 2:
+        raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
+
+    matrix = X if X.format == "csr" else _csr_from_other_sparse_format(X)
+    canonical = check_indices_and_test_if_canonical(matrix)
+    if matrix.dtype not in (np.float32, np.float64):
+        matrix = matrix.astype(np.float64)
+    if not canonical:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+def csr_or_dense_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return three arrays in which a State stores rows.
+
+    They are `values`, `indices` and `indptr` of the CSR form. If the rows are dense, `values` has
+    the rows themselves, and `indices` and `indptr` are None. `rows_from_fields` does the reverse.
+
+    rows: (rows, columns), dense or CSR.
+    """
+    if not is_sparse(rows):
+        return np.ascontiguousarray(rows), None, None
+    return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
+
+
+def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.ndarray | None, n_columns: int) -> Any:
+    """Return a matrix of rows from the three arrays in which a State stores it.
+
+    The matrix is CSR, or dense if `indices` and `indptr` are None.
+
+    values, indices, indptr: the arrays, as `csr_or_dense_fields` returns them.
+    n_columns: number of columns of a CSR matrix. Not used for dense rows.
+    """
+    if indices is None or indptr is None:
+        return values
+    import scipy.sparse as sp
+
+    return sp.csr_matrix((values, indices, indptr), shape=(len(indptr) - 1, n_columns))
+
+
+def pad_with_zero_columns(X: Any, n_columns: int) -> Any:
+    """Return rows X with columns of zeros added.
+
+    X: dense or CSR.
+    n_columns: number of columns of the returned rows.
+    """
+    if X.shape[1] == n_columns:
+        return X
+    if not is_sparse(X):
+        return np.pad(X, ((0, 0), (0, n_columns - X.shape[1])))
+    return rows_from_fields(X.data, X.indices, X.indptr, n_columns)
+
+
+def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
+    """Return the rows of `upper`, then those of `lower`, as float64.
+
+    The result is CSR if `upper` is CSR.
+
+    n_columns: number of columns of the result. The columns that rows lack are zeros.
+    """
+    import scipy.sparse as sp
+
+    if not is_sparse(upper):
+        lower = lower.toarray() if is_sparse(lower) else lower
+        return np.vstack([pad_with_zero_columns(X, n_columns) for X in (upper, lower)], dtype=np.float64)
+    parts = [pad_with_zero_columns(sp.csr_matrix(X), n_columns) for X in (upper, lower)]
+    return sp.vstack(parts, format="csr", dtype=np.float64)
+
+
+def raise_if_complex(X: Any) -> None:
+    """Raise InvalidRows if an array, dense or sparse, has complex numbers."""
+    if X.dtype.kind == "c":
+        raise InvalidRows(
+            "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
+        )
+
+
+def check_indices_and_test_if_canonical(X: "sp.csr_matrix") -> bool:
+    """True if every row's indices are sorted and distinct.
+
+    Raises InvalidIndex if the index arrays are not valid. If an index is out of range, the error
+    names the row and the index.
+    """
+    return _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), X.shape, "row")
+
+
+def _csr_from_other_sparse_format(X: Any) -> "sp.csr_matrix":
+    """Return a matrix of another sparse format as CSR.
+
+    The indices are checked before the conversion. Raises InvalidIndex if the index arrays are not
+    valid.
+    """
+    # Convert formats other than CSC and BSR to COO, whose row and column indices are checked.
+    if X.format == "csc":
+        _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
+    elif X.format == "bsr":
+        blocks = (X.shape[0] // X.blocksize[0], X.shape[1] // X.blocksize[1])
+        _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
+    else:
+        X = X.tocoo()
+        if not len(X.row) == len(X.col) == len(X.data):
+            raise InvalidIndex(f"{len(X.data)} values have {len(X.row)} rows and {len(X.col)} columns; give one each.")
+        for name, indices, limit in (("row", X.row, X.shape[0]), ("column", X.col, X.shape[1])):
+            outside = indices[(indices < 0) | (indices >= limit)]
+            if len(outside):
+                raise InvalidIndex(f"an entry has the {name} {outside[0]}; it must be from 0 to {limit - 1}.")
+    return X.tocsr()
+
+
+def _check_indices_and_test_if_canonical(
+    indptr: np.ndarray, indices: np.ndarray, n_values: int, shape: tuple[int, int], row_word: str
+) -> bool:
+    """True if every row's indices are sorted and distinct.
+
+    For a CSC matrix, a row here is a column of the matrix. Raises InvalidIndex if the arrays are
+    not valid.
+
+    indptr: (rows + 1,), start of each row in `indices`.
+    indices: index of each stored value.
+    n_values: number of stored values.
+    shape: number of rows, and number that every index must be below.
+    row_word: word for a row in error messages.
+    """
+    if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
+        raise InvalidIndex(f"indptr must be {shape[0] + 1} integers, and indices integers; make the matrix anew.")
+
+    # For single rows, a ufunc's `reduce` is faster than the methods any, max and all.
+    n_values = min(n_values, len(indices))
+    if indptr[0] != 0 or indptr[-1] > n_values or np.logical_or.reduce(indptr[1:] < indptr[:-1]):
+        raise InvalidIndex(
+            f"ends of {row_word}s (indptr) must begin at 0, not fall, and stay within the {n_values} entries."
+        )
+
+    used = indices[: indptr[-1]]
+    # One comparison finds negative indices and indices that are too large.
+    # As an unsigned integer, a negative index is very large.
+    unsigned = used.view(f"u{used.itemsize}")
+    if len(used) and not np.maximum.reduce(unsigned) < shape[1]:
+        at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
+        row = int(np.searchsorted(indptr, at, side="right")) - 1
+        index = int(used[at])
+        raise InvalidIndex(
+            f"{row_word} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
+        )
+
+    # Compare each index with the next index, also across the ends of rows.
+    # Then overwrite the results of the comparisons across ends by True.
+    ascends = used[1:] > used[:-1]
+    if shape[0] > 1:
+        starts = indptr[1:-1]
+        ascends[starts[(starts > 0) & (starts < len(used))] - 1] = True
+    return bool(np.logical_and.reduce(ascends))
+
+
+def csr_without_check(
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
+) -> "sp.csr_matrix":
+    """Return a CSR matrix of three arrays without checks.
+
+    The caller guarantees that the indices of each row are sorted, distinct and below shape[1].
+    Nothing is copied if `indptr` is int32. Costs O(1).
+
+    data: values of all rows, one row after the other.
+    indices: column of each value.
+    indptr: offsets (rows + 1,) of the rows in `data` and `indices`.
+    shape: number of rows and number of columns.
+    """
+    matrix = _new_csr(data, indices, indptr.astype(np.int32, copy=False), shape)
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def checked_csr(
+    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, declared_width: int | None
+) -> "sp.csr_matrix":
+    """Return a CSR matrix (rows, features) with sorted indices.
+
+    Nothing is copied if the indices are int32 and those of each row are sorted already. Raises
+    InvalidIndex for an index out of range or repeated within a row. The error names the row and
+    the index.
+
+    Parameters
+    ----------
+    data : ndarray (entries,), float32 or float64
+        Values of all rows, one row after the other.
+    indices : ndarray (entries,), integers
+        Column of each value.
+    indptr : ndarray (rows + 1,)
+        Offsets of the rows in `data` and `indices`.
+    declared_width : int or None
+        Number of columns of the matrix. If None, it is the largest index + 1.
+    """
+    limit = declared_width or MAX_WIDTH
+    if indices.min(initial=0) < 0 or indices.max(initial=0) >= limit:
+        at = int(np.flatnonzero((indices < 0) | (indices >= limit))[0])
+        row = int(np.searchsorted(indptr, at, side="right")) - 1
+        index = int(indices[at])
+        message = f"row {row} has index {index}; indices are integers from 0 to {limit - 1}."
+        raise InvalidIndex(message, row=row, column=index)
+
+    indices = indices.astype(np.int32, copy=False)
+    shape = (len(indptr) - 1, declared_width or int(indices.max(initial=-1)) + 1)
+    matrix = _new_csr(data, indices, indptr.astype(np.int32, copy=False), shape)
+    if matrix.has_canonical_format:
+        return matrix
+
+    # Sort copies, because `sort_indices` changes the caller's `data` and `indices` in place.
+    matrix = _new_csr(data.copy(), indices.copy(), matrix.indptr, shape)
+    matrix.sort_indices()
+    # Sorted rows have the canonical format unless an index is repeated in a row.
+    if not _new_csr(matrix.data, matrix.indices, matrix.indptr, shape).has_canonical_format:
+        # Find the first repeated index, for the error message.
+        rows = np.repeat(np.arange(shape[0]), np.diff(matrix.indptr))
+        at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
+        row = int(rows[at])
+        column = int(matrix.indices[at])
+        raise InvalidIndex(f"row {row} has index {column} more than once; add its values up.", row=row, column=column)
+
+    matrix.has_canonical_format = True
+    return matrix
+
+
+def _new_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
+    # scipy is imported here, so that a client that sends dense rows need not load scipy.
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix((data, indices, indptr), shape=shape)

@@ -1,0 +1,566 @@
+"""Targets: the parsed labels or numbers of a batch's rows.
+
+There are three kinds: `class` (one label per row), `multilabel` (a set of labels per row, which
+may be empty) and `continuous` (k numbers per row).
+
+The distinct labels of a batch are stored in order of appearance. Each row has a code for each of
+its labels. The code is the index of the label, and −1 for a row without a label. So the size of a
+batch does not depend on the number of labels in the stream. Two batches may have different codes
+for the same label. So code that combines batches compares the labels themselves.
+
+There are two ways to the codes, which cost O(rows + labels):
+
+- `encode_plain_labels` encodes strings, integers or bools of Python by a dict.
+- `label_column` makes an Arrow column of any other labels, and checks them. `encode_labels`
+  encodes the column.
+
+A row may have no target (null). Supervised accumulators skip and count rows without a target.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Literal, NamedTuple, NoReturn
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from stream_dr.batch.block import LARGEST, Block, is_valid_unicode
+from stream_dr.batch.matrix import is_string_type, view_of_numbers
+from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
+
+Label = str | int | bool
+
+INTEGERS = (-(2**63), 2**64 - 1)
+"""Smallest and largest integer that can be a label.
+
+Arrow columns and JSON readers cannot represent other integers.
+"""
+
+EXACT = 2**53
+"""Smallest whole float64 to which more than one integer is rounded."""
+
+
+MANY_ROWS = 32
+"""Number of integers from which Arrow encodes an array faster than a dict."""
+
+
+def label_column(labels: Any) -> pa.Array:
+    """Return labels as an Arrow column of strings, integers or bools.
+
+    Whole floats become integers. None, NaN and the missing values of pandas become null. Raises
+    InvalidTargets for labels of different or other types, for integers out of range, and for
+    strings with half a character.
+
+    labels: one label for each row, in an array (rows,), a list, or a column of another library.
+    """
+    if isinstance(labels, np.ndarray) and not labels.dtype.isnative:
+        labels = labels.astype(labels.dtype.newbyteorder("="))
+    try:
+        try:
+            column = pa.array(labels, from_pandas=True)
+        except OverflowError:
+            column = pa.array(labels, pa.uint64(), from_pandas=True)
+    except (pa.ArrowException, OverflowError, UnicodeError, TypeError) as e:
+        raise _label_error(labels) from e
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if column.null_count == len(column):
+        return pa.nulls(len(column))
+    if pa.types.is_floating(column.type):
+        return _whole_numbers(column, labels)
+    if not is_label_type(column.type):
+        raise _label_error(labels)
+    return column
+
+
+def is_label_type(arrow_type: pa.DataType) -> bool:
+    """Return True for Arrow types of labels: strings, integers, bools and categories of these."""
+    types = pa.types
+    if types.is_dictionary(arrow_type):
+        return is_label_type(arrow_type.value_type)
+    if is_string_type(arrow_type) or types.is_null(arrow_type):
+        return True
+    return bool(types.is_integer(arrow_type) or types.is_boolean(arrow_type))
+
+
+def encode_labels(column: pa.Array) -> tuple[tuple[Label, ...], np.ndarray]:
+    """Return a column's distinct labels, and one code int32 for each value.
+
+    If the column is already dictionary-encoded, its codes are renumbered, because the dictionary
+    may have unused, repeated or null labels. The column is not decoded to plain strings, because
+    a label of a megabyte in 10,000 rows would take 10 GB.
+
+    column: column of a type for which `is_label_type` is true.
+    """
+    if pa.types.is_dictionary(column.type):
+        return _reencode_dictionary(column)
+    if pa.types.is_null(column.type):
+        return (), np.full(len(column), -1, dtype=np.int32)
+    encoded = column.dictionary_encode()
+    indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
+    # Copy the codes, because compiled functions take arrays faster that can be written.
+    return tuple(encoded.dictionary.to_pylist()), view_of_numbers(indices).copy()
+
+
+def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | None:
+    """Return the distinct labels and one code for each row, by a dict.
+
+    This is as fast as `encode_labels` for values of Python, and faster for few rows. Returns None
+    for long arrays of integers, and for labels that need the checks of `label_column`.
+    """
+    if isinstance(labels, np.ndarray):
+        if len(labels) >= MANY_ROWS and labels.dtype.kind in "iu":
+            return None
+        labels = labels.tolist()
+    types = set(map(type, labels))
+    if len(types) != 1 or not types <= {str, int, bool}:
+        return None
+    code_of = dict(zip(dict.fromkeys(labels), range(len(labels)), strict=False))
+    if types == {str} and not is_valid_unicode("".join(code_of)):
+        return None
+    if types == {int} and not INTEGERS[0] <= min(code_of) <= max(code_of) <= INTEGERS[1]:
+        return None
+    return tuple(code_of), np.fromiter(map(code_of.__getitem__, labels), dtype=np.int32, count=len(labels))
+
+
+def sort_distinct_codes_in_rows(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort the codes of each row and remove repeated codes.
+
+    Returns the new codes int32 and the new indptr int64.
+
+    codes: (entries,), each ≥ 0.
+    indptr: (rows + 1,). Row i has the codes codes[indptr[i]:indptr[i + 1]].
+    """
+    rows = len(indptr) - 1
+    wide = int(codes.max(initial=0)) + 1
+    # Each key holds the number of a row and one of its codes. Sorting the keys sorts within rows.
+    keys = np.repeat(np.arange(rows) * wide, np.diff(indptr)) + codes
+    keys.sort()
+    keys = keys[np.diff(keys, prepend=-1) > 0]
+    row, codes = np.divmod(keys, wide)
+    return codes.astype(np.int32), np.searchsorted(row, np.arange(rows + 1))
+
+
+def old_and_new_codes_by_appearance(codes: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Renumber codes in the order in which they first appear.
+
+    Returns two arrays: the old codes in order of appearance, and the new code int32 of each row. A
+    new code is an index into the first array. The code −1 does not change.
+
+    codes: (rows,) old code of each row, below `n_labels`.
+    n_labels: number of labels.
+    """
+    used, first = np.unique(codes, return_index=True)
+    used = used[np.argsort(first)]
+    used = used[used >= 0]
+    number = np.full(n_labels + 1, -1, dtype=np.int32)
+    number[used] = np.arange(len(used), dtype=np.int32)
+    return used, number[codes]
+
+
+def label_array(labels: Sequence[Label]) -> np.ndarray:
+    """Return labels of one type as a numpy array.
+
+    No label is changed. If no other numpy type represents all labels exactly, the array has the
+    type object.
+    """
+    # An array of strings would lose null characters at the end of a string.
+    if any(type(label) is str and label.endswith("\0") for label in labels):
+        return np.array(labels, dtype=object)
+    array = np.asarray(labels)
+    if not labels or array.dtype.kind != "f":
+        return array
+    return np.array(labels, dtype=object if any(label < 0 for label in labels if type(label) is int) else np.uint64)
+
+
+def check_float_labels_exact(numbers: ArrayLike) -> None:
+    """Raise InvalidTargets for floats too large to be exact labels.
+
+    A whole float from 2^53 on (2^24 for float32) may stand for more than one integer.
+
+    numbers: list or array of whole numbers.
+    """
+    array = np.asarray(numbers)
+    short = array.dtype.kind == "f" and array.dtype.itemsize < 8
+    kind, bits = (array.dtype.name, np.finfo(array.dtype).nmant + 1) if short else ("double", 53)
+    inexact = array[np.abs(array.astype(np.float64)) >= 2.0**bits]
+    if len(inexact):
+        raise InvalidTargets(
+            f"label {float(inexact[0])!r} is read as a {kind}, and from 2**{bits} on a {kind} may be another number than "
+            "was meant. Pass labels as integers from -2**63 to 2**64 - 1, or as strings."
+        )
+
+
+def _whole_numbers(column: pa.Array, labels: Any) -> pa.Array:
+    """Return whole floats as integers.
+
+    labels: the labels before they became a column.
+    """
+    numbers = column.drop_null().to_numpy(zero_copy_only=False)
+    # Arrow reads a bool after a float as a number.
+    has_bools = not isinstance(labels, np.ndarray) and bool in map(type, labels)
+    if has_bools or not np.all(numbers == np.floor(numbers)):
+        raise _label_error(labels)
+    check_float_labels_exact(numbers)
+    return column.cast(pa.int64())
+
+
+def _label_error(labels: Any) -> InvalidTargets:
+    """Return the error for labels that no Arrow column of labels holds."""
+    items = [item.item() if isinstance(item, np.generic) else item for item in labels]
+    items = [item for item in items if item is not None]
+    types = set(map(type, items))
+    if types == {str}:
+        odd = next(label for label in items if not is_valid_unicode(label))
+        return InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.")
+    if types == {int}:
+        least = min(items)
+        largest = max(items)
+        for odd in (least, largest):
+            if not INTEGERS[0] <= odd <= INTEGERS[1]:
+                return InvalidTargets(
+                    f"label {odd} is outside the integers from -2**63 to 2**64 - 1; pass such labels as strings."
+                )
+        return InvalidTargets(
+            f"the labels {least} and {largest} are in one batch, and no Arrow type holds both; pass labels as strings."
+        )
+    names = ", ".join(sorted(kind.__name__ for kind in types))
+    return InvalidTargets(
+        f"labels are of type {names}; they must be all strings, all integers or all bools. Numbers to regress on go "
+        'with target="continuous", in JSON under the key "target".'
+    )
+
+
+def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...], np.ndarray]:
+    """Return a dictionary column's distinct labels with new codes.
+
+    The new codes skip unused labels of the column's dictionary, and join repeated labels. The
+    dictionary may have nulls.
+    """
+    labels, code_of = encode_labels(column.dictionary)
+    if not len(column):
+        return (), np.empty(0, dtype=np.int32)
+
+    places = column.indices.fill_null(0) if column.indices.null_count else column.indices
+    # Look up the code of each row's label. Rows without a label get −1 below.
+    # Until then they have the index 0, for which `code_of` needs an element even if it is empty.
+    codes = np.append(code_of, np.int32(-1))[places.to_numpy()]
+    if column.indices.null_count:
+        codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
+
+    # Skip unused labels of the dictionary.
+    used, codes = old_and_new_codes_by_appearance(codes, len(labels))
+    return tuple(labels[i] for i in used.tolist()), codes
+
+
+TargetsKind = Literal["class", "multilabel", "continuous"]
+"""Kind of targets: one label, a set of labels, or numbers for each row."""
+
+KINDS: tuple[TargetsKind, ...] = ("class", "multilabel", "continuous")
+"""Kinds of targets: one label, a set of labels, or numbers for each row."""
+
+
+class Targets(NamedTuple):
+    """Targets of the rows of one batch.
+
+    Attributes
+    ----------
+    kind : "class", "multilabel" or "continuous"
+        One label, a set of labels, or k numbers for each row.
+    labels : tuple of str, int or bool
+        Distinct labels, all of one type, in order of appearance. Empty for continuous targets.
+    codes : ndarray int32
+        Labels of the rows as indices into `labels`. For class, (rows,) with −1 for rows without a
+        target. For multilabel, (entries,) row after row, sorted and distinct within each row. For
+        continuous, empty.
+    indptr : ndarray (rows + 1,) int64 or None
+        For multilabel, row i has the codes codes[indptr[i]:indptr[i + 1]]. None for other kinds.
+    values : ndarray (rows, k) float64 or None
+        Numbers of continuous targets. Rows without a target have arbitrary values. None for other
+        kinds.
+    present : ndarray (rows,) bool or None
+        False for rows without a target. None if every row has a target.
+    """
+
+    kind: str
+    labels: tuple[Label, ...]
+    codes: np.ndarray
+    indptr: np.ndarray | None = None
+    values: np.ndarray | None = None
+    present: np.ndarray | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        if self.values is not None:
+            return len(self.values)
+        if self.indptr is None:
+            return len(self.codes)
+        return len(self.indptr) - 1
+
+    def take(self, row_indices: np.ndarray) -> "Targets":
+        """Return the targets of some rows, with the same `labels`.
+
+        row_indices: indices of the rows, or a mask of booleans.
+        """
+        is_mask = np.asarray(row_indices).dtype == bool
+        row_indices = np.flatnonzero(row_indices) if is_mask else np.asarray(row_indices, dtype=np.int64)
+        present = None if self.present is None else self.present[row_indices]
+        if present is not None and present.all():
+            present = None
+        if self.values is not None:
+            return self._replace(values=self.values[row_indices], present=present)
+        if self.indptr is None:
+            return self._replace(codes=self.codes[row_indices], present=present)
+
+        indptr, places = select_indptr_and_entry_indices(self.indptr, row_indices)
+        return self._replace(codes=self.codes[places], indptr=indptr, present=present)
+
+    def targets_by_row(self) -> list[Any]:
+        """Return the target of each row as Python values.
+
+        A target is a label, a list of labels, or a list of numbers. It is None for a row without a
+        target.
+        """
+        rows: list[Any]
+        if self.values is not None:
+            rows = self.values.tolist()
+        elif self.indptr is None:
+            rows = [self.labels[c] if c >= 0 else None for c in self.codes.tolist()]
+        else:
+            codes = self.codes.tolist()
+            at = self.indptr.tolist()
+            rows = [[self.labels[c] for c in codes[at[i] : at[i + 1]]] for i in range(len(at) - 1)]
+        if self.present is not None:
+            rows = [r if p else None for r, p in zip(rows, self.present.tolist(), strict=True)]
+        return rows
+
+
+def select_indptr_and_entry_indices(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indptr and the entry indices of selected rows.
+
+    The first array is the indptr of the selected rows alone. The second array has the index of
+    each entry of the selected rows in the original arrays.
+
+    indptr: (all rows + 1,) int64. Row i has the entries indptr[i]:indptr[i + 1].
+    row_indices: int64 indices of the rows.
+    """
+    counts = np.diff(indptr)[row_indices]
+    taken = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return taken, np.repeat(indptr[row_indices] - taken[:-1], counts) + np.arange(taken[-1])
+
+
+def class_targets(labels: Any) -> Targets:
+    """Return targets of kind "class" from one label per row.
+
+    labels: label of each row, None for a row without a target.
+    """
+    plain = encode_plain_labels(labels)
+    if plain is None:
+        return targets_of_labels(label_column(labels))
+    return Targets("class", *plain)
+
+
+def targets_of_labels(column: pa.Array) -> Targets:
+    """Return targets of kind "class" from a column of labels.
+
+    A null is a row without a target.
+    """
+    labels, codes = encode_labels(column)
+    if not column.null_count and not pa.types.is_dictionary(column.type):
+        return Targets("class", labels, codes)
+    present = codes >= 0
+    return Targets("class", labels, codes, present=None if present.all() else present)
+
+
+def targets_without_labels(n_rows: int) -> Targets:
+    """Return targets of kind "class" without any label."""
+    return Targets("class", (), np.full(n_rows, -1, dtype=np.int32), present=np.zeros(n_rows, dtype=bool))
+
+
+def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
+    """Return targets of kind "multilabel" from label collections.
+
+    Raises InvalidTargets for labels of mixed types, and for None in a collection. Raises
+    TargetKindMismatch for a single label instead of a collection.
+
+    label_sets: collection of each row. None means that the row has no target, [] that it has a
+        target without labels.
+    """
+    present = None
+    if not set(map(type, label_sets)) <= {list, tuple}:
+        rows = [_row_labels(labels, i) for i, labels in enumerate(label_sets)]
+        present = np.array([labels is not None for labels in rows], dtype=bool)
+        label_sets = [() if labels is None else labels for labels in rows]
+    flat = list(chain.from_iterable(label_sets))
+    indptr = np.cumsum([0, *map(len, label_sets)])
+    plain = encode_plain_labels(flat)
+    if plain is None:
+        return targets_of_label_sets(label_column(flat), indptr, present)
+    return _multilabel_targets(*plain, indptr, present)
+
+
+def targets_of_label_sets(labels: pa.Array, indptr: np.ndarray, present: np.ndarray | None) -> Targets:
+    """Return targets of kind "multilabel" from the labels of all rows.
+
+    Raises InvalidTargets for a null among the labels.
+
+    labels: labels of the rows, row after row.
+    indptr: (rows + 1,) int64. Row i has the labels indptr[i]:indptr[i + 1].
+    present: (rows,) bool, False for rows without a target, or None.
+    """
+    # A column of the null type takes no memory and may be very long, so encode only its first value.
+    if pa.types.is_null(labels.type):
+        labels = labels.slice(0, 1)
+    table, codes = encode_labels(labels)
+    if len(codes) and codes.min() < 0:
+        row = int(np.searchsorted(indptr, codes.argmin(), side="right")) - 1
+        raise InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
+    return _multilabel_targets(table, codes, indptr, present)
+
+
+def _multilabel_targets(
+    labels: tuple[Label, ...], codes: np.ndarray, indptr: np.ndarray, present: np.ndarray | None
+) -> Targets:
+    codes, indptr = sort_distinct_codes_in_rows(codes, indptr)
+    if present is not None and present.all():
+        present = None
+    return Targets("multilabel", labels, codes, indptr, present=present)
+
+
+def continuous_targets(values: ArrayLike, present: np.ndarray | None = None) -> Targets:
+    """Return targets of kind "continuous" from finite numbers.
+
+    Raises InvalidTargets.
+
+    values: (rows,) or (rows, k).
+    present: (rows,) bool, False for rows without a target, whose numbers are ignored. None if every
+        row has a target.
+    """
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as e:
+        raise InvalidTargets(f"continuous targets are not numbers ({e}).") from e
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise InvalidTargets(f"continuous targets have {array.ndim} dimensions; pass (rows,) or (rows, k).")
+    if present is not None:
+        array[~present] = 0.0
+        present = None if present.all() else present
+    # The comparison is False for NaN.
+    valid = np.abs(array) <= LARGEST
+    if not valid.all():
+        row = int(np.argwhere(~valid)[0][0])
+        raise InvalidTargets(
+            f"Input y contains NaN or infinity: the target of row {row} is NaN, null or larger than {LARGEST:g}; "
+            "targets must be finite.",
+            row=row,
+        )
+    return Targets("continuous", (), np.empty(0, dtype=np.int32), values=array, present=present)
+
+
+def indicator_targets(indicator: Any, labels: tuple[Label, ...]) -> Targets:
+    """Return Targets of kind "multilabel" from an indicator matrix.
+
+    indicator: array or CSR matrix with sorted indices (rows, labels), nonzero where a row has the
+        label.
+    labels: name of the label of each column.
+    """
+    rows, codes = indicator.nonzero()
+    indptr = np.searchsorted(rows, np.arange(indicator.shape[0] + 1))
+    return Targets("multilabel", labels, codes.astype(np.int32), indptr)
+
+
+def raise_unsupported_target_kind(kind: str, allowed_kinds: Sequence[str]) -> NoReturn:
+    """Raise TargetKindMismatch for targets that an estimator cannot learn.
+
+    kind: kind of the targets ("class", "multilabel" or "continuous").
+    allowed_kinds: kinds that the estimator can learn from.
+    """
+    if kind == "multilabel":
+        raise TargetKindMismatch(
+            "several labels a row were given; this estimator takes one label a row. "
+            "Use OPLS, CCA or HSL for several labels a row."
+        )
+    raise TargetKindMismatch(
+        f"{kind} targets were given; this estimator learns from {' or '.join(allowed_kinds)} targets. "
+        'Pass such targets (target="class" reads whole numbers as classes), or use OPLS, CCA or PLSDA for continuous ones.'
+    )
+
+
+def drop_rows_without_target(block: Block) -> tuple[Block, int]:
+    """Return a block without the rows that have no target.
+
+    Returns two values:
+
+    - The rows that have a target.
+    - Number of rows that have no target.
+
+    If all rows have a target, the block itself is returned.
+    """
+    if block.y is None:
+        return block.take(np.arange(0)), block.rows
+    present = block.y.present
+    if present is None or present.all():
+        return block, 0
+    keep = np.flatnonzero(present)
+    return block.take(keep), block.rows - len(keep)
+
+
+def _row_labels(labels: Any, row_number: int) -> Any:
+    """Return the labels of one row as a collection with a length, or None.
+
+    Raises TargetKindMismatch if `labels` is a single label instead of a collection.
+    """
+    if labels is None or isinstance(labels, list | tuple | set | frozenset):
+        return labels
+    if isinstance(labels, np.ndarray):
+        return labels.tolist()
+    raise TargetKindMismatch(
+        f"row {row_number} has the single label {labels!r} where a list of labels is needed (multilabel targets).",
+        row=row_number,
+    )
+
+
+def no_row_has_target(targets: Targets) -> bool:
+    """Return True if no row has a target.
+
+    If the result is True, the kind of the targets has no meaning.
+    """
+    return targets.present is not None and not targets.present.any()
+
+
+def check_label_type(known_labels: Sequence[Label], new_labels: Sequence[Label]) -> None:
+    """Check that new labels have the type of known labels.
+
+    Raises InvalidTargets if the types differ.
+
+    known_labels: labels of earlier batches, all of one type.
+    new_labels: labels of a batch, all of one type.
+    """
+    if known_labels and new_labels and type(known_labels[0]) is not type(new_labels[0]):
+        raise InvalidTargets(
+            f"labels are {type(new_labels[0]).__name__} ({new_labels[0]!r}); rows so far had "
+            f"{type(known_labels[0]).__name__} labels ({known_labels[0]!r}). Pass those, or start anew."
+        )
+
+
+def check_labels_allowed(allowed_labels: Sequence[Label], new_labels: Sequence[Label]) -> None:
+    """Raise InvalidTargets for a new label that is not allowed.
+
+    The message names the allowed label that is most similar.
+
+    allowed_labels: the allowed labels. If empty, every label is allowed.
+    new_labels: labels of a batch.
+    """
+    known = set(allowed_labels)
+    others = [label for label in new_labels if label not in known]
+    if allowed_labels and others:
+        named = ", ".join(map(repr, allowed_labels[:5])) + (" …" if len(allowed_labels) > 5 else "")
+        raise InvalidTargets(
+            f"the batch has the label {others[0]!r}{did_you_mean(others[0], allowed_labels)}; this stream's labels are "
+            f"{named} (allowed_labels). Correct it, or allow it as well.",
+            labels=others[:5],
+        )

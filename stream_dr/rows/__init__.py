@@ -1,1 +1,0 @@
-"""Blocks (batches of rows), and conversion of all input rows to them."""

@@ -1,1 +1,0 @@
-"""Targets of rows, and their conversion from callers' y."""
