@@ -45,7 +45,7 @@ category (`declared_categories`). Parquet's own dictionary encoding has no meani
 import base64
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -100,17 +100,6 @@ TARGET_COLUMNS = tuple(TARGET_COLUMN.values())
 """Names of target columns. A batch has at most one target column."""
 
 
-class TargetColumn(NamedTuple):
-    """Target column of a record batch.
-
-    name: "label", "labels" or "target".
-    values: one value or one list for each row. A row without a target is null.
-    """
-
-    name: str
-    values: pa.Array
-
-
 def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
     """Return a batch's Targets, or None if absent.
 
@@ -135,8 +124,10 @@ def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
     return parse[target_names[0]](batch.column(target_names[0]))
 
 
-def arrow_from_targets(targets: Targets) -> TargetColumn:
-    """Return targets as a column of a record batch.
+def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
+    """Return the name of the target column, and the targets as its values.
+
+    A row without a target is null.
 
     Labels become Arrow strings, integers or bools. Raises InvalidTargets if no Arrow type has all
     integer labels.
@@ -146,20 +137,20 @@ def arrow_from_targets(targets: Targets) -> TargetColumn:
     mask = None if absent is None else pa.array(absent)
     if targets.values is not None:
         if targets.values.shape[1] == 1:
-            return TargetColumn("target", pa.array(targets.values[:, 0], mask=absent))
-        return TargetColumn("target", vector_column(targets.values, mask))
+            return "target", pa.array(targets.values[:, 0], mask=absent)
+        return "target", vector_column(targets.values, mask)
 
     # Targets of one label per row become a column of labels.
     # Without labels, the type of the column would be null.
     label_values = label_column(targets.labels) if targets.labels else pa.array([], pa.string())
     if targets.indptr is None:
         codes = pa.array(targets.codes, mask=targets.codes < 0)
-        return TargetColumn("label", label_values.take(codes))
+        return "label", label_values.take(codes)
 
     # Several labels for each row become a column of lists.
     offsets = pa.array(targets.indptr.astype(np.int32))
     lists = pa.ListArray.from_arrays(offsets, label_values.take(pa.array(targets.codes)), mask=mask)
-    return TargetColumn("labels", lists)
+    return "labels", lists
 
 
 def vector_column(rows: np.ndarray, mask: pa.Array | None = None) -> pa.Array:

@@ -24,7 +24,7 @@ from stream_dr.batch.schema import Schema
 from stream_dr.directory.draft import Reference, Removal, json_or_arrow, parse_reference, parse_removal, parse_rows
 from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
-from stream_dr.log.event import Event
+from stream_dr.log.event import Event, remaining_row_numbers
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log
 from stream_dr.models.model import Model
@@ -94,7 +94,7 @@ class Decoder:
         block = self.decode(event, schema)
         if not isinstance(block, Block):
             return None
-        return block, remaining_row_numbers(block, erased_payload_row_numbers(event))
+        return block, remaining_row_numbers(block.rows, erased_payload_row_numbers(event))
 
 
 def check_payload_checksum(event: Event) -> None:
@@ -120,17 +120,6 @@ def erased_payload_row_numbers(event: Event) -> list[int]:
         return []
     metadata = pa.ipc.open_stream(event.body).schema.metadata or {}
     return [int(number) for number in json.loads(metadata.get(GONE, b"[]"))]
-
-
-def remaining_row_numbers(remaining_rows: Block, erased_numbers: Sequence[int]) -> np.ndarray:
-    """Return the original numbers (rows,) of an event's remaining rows.
-
-    The original number of a row is its index among the event's rows when the event was appended.
-
-    remaining_rows: the remaining rows.
-    erased_numbers: original numbers of the rows that were erased from the payload.
-    """
-    return np.setdiff1d(np.arange(remaining_rows.rows + len(erased_numbers)), erased_numbers)
 
 
 class History:

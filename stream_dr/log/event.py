@@ -12,6 +12,7 @@ appending a batch). Keys are used again by mistake, not by attackers, and one mi
 not detected.
 """
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -101,3 +102,14 @@ def row_digest(*fields: object) -> int:
 def xxh64_digest(body: Body) -> str:
     """Return the XXH64 of bytes as 16 hex digits. O(bytes)."""
     return xxhash.xxh64_hexdigest(body)
+
+
+def remaining_row_numbers(n_remaining: int, erased_numbers: Sequence[int]) -> np.ndarray:
+    """Return the original numbers (rows,) of an event's remaining rows.
+
+    The original number of a row is its index among the event's rows when the event was appended.
+
+    n_remaining: number of remaining rows.
+    erased_numbers: original numbers of the rows that were erased from the payload.
+    """
+    return np.setdiff1d(np.arange(n_remaining + len(erased_numbers)), erased_numbers)

@@ -77,16 +77,15 @@ class PublishPolicy(NamedTuple):
         return self.idle or (self.seconds is not None and self.seconds <= 60)
 
     @property
-    def is_on_demand(self) -> bool:
-        """True if no rule is set."""
-        return self.rows is None and self.seconds is None and not self.idle
-
-    @property
     def described(self) -> str:
         """End of a sentence on when the model is published."""
         ways = [f"after {self.rows} rows"] if self.rows is not None else []
         ways += [f"after {self.seconds:g} seconds"] if self.seconds is not None else []
         return f"it is {' or '.join(ways) or 'on demand only'}"
+
+
+ON_DEMAND = PublishPolicy(None, None, False)
+"""Policy without a rule: the model is published only on request."""
 
 
 class RefinePolicy(NamedTuple):

@@ -31,7 +31,7 @@ from stream_dr.batch.targets import Label
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.feature_maps.table import TableState
-from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
+from stream_dr.models.entry import ON_DEMAND, Entry, ModelFailure, PublishPolicy, RefinePolicy
 from stream_dr.models.saved import complete_stored_spec, estimator_from_spec
 from stream_dr.models.versions import Published, VersionNumbers, Versions, linear_map_between_projections
 from stream_dr.projection import Linear, Projection, linear_part_or_none
@@ -502,7 +502,7 @@ class Model:
     @property
     def _is_on_demand(self) -> bool:
         """True if the model is published only on request."""
-        return self.policy is not None and self.policy.is_on_demand
+        return self.policy == ON_DEMAND
 
     @property
     def refine_due_at(self) -> MonotonicTime:

@@ -37,10 +37,10 @@ from typing import NamedTuple
 from stream_dr.batch.block import Block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Removal, parse_removal
-from stream_dr.directory.history import PAGE, Decoder, erased_payload_row_numbers, remaining_row_numbers
+from stream_dr.directory.history import PAGE, Decoder, erased_payload_row_numbers
 from stream_dr.errors import CannotUnlearn, HistoryGone, Overloaded, StreamDRError
 from stream_dr.estimators.fitting.mapping import can_unlearn_exactly
-from stream_dr.log.event import Event
+from stream_dr.log.event import Event, remaining_row_numbers
 from stream_dr.models.model import Model, Unlearned
 from stream_dr.models.snapshot import accumulator_at_start
 from stream_dr.statistics.protocol import Accumulator
@@ -317,7 +317,7 @@ def _remaining_rows(event: ParsedEvent, unlearn_horizon: int, directory: Directo
     """
     if event.block is None or event.position >= unlearn_horizon:
         return event.block
-    numbers = remaining_row_numbers(event.block, event.gone)
+    numbers = remaining_row_numbers(event.block.rows, event.gone)
     remaining = directory.history.without_unlearned_rows(event.position, event.block, numbers, unlearn_horizon)
     return None if remaining is None else remaining[0]
 

@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import StreamDRError
-from stream_dr.models.entry import PublishPolicy
+from stream_dr.models.entry import ON_DEMAND, PublishPolicy
 from stream_dr.models.model import FrozenState, Model, MonotonicTime
 from stream_dr.models.snapshot import write_snapshot_if_needed
 from stream_dr.models.versions import Published
@@ -352,7 +352,7 @@ class Driver:
             return math.inf
         policy = model.policy or self._settings.publish
         is_awaited = model.solving.attempted_position < min(self._awaited_position(), model.position)
-        if is_awaited and not policy.is_on_demand:
+        if is_awaited and policy != ON_DEMAND:
             return 0.0
 
         published = model.published
@@ -360,7 +360,7 @@ class Driver:
         was_published = published is None and model.version_numbers.next > 1
         by_rows = policy.rows is not None and model.rows - (published.rows if published else 0) >= policy.rows
 
-        has_unlearned = model.serves_unlearned and not policy.is_on_demand
+        has_unlearned = model.serves_unlearned and policy != ON_DEMAND
         if by_rows or has_unlearned or (all_at_log_end and (policy.idle or was_published)):
             pause = 0.0
         else:

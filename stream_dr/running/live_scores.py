@@ -33,9 +33,10 @@ from stream_dr.aliases import JsonDict
 from stream_dr.batch.block import Block
 from stream_dr.batch.targets import Label, Targets
 from stream_dr.directory.draft import Removal
-from stream_dr.directory.history import mask_of_numbers, remaining_row_numbers
+from stream_dr.directory.history import mask_of_numbers
 from stream_dr.errors import StreamDRError
 from stream_dr.evaluation.scores import standard_error, weakness
+from stream_dr.log.event import remaining_row_numbers
 from stream_dr.models.model import Model
 from stream_dr.projection import Projection
 from stream_dr.running.advance import ParsedEvent
@@ -375,7 +376,7 @@ class TestThenTrain:
         chosen_rows: indices in `block` of the rows to return.
         """
         # Unlearn events name rows by their original numbers, also if some were erased meanwhile.
-        numbers = remaining_row_numbers(block, event.gone)[chosen_rows]
+        numbers = remaining_row_numbers(block.rows, event.gone)[chosen_rows]
         rows = block.take(chosen_rows)
         return _TestedRows(event.position, numbers, rows, self._first_label_codes_or_values(rows.y), {}, {})
 
