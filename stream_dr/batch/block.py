@@ -222,22 +222,28 @@ def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
 def as_ids(ids: Any, n_rows: int) -> Ids:
     """Return a list of ids as strings or integers of Python.
 
-    Raises SchemaMismatch unless there is one string for each row, or one integer of 64 bits.
+    Raises SchemaMismatch unless there is one string for each row, or one integer of 64 bits. The
+    error names the first row whose id is another value.
     """
-    values = [id.item() if isinstance(id, np.generic) else id for id in ids] if isinstance(ids, list) else []
-    types = set(map(type, values))
-    valid = isinstance(ids, list) and len(values) == n_rows
-    if types == {int}:
-        valid = valid and -(2**63) <= min(values) <= max(values) < 2**63
-    else:
-        valid = valid and types <= {str} and is_valid_unicode("".join(values))
-    if not valid:
-        given = ", ".join(sorted(kind.__name__ for kind in types)) or type(ids).__name__
-        raise SchemaMismatch(
-            f"ids must be {n_rows} strings, or {n_rows} integers of 64 bits, one a row. Given were {len(values)} "
-            f"({given}); strings must have whole characters of Unicode.",
-            column="ids",
-        )
+    if not isinstance(ids, list) or len(ids) != n_rows:
+        given = f"{len(ids)} ids" if isinstance(ids, list) else f"ids of type {type(ids).__name__}"
+        raise SchemaMismatch(f"{given} were given for {n_rows} rows; give a list of one id a row.", column="ids")
+
+    values = [id.item() if isinstance(id, np.generic) else id for id in ids]
+    kind = int if values and type(values[0]) is int else str
+    for row, value in enumerate(values):
+        valid = type(value) is kind
+        if valid and kind is int:
+            valid = -(2**63) <= value < 2**63
+        elif valid:
+            valid = is_valid_unicode(value)
+        if not valid:
+            raise SchemaMismatch(
+                f"the id of row {row} is {value!r}; ids are strings of Unicode characters, or integers of 64 bits, all of "
+                "one type.",
+                row=row,
+                column="ids",
+            )
     return values
 
 

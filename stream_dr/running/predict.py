@@ -13,7 +13,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.batch.arrow import TARGET_COLUMN, vector_column
 from stream_dr.batch.block import Block
 from stream_dr.batch.schema import Schema
-from stream_dr.batch.targets import Label
+from stream_dr.batch.targets import Label, label_column
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
 from stream_dr.projection import Linear, Mapped
@@ -75,7 +75,9 @@ class Prediction(QueryResult):
 
         The schema's metadata hold the other attributes, and the classes as JSON.
         """
-        columns = {TARGET_COLUMN[self.kind]: pa.array(self.predicted), self._score_name: vector_column(self.scores)}
+        # Labels may be integers of unsigned 64 bits, which Arrow does not infer.
+        predicted = label_column(self.predicted) if self.kind == "class" else pa.array(self.predicted)
+        columns = {TARGET_COLUMN[self.kind]: predicted, self._score_name: vector_column(self.scores)}
         return self._arrow_stream(columns, classes=self.classes)
 
     @property

@@ -112,9 +112,9 @@ def test_weights_ids_keys_and_unlearning(client: Client) -> None:
 
 
 def test_what_cannot_be_sent_is_told_before_it_is(client: Client) -> None:
-    with pytest.raises(errors.SchemaMismatch, match=r"ids must be 60 strings.*Given were 2"):
+    with pytest.raises(errors.SchemaMismatch, match="2 ids were given for 60 rows"):
         client.partial_fit(X, Y, ids=["a", "b"])
-    with pytest.raises(errors.SchemaMismatch, match=r"ids must be.*float"):
+    with pytest.raises(errors.SchemaMismatch, match=r"row 0 is 0\.0"):
         client.partial_fit(X, Y, ids=np.arange(60.0))  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidParameter, match="key goes into a header"):
         client.partial_fit(X, Y, key="ü")

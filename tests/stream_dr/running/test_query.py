@@ -13,10 +13,12 @@ from stream_dr import errors
 from stream_dr.batch.arrow import read_arrow
 from stream_dr.batch.block import Block
 from stream_dr.batch.json_rows import block_from_json
+from stream_dr.batch.targets import class_targets
 from stream_dr.directory.directory import Directory
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.running.advance import backfill
 from stream_dr.running.driver import Driver, RunSettings
+from stream_dr.running.predict import predict
 from stream_dr.running.projected_file import write_projected
 from stream_dr.running.query import project, transform
 from stream_dr.shards.dataset import ShardWriter, open_dataset
@@ -47,6 +49,14 @@ def test_answers_in_json_and_arrow(tmp_path: Path) -> None:
     assert batch.column("id").to_pylist() == rows.ids
     np.testing.assert_array_equal(np.array(batch.column("z").to_pylist()), answer.z)
     assert batch.schema.metadata[b"version"] == b"1"
+
+
+def test_predicted_labels_may_be_unsigned_integers(tmp_path: Path) -> None:
+    labels = [2**63 + 5, 7]
+    with trained(tmp_path, Block(np.eye(2) * 9.0, class_targets(np.array(labels, dtype=np.uint64)))) as directory:
+        answer = predict(directory.model("m"), Block(np.eye(2) * 9.0), directory.schema)
+    assert answer.to_json()["predicted"] == labels
+    assert read_arrow(answer.to_arrow())[0].column("label").to_pylist() == labels
 
 
 def test_columns_by_name_in_any_order(tmp_path: Path) -> None:
