@@ -183,12 +183,12 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
     words = hashed_columns_per_text(table_map.encoding(), [TableColumn(name) for name in names], begins)
 
     reported = [_report_column(name, batches, inferred[name], table_map, words) for name in names]
-    problems += [column.problem for column in reported if column.problem]
+    problems += [problem for _, _, problem in reported if problem]
     # For the map `text` the scatter is always diagonal, so there is no note.
     note = ""
     if (spec or {}).get("map") != "text":
-        note = reason_if_only_diagonal_stored(table_map.encoding(), [column.statistics for column in reported])
-    columns = tuple(column.report for column in reported)
+        note = reason_if_only_diagonal_stored(table_map.encoding(), [statistics for _, statistics, _ in reported])
+    columns = tuple(report for report, _, _ in reported)
     return TableReport(sum(batch.num_rows for batch in batches), columns, tuple(problems), note)
 
 
@@ -223,27 +223,13 @@ def _infer_kind_from_batches(name: str, batches: list[pa.RecordBatch], table_map
     return inferred
 
 
-class _ReportedColumn(NamedTuple):
-    """Report on a column, with its statistics and an error.
-
-    Attributes
-    ----------
-    report : ColumnReport
-    statistics : TableColumn
-        Statistics of the values in the batches before the first error.
-    problem : str
-        Reason why the values of the column cannot be learned. "" if they can be learned.
-    """
-
-    report: ColumnReport
-    statistics: TableColumn
-    problem: str
-
-
 def _report_column(
     name: str, batches: list[pa.RecordBatch], inferred: InferredKind, table_map: Table, n_hashed_words: int
-) -> _ReportedColumn:
+) -> tuple[ColumnReport, TableColumn, str]:
     """Return a column's report, its statistics and an error.
+
+    The statistics are of the values in the batches before the first error. The error is the reason
+    why the values cannot be learned, "" if they can be learned.
 
     name: name of the column.
     batches: batches of the table. A later batch may lack the column.
@@ -274,7 +260,7 @@ def _report_column(
     description = _describe_encoding(column, table_map)
     options = _argument_texts_changing_encoding(column)
     report = ColumnReport(name, inferred.kind, inferred.why, description, width, len(values), missing, options)
-    return _ReportedColumn(report, column, problem)
+    return report, column, problem
 
 
 def _describe_encoding(column: TableColumn, table_map: Table) -> str:

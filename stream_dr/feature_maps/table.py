@@ -464,7 +464,7 @@ def is_mapping_independent_of_statistics(table_map: Table | Text, state: TableSt
         values = find_column(rows, column.name)
         if column.kind == "text" and encoding.words.idf and (values is None or values.null_count < len(values)):
             return False
-        filled = column.kind in ("number", "date", "time") and encoding.impute == "mean"
+        filled = column.kind in SIZES and encoding.impute == "mean"
         if filled and (values is None or values.null_count):
             return False
     return True
@@ -481,7 +481,7 @@ def learned_rows_depend_on_others(table_map: Table | Text, state: TableState) ->
     """
     encoding = table_map.encoding()
     filled = encoding.impute == "mean" and any(
-        column.kind in ("number", "date", "time") and column.present < state.rows for column in state.columns
+        column.kind in SIZES and column.present < state.rows for column in state.columns
     )
     weighed = encoding.words.idf and any(column.kind == "text" and column.present for column in state.columns)
     return state.mixed or filled or weighed

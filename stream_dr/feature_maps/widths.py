@@ -20,7 +20,7 @@ import pyarrow as pa
 from stream_dr.batch.table import ColumnValues, column_values
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import TooManyFeatures
-from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, WORDS_IN_ALL, EncodingSpec, TableColumn
+from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn
 
 AS = ("number", "date", "time", "category", "text")
 """Kinds that the user can declare for a column."""
@@ -94,11 +94,10 @@ def declared_or_inferred_kind(name: str, first_values: ColumnValues, overrides: 
     first_values: first values of the column.
     overrides: settings by the user for single columns.
     """
-    declared = dict(overrides.kinds).get(name)
-    if name in overrides.drop:
-        return InferredKind("dropped", "named in drop")
-    if declared is not None or name in overrides.categories:
-        return InferredKind(declared or "category", "declared")
+    declared = _declared_kinds(overrides).get(name)
+    if declared is not None:
+        why = "named in drop" if name in overrides.drop else "declared"
+        return InferredKind(declared, why)
 
     if first_values.kind == "category":
         return InferredKind("category", "a category by its type")
@@ -116,7 +115,7 @@ def declared_or_inferred_kind(name: str, first_values: ColumnValues, overrides: 
 
     # Strings are texts if they have many words and few repetitions.
     if first_values.kind != "text":
-        kind = {"date": "date", "time": "time"}.get(first_values.kind, "number")
+        kind = first_values.kind if first_values.kind in SIZES else "number"
         values = {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}
         return InferredKind(kind, values.get(first_values.kind, "numbers"))
     words = _mean_words_per_distinct_text(first_values)

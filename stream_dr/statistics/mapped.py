@@ -486,10 +486,7 @@ class TableAccumulator(MappedAccumulator):
 
     def freeze(self) -> MappedState:
         """Return the state so far as a MappedState."""
-        inner = self.inner.freeze()
-        if self.table is None:
-            return _wrap_inner_state(inner, 0, self._spec, None)
-        return _wrap_inner_state(inner, len(self.table.columns), self._spec, self.table.names, self.table)
+        return super().freeze()._replace(table=self.table)
 
     def _row_part_slices(self, block: Block) -> list[slice]:
         return slices_within_memory_limit(self._map, self.table or TableState(), block.X)
