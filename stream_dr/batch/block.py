@@ -119,8 +119,16 @@ class Block(NamedTuple):
                 f"batch lacks columns {missing[:5]}{hint} and has unknown columns {extra[:5]}; this stream has "
                 f"{len(names)} named columns. Send exactly those."
             )
-        order = [places[name] for name in names]
-        return self._replace(X=np.ascontiguousarray(self.X[:, order]), names=names)
+        if self.features != len(names):
+            raise SchemaMismatch(
+                f"the rows have {self.features} columns and {len(names)} names of columns; give one name a column."
+            )
+        X = self.X[:, [places[name] for name in names]]
+        if self.sparse:
+            X.sort_indices()
+        else:
+            X = np.ascontiguousarray(X)
+        return self._replace(X=X, names=names)
 
     def take(self, row_indices: np.ndarray) -> "Block":
         """Return a block of some rows, in the indices' order.

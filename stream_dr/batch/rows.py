@@ -222,6 +222,8 @@ def arrow_from_dicts(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
     different types.
     """
     keys = dict.fromkeys(key for row in rows for key in row)
+    if repeated := repeated_name_error([str(key) for key in keys]):
+        raise repeated
     return pa.table({str(key): column_of_values([row.get(key) for row in rows], str(key)) for key in keys})
 
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stream_dr.batch.sparse import is_sparse, pad_with_zero_columns
 from stream_dr.batch.targets import Targets, label_array
 from stream_dr.errors import CannotMerge
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
@@ -17,6 +18,7 @@ from stream_dr.estimators.fitting.named_columns import (
 from stream_dr.estimators.fitting.parameters import check_positive_int
 from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted, StreamLearner
 from stream_dr.feature_maps.feature_map import check_seed_or_none
+from stream_dr.projection import check_n_features
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 
@@ -206,6 +208,10 @@ class KNearest(LabelScore, StreamLearner):
         """Return rows to classify. Raises EmptyInput if there is no row."""
         rows = self._rows_to_project(X).X
         raise_if_no_rows_or_features(rows)
+        # Sparse rows without a stated width may have fewer columns than the learned rows.
+        if is_sparse(rows) and rows.shape[1] < self.n_features_in_:
+            rows = pad_with_zero_columns(rows, self.n_features_in_)
+        check_n_features(rows.shape[1], self.n_features_in_, type(self).__name__)
         return rows
 
     def _neighbour_search(self) -> tuple[Any, np.ndarray]:

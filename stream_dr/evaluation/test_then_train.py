@@ -692,7 +692,10 @@ class _Evaluation:
             raise TargetKindMismatch("evaluate classifies; these targets are continuous. Give labelled rows.")
         if self._settings.full:
             refuse_table(block.X)
-        self._schema, block = self._schema.extend(block)
+        # Some batches may have weights and others none, as the rows to test.
+        weights = block.weights
+        self._schema, block = self._schema.extend(block._replace(weights=None))
+        block = block._replace(weights=weights)
         if not self._labels:
             for estimator in self._models.values():
                 if estimator is not None and estimator.target_kinds and block.y.kind not in estimator.target_kinds:

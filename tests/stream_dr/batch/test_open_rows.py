@@ -117,6 +117,19 @@ def test_dicts_may_have_more_keys_and_keys_that_are_numbers():
     with pytest.raises(stream_dr.errors.SchemaMismatch, match=r"row 1, column b is 3\.0; the column begins with str"):
         stream_dr.PCA().fit([{"a": 1.0, "b": "x"}, {"a": 2.0, "b": 3.0}])
     assert list(stream_dr.PCA().fit([{1: 2.0, 2: 3.0}, {1: 4.0, 2: 7.0}]).feature_names_in_) == ["1", "2"]
+    with pytest.raises(stream_dr.errors.InvalidRows, match="two columns are called '1'"):
+        stream_dr.PCA().fit([{1: 2.0, "1": 3.0}] * 3)
+
+
+def test_columns_of_a_block_are_reordered_by_name():
+    fitted = stream_dr.PCA(2).fit(FRAME)
+    expected = fitted.transform(FRAME)
+    names = tuple(FRAME.columns)[::-1]
+    turned = FRAME[list(names)].to_numpy()
+    for rows in (turned, sp.csr_matrix(turned)):
+        np.testing.assert_allclose(fitted.transform(Block(rows, names=names)), expected)
+    with pytest.raises(stream_dr.errors.SchemaMismatch, match="give one name a column"):
+        fitted.partial_fit(Block(np.c_[turned, turned], names=names))
 
 
 def test_raw_rows_are_refused_where_numbers_are_learned():

@@ -150,3 +150,11 @@ def test_labels_of_another_type_than_those_learned_are_refused():
         with pytest.raises(InvalidTargets, match="rows so far had int labels"):
             model.partial_fit([[0.0], [1.0]], labels)
     assert model.classes_.tolist() == [1, 2]
+
+
+def test_sparse_rows_without_a_stated_width_may_be_narrower():
+    X = sp.csr_matrix([[1.0, 0.0, 5.0], [9.0, 2.0, 0.0]])
+    nearest = KNearest().fit(X, ["a", "b"])
+    assert nearest.predict(stream_dr.Block(X[:, :2], width_stated=False)).tolist() == ["a", "b"]
+    with pytest.raises(WidthMismatch, match="4 features"):
+        nearest.predict(stream_dr.Block(sp.csr_matrix((1, 4)), width_stated=False))

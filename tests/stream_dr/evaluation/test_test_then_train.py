@@ -143,6 +143,8 @@ def test_columns_are_matched_by_name():
     models = {"lda": make("lda", {})}
     settings = EvaluateSettings(first=1)
     assert evaluate(Blocks([whole, turned]), models, settings) == evaluate(Blocks([whole, whole]), models, settings)
+    weighted = turned._replace(weights=np.ones(40))
+    assert evaluate(Blocks([whole, weighted]), models, settings) == evaluate(Blocks([whole, whole]), models, settings)
 
 
 def test_a_table_is_tested_as_the_same_numbers_are():
