@@ -64,6 +64,7 @@ from stream_dr.batch.matrix import (
     is_vector_type,
     number_array,
     refuse_nulls,
+    refuse_pandas_index,
     table_from_arrow,
     view_of_numbers,
 )
@@ -77,7 +78,7 @@ from stream_dr.batch.messages import (
     strip_file_header_footer,
 )
 from stream_dr.batch.parsing import parse_targets
-from stream_dr.batch.sparse import MAX_WIDTH, checked_csr
+from stream_dr.batch.sparse import MAX_WIDTH, checked_csr, row_of_entry
 from stream_dr.batch.targets import (
     KINDS,
     Targets,
@@ -277,9 +278,7 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     names = [name for name in batch.schema.names if name not in EXTRA_COLUMNS]
     if not names:
         raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
-    index = next((name for name in names if name.startswith("__index_level_")), None)
-    if index is not None:
-        raise SchemaMismatch(f"column {index} is a pandas index; convert with preserve_index=False.", column=index)
+    refuse_pandas_index(names)
     features = [name.removeprefix(FEATURE) if _PREFIXED_OR_RESERVED.fullmatch(name) else name for name in names]
     batch = batch.select(names)
     if features == names:
@@ -382,7 +381,7 @@ def _refuse_null_entries(lists: pa.Array) -> None:
     at = first_null_index(flat)
     if is_list(lists.type):
         starts = list_offsets(lists) - list_offsets(lists)[0]
-        row = int(np.searchsorted(starts, at, side="right")) - 1
+        row = row_of_entry(starts, at)
         feature = at - int(starts[row])
     else:
         row, feature = divmod(at, lists.type.list_size)
@@ -478,7 +477,7 @@ def _flatten_list_column(list_column: pa.Array, name: str) -> tuple[pa.Array, np
     indptr = offsets if first == 0 else offsets - first
 
     if flat.null_count:
-        row = int(np.searchsorted(indptr, first_null_index(flat), side="right")) - 1
+        row = row_of_entry(indptr, first_null_index(flat))
         raise InvalidRows(f"row {row} has a null in column {name}; leave the entry out.", row=row)
     return flat, indptr
 

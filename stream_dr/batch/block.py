@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stream_dr.batch.sparse import check_indices_and_test_if_canonical, is_sparse
+from stream_dr.batch.sparse import check_indices_and_test_if_canonical, is_sparse, row_of_entry
 from stream_dr.batch.table import LARGEST, drop_unused_texts, fill_masked, is_table
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import InvalidWeights, NotFinite, SchemaMismatch, did_you_mean
@@ -184,7 +184,7 @@ def check_finite(X: Rows) -> None:
         # Search for the first invalid value.
         where = np.argwhere(~(np.abs(values.astype(np.float64)) <= LARGEST))[0]
     if is_sparse(X):
-        row = int(np.searchsorted(X.indptr, where[0], side="right")) - 1
+        row = row_of_entry(X.indptr, where[0])
         column = int(X.indices[where[0]])
         value = values[where[0]]
     else:

@@ -64,6 +64,16 @@ _FLOATS = {pa.float32().id, pa.float64().id}
 _LISTS = {pa.list_(pa.null()).id, pa.large_list(pa.null()).id, pa.list_(pa.null(), 1).id}
 """Ids of the Arrow types of vectors."""
 
+LARGEST_EXACT_INTEGER = 2**53
+"""Largest absolute value of an integer that is read as a number.
+
+A column with a larger integer becomes a column of texts, because float64 cannot represent all
+larger integers exactly.
+"""
+
+LONGEST_VECTOR = 4096
+"""Largest length of vectors in a table. Each number of a vector becomes a column."""
+
 
 # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
 @np.errstate(invalid="ignore")
@@ -327,17 +337,6 @@ def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:
     return names
 
 
-LARGEST_EXACT_INTEGER = 2**53
-"""Largest absolute value of an integer that is read as a number.
-
-A column with a larger integer becomes a column of texts, because float64 cannot represent all
-larger integers exactly.
-"""
-
-LONGEST_VECTOR = 4096
-"""Largest length of vectors in a table. Each number of a vector becomes a column."""
-
-
 def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     """Return a record batch or table as a table for a feature map.
 
@@ -347,9 +346,7 @@ def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     - NotFinite for a number that is infinite or too large.
     """
     batch = batch if isinstance(batch, pa.RecordBatch) else _as_record_batch(batch)
-    index = next((name for name in batch.schema.names if name.startswith("__index_level_")), None)
-    if index is not None:
-        raise SchemaMismatch(f"column {index} is a pandas index; convert with preserve_index=False.", column=index)
+    refuse_pandas_index(batch.schema.names)
 
     # Refuse columns of unsupported types.
     refused = [f"{field.name} is {field.type}" for field in batch.schema if not is_convertible_column_type(field.type)]
@@ -367,6 +364,13 @@ def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
         else:
             columns.append((field.name, _table_column(column)))
     return table_batch(columns, batch.num_rows)
+
+
+def refuse_pandas_index(column_names: Iterable[str]) -> None:
+    """Raise SchemaMismatch if a column is an index of pandas."""
+    for name in column_names:
+        if name.startswith("__index_level_"):
+            raise SchemaMismatch(f"column {name} is a pandas index; convert with preserve_index=False.", column=name)
 
 
 def columns_to_write(rows: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -408,18 +412,19 @@ def read_table(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
     - NotFinite for a number that is infinite or too large.
     """
     X = open_rows(X)
+    if is_table(X):
+        return X
     if only_has(X, Mapping):
         return parse_date_columns(table_from_dicts(X))
     if only_has(X, str):
         return table_from_arrow(pa.table({"text": pa.array(X)}))
-    if is_table(X):
-        return table_from_array(X)
 
-    if not is_sparse(X) and (table := as_table(X)) is not None:
-        return table_from_arrow(table)
-
-    # Arrays of Python objects may have texts, so the type of each column is inferred.
     if not is_sparse(X):
+        table = as_table(X)
+        if table is not None:
+            return table_from_arrow(table)
+
+        # Arrays of Python objects may have texts, so the type of each column is inferred.
         dense = np.asarray(fill_masked(X))
         if dense.dtype == object and dense.ndim == 2:
             names = names or default_column_names(dense)
@@ -499,7 +504,7 @@ def _table_column(column: pa.Array) -> pa.Array:
 
 def _is_number_list_type(arrow_type: pa.DataType) -> bool:
     """True if columns of this Arrow type have lists of numbers."""
-    if not isinstance(arrow_type, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
+    if not is_vector_type(arrow_type):
         return False
     return is_number_or_boolean_type(arrow_type.value_type) or bool(pa.types.is_null(arrow_type.value_type))
 

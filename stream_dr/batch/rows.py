@@ -125,11 +125,12 @@ class TableStream:
 def open_rows(X: Any) -> Any:
     """Return rows in one of the forms that the library reads.
 
-    The forms are an array, a list, a scipy matrix, a table for a feature map, a pandas frame, a Dask array or frame,
-    an Arrow table and a TableStream. Objects of unknown types are returned unchanged.
+    The forms are an array, a list, a scipy matrix, a table for a feature map, a pandas frame, a
+    Dask array or frame, an Arrow table and a TableStream. Objects of unknown types are returned
+    unchanged.
 
-    A column of vectors or texts becomes a table. A column of numbers is not one, since rows have
-    two dimensions.
+    A single column of vectors or texts becomes an Arrow table. A single column of numbers is
+    returned unchanged, because its rows lack a second dimension.
     """
     if isinstance(X, np.ndarray):
         is_list = X.ndim == 1 and X.dtype.kind in "OUT"

@@ -118,6 +118,14 @@ def stack_rows(upper: Any, lower: Any, n_columns: int) -> Any:
     return sp.vstack(parts, format="csr", dtype=np.float64)
 
 
+def row_of_entry(indptr: np.ndarray, entry: int) -> int:
+    """Return the row of an entry, in an array with the entries of all rows.
+
+    indptr: (rows + 1,). Row i has the entries from indptr[i] up to indptr[i + 1].
+    """
+    return int(np.searchsorted(indptr, entry, side="right")) - 1
+
+
 def raise_if_complex(X: Any) -> None:
     """Raise InvalidRows if an array, dense or sparse, has complex numbers."""
     if X.dtype.kind == "c":
@@ -188,7 +196,7 @@ def _check_indices_and_test_if_canonical(
     unsigned = used.view(f"u{used.itemsize}")
     if len(used) and not np.maximum.reduce(unsigned) < shape[1]:
         at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
-        row = int(np.searchsorted(indptr, at, side="right")) - 1
+        row = row_of_entry(indptr, at)
         index = int(used[at])
         raise InvalidIndex(
             f"{row_word} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
@@ -244,7 +252,7 @@ def checked_csr(
     limit = declared_width or MAX_WIDTH
     if indices.min(initial=0) < 0 or indices.max(initial=0) >= limit:
         at = int(np.flatnonzero((indices < 0) | (indices >= limit))[0])
-        row = int(np.searchsorted(indptr, at, side="right")) - 1
+        row = row_of_entry(indptr, at)
         index = int(indices[at])
         message = f"row {row} has index {index}; indices are integers from 0 to {limit - 1}."
         raise InvalidIndex(message, row=row, column=index)

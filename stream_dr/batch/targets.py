@@ -25,8 +25,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from stream_dr.batch.block import LARGEST, Block, is_valid_unicode
+from stream_dr.batch.block import Block, is_valid_unicode
 from stream_dr.batch.matrix import is_string_type, view_of_numbers
+from stream_dr.batch.sparse import row_of_entry
+from stream_dr.batch.table import LARGEST
 from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
 
 Label = str | int | bool
@@ -415,7 +417,7 @@ def targets_of_label_sets(labels: pa.Array, indptr: np.ndarray, present: np.ndar
         labels = labels.slice(0, 1)
     table, codes = encode_labels(labels)
     if len(codes) and codes.min() < 0:
-        row = int(np.searchsorted(indptr, codes.argmin(), side="right")) - 1
+        row = row_of_entry(indptr, int(codes.argmin()))
         raise InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
     return _multilabel_targets(table, codes, indptr, present)
 

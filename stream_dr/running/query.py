@@ -160,9 +160,12 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
 
 
 def prepare_rows(model: Model, published: Published, block: Block, schema: Schema) -> tuple[Block, JsonDict]:
-    """Return a block's rows for a projection, and fields of a QueryResult.
+    """Return the rows that a projection is applied to, and the fields of a QueryResult.
 
     Raises the errors of `conform_rows`.
+
+    published: published version of the model's projection.
+    block: rows as they were sent.
     """
     missing = schema.missing_columns(block)
     block, unseen = conform_rows(block, published.projection, schema)

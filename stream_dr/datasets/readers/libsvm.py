@@ -32,6 +32,7 @@ import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
 from stream_dr.batch.block import LARGEST, Block
+from stream_dr.batch.sparse import row_of_entry
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, LabelParser, Lines, read_line_groups
 
 _WIDEST = 1 << 31
@@ -106,7 +107,7 @@ def read_heads_and_pairs(
         width = X.shape[1]
         if n_features is not None and width > n_features:
             entry = int(np.argmax(X.indices >= n_features))
-            row = int(np.searchsorted(X.indptr, entry, side="right")) - 1
+            row = row_of_entry(X.indptr, entry)
             lines.fail(row, f"column {int(X.indices[entry])} (from 0) is past n_features = {n_features}.")
         yield lines, heads, X
 
