@@ -58,8 +58,8 @@ from stream_dr.batch.matrix import (
     as_matrix,
     columns_to_write,
     first_null_index,
-    is_number_or_boolean_type,
     is_number_type,
+    is_numeric_type,
     is_string_type,
     is_vector_type,
     number_array,
@@ -307,7 +307,7 @@ def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_le
     return batch.rename_columns(renamed)
 
 
-def has_dense_or_sparse_columns(column_names: Sequence[str]) -> bool:
+def is_shard_layout(column_names: Sequence[str]) -> bool:
     """Return True for column names of dense or sparse rows.
 
     Dense rows have the column `features`. Sparse rows have the columns `indices` and `values`.
@@ -425,7 +425,7 @@ def numeric_no_nulls(batch: pa.RecordBatch) -> bool:
 
     Columns of bools count as numeric.
     """
-    return all(is_number_or_boolean_type(column.type) and not column.null_count for column in batch.columns)
+    return all(is_numeric_type(column.type) and not column.null_count for column in batch.columns)
 
 
 def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:

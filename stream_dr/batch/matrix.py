@@ -150,7 +150,7 @@ def number_array(column: pa.Array | pa.ChunkedArray, column_name: str) -> np.nda
     # Replace extension types by the values that they store. A dictionary is a category.
     if isinstance(kind, pa.BaseExtensionType):
         return number_array(column.cast(kind.storage_type), column_name)
-    if is_number_or_boolean_type(kind) or pa.types.is_null(kind):
+    if is_numeric_type(kind) or pa.types.is_null(kind):
         return number_array(column.cast(pa.float64(), safe=False), column_name)
     return None
 
@@ -223,7 +223,7 @@ def is_vector_type(arrow_type: pa.DataType) -> bool:
     return arrow_type.id in _LISTS
 
 
-def is_number_or_boolean_type(arrow_type: pa.DataType) -> bool:
+def is_numeric_type(arrow_type: pa.DataType) -> bool:
     """Return True for the Arrow types of numbers and booleans."""
     return is_number_type(arrow_type) or bool(pa.types.is_boolean(arrow_type))
 
@@ -349,7 +349,7 @@ def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     refuse_pandas_index(batch.schema.names)
 
     # Refuse columns of unsupported types.
-    refused = [f"{field.name} is {field.type}" for field in batch.schema if not is_convertible_column_type(field.type)]
+    refused = [f"{field.name} is {field.type}" for field in batch.schema if not is_table_type(field.type)]
     if refused:
         raise SchemaMismatch(
             f"column {', column '.join(refused)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
@@ -388,12 +388,12 @@ def columns_to_write(rows: pa.RecordBatch) -> dict[str, pa.Array]:
     return columns
 
 
-def is_convertible_column_type(arrow_type: pa.DataType) -> bool:
+def is_table_type(arrow_type: pa.DataType) -> bool:
     """True if `table_from_arrow` can convert columns of this Arrow type."""
     if pa.types.is_dictionary(arrow_type) or _is_number_list_type(arrow_type):
         arrow_type = arrow_type.value_type
     types = pa.types
-    checks = (is_number_or_boolean_type, is_string_type, types.is_date, types.is_timestamp, types.is_null)
+    checks = (is_numeric_type, is_string_type, types.is_date, types.is_timestamp, types.is_null)
     return any(check(arrow_type) for check in checks)
 
 
@@ -471,7 +471,7 @@ def as_floats(decimals: pa.Array) -> pa.Array:
 def _table_column(column: pa.Array) -> pa.Array:
     """Return an Arrow array as a column of a table.
 
-    column: array of a type for which `is_convertible_column_type` is true, and not of vectors.
+    column: array of a type for which `is_table_type` is true, and not of vectors.
     """
     # Convert categories and texts.
     kind = column.type
@@ -506,7 +506,7 @@ def _is_number_list_type(arrow_type: pa.DataType) -> bool:
     """True if columns of this Arrow type have lists of numbers."""
     if not is_vector_type(arrow_type):
         return False
-    return is_number_or_boolean_type(arrow_type.value_type) or bool(pa.types.is_null(arrow_type.value_type))
+    return is_numeric_type(arrow_type.value_type) or bool(pa.types.is_null(arrow_type.value_type))
 
 
 def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Array]]:

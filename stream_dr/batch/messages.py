@@ -629,7 +629,7 @@ def refuse_invalid_batches(batches: Sequence[pa.RecordBatch], max_view_bytes: in
 
         # Check offsets first: full validation accepts a wrong offset of an array without rows.
         for batch in batches:
-            for name, array in _string_list_and_dictionary_arrays(batch):
+            for name, array in _non_numeric_arrays(batch):
                 _check_array_offsets(array, name)
             batch.validate(full=True)
     except (pa.ArrowException, MemoryError) as e:
@@ -645,7 +645,7 @@ def first_message_line(error: BaseException) -> str:
     return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
-def _string_list_and_dictionary_arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+def _non_numeric_arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
     """Yield (column name, array) for each non-numeric array.
 
     Non-numeric arrays are arrays of strings, lists and dictionaries. Columns of numbers, bools,
@@ -675,7 +675,7 @@ def _limit_string_view_bytes(batches: Sequence[pa.RecordBatch], max_view_bytes: 
     """
     total = 0
     for batch in batches:
-        for name, array in _string_list_and_dictionary_arrays(batch):
+        for name, array in _non_numeric_arrays(batch):
             if array.type.id == _STRING_VIEW and len(array):
                 # Arrow's string-view layout has a view of four int32 for each string.
                 # Read the first number of each view, which is the length of the string.

@@ -277,7 +277,7 @@ def batches(block: Block) -> Iterator[Block]:
     SchemaMismatch if X has no column named `y`.
     """
     if not isinstance(block.X, TableStream):
-        yield move_named_column_to_targets(block) if isinstance(block.y, str) else block
+        yield take_target_column(block) if isinstance(block.y, str) else block
         return
     if block.y is not None and not isinstance(block.y, str):
         raise InvalidTargets(
@@ -288,7 +288,7 @@ def batches(block: Block) -> Iterator[Block]:
     batch = None
     any_rows = False
     for table in block.X:
-        batch = move_named_column_to_targets(block._replace(X=table))
+        batch = take_target_column(block._replace(X=table))
         if table.num_rows:
             any_rows = True
             yield batch
@@ -298,7 +298,7 @@ def batches(block: Block) -> Iterator[Block]:
         yield batch
 
 
-def move_named_column_to_targets(block: Block) -> Block:
+def take_target_column(block: Block) -> Block:
     """Return a block with the column that its `y` names as targets.
 
     If `y` is not a string, or X is not a table, the block is returned unchanged. Raises
@@ -334,7 +334,7 @@ def drop_column(block: Block, name: str) -> Block:
     if isinstance(block.X, TableStream):
         block = block._replace(X=as_table(block.X))
     try:
-        rows = move_named_column_to_targets(block._replace(y=name)).X
+        rows = take_target_column(block._replace(y=name)).X
     except SchemaMismatch:
         return block
     return block._replace(X=rows)

@@ -119,7 +119,7 @@ def table_batch(columns: Sequence[tuple[str, pa.Array]], n_rows: int) -> pa.Reco
         raise repeated
     for name, column in columns:
         if column.type == pa.float64():
-            _refuse_infinite_or_huge_numbers(name, column.to_numpy(zero_copy_only=False))
+            _refuse_huge_numbers(name, column.to_numpy(zero_copy_only=False))
     return pa.RecordBatch.from_arrays([column for _, column in columns], names=names, metadata=MARK)
 
 
@@ -401,7 +401,7 @@ def convert_column(name: str, column: pa.Array, family: str) -> pa.Array:
     if family == "text":
         read = column_values(column)
         distinct, codes = np.unique(read.values, return_inverse=True)
-        texts = [number_or_date_as_text(read.kind, v) for v in distinct[~np.isnan(distinct)].tolist()]
+        texts = [value_as_text(read.kind, v) for v in distinct[~np.isnan(distinct)].tolist()]
         indices = pa.array(codes.astype(np.int32), mask=read.missing)
         return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()), ordered=True)
     if own_family != "text":
@@ -425,7 +425,7 @@ def convert_column(name: str, column: pa.Array, family: str) -> pa.Array:
     return times.cast(pa.date32())
 
 
-def number_or_date_as_text(kind: str, value: float) -> str:
+def value_as_text(kind: str, value: float) -> str:
     """Return a number or date as text.
 
     kind: kind of the value's column. It is not "text".
@@ -482,7 +482,7 @@ def _wrong_family_error(name: str, column: pa.Array, row: int, family: str) -> S
     )
 
 
-def _refuse_infinite_or_huge_numbers(name: str, values: np.ndarray) -> None:
+def _refuse_huge_numbers(name: str, values: np.ndarray) -> None:
     """Raise NotFinite for a number that is infinite or too large."""
     sizes = np.abs(values)
     if np.fmax.reduce(sizes, initial=0.0) <= LARGEST:

@@ -126,7 +126,7 @@ def encode_plain_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray] | N
     return tuple(code_of), np.fromiter(map(code_of.__getitem__, labels), dtype=np.int32, count=len(labels))
 
 
-def sort_distinct_codes_in_rows(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sort_row_codes(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sort the codes of each row and remove repeated codes.
 
     Returns the new codes int32 and the new indptr int64.
@@ -144,7 +144,7 @@ def sort_distinct_codes_in_rows(codes: np.ndarray, indptr: np.ndarray) -> tuple[
     return codes.astype(np.int32), np.searchsorted(row, np.arange(rows + 1))
 
 
-def old_and_new_codes_by_appearance(codes: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
+def renumber_codes(codes: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
     """Renumber codes in the order in which they first appear.
 
     Returns two arrays: the old codes in order of appearance, and the new code int32 of each row. A
@@ -252,7 +252,7 @@ def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...],
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
 
     # Skip unused labels of the dictionary.
-    used, codes = old_and_new_codes_by_appearance(codes, len(labels))
+    used, codes = renumber_codes(codes, len(labels))
     return tuple(labels[i] for i in used.tolist()), codes
 
 
@@ -425,7 +425,7 @@ def targets_of_label_sets(labels: pa.Array, indptr: np.ndarray, present: np.ndar
 def _multilabel_targets(
     labels: tuple[Label, ...], codes: np.ndarray, indptr: np.ndarray, present: np.ndarray | None
 ) -> Targets:
-    codes, indptr = sort_distinct_codes_in_rows(codes, indptr)
+    codes, indptr = sort_row_codes(codes, indptr)
     if present is not None and present.all():
         present = None
     return Targets("multilabel", labels, codes, indptr, present=present)

@@ -44,7 +44,7 @@ import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
 from stream_dr.batch.block import Block
-from stream_dr.batch.targets import Targets, old_and_new_codes_by_appearance, sort_distinct_codes_in_rows
+from stream_dr.batch.targets import Targets, renumber_codes, sort_row_codes
 from stream_dr.errors import InvalidParameter
 from stream_dr.shards.folder import Manifest, WriteProgress, write_shards
 
@@ -435,7 +435,7 @@ def _sort_labels_by_appearance(targets: Targets) -> Targets:
     The label of the first row comes first. Labels that no row has are removed. The codes of the
     rows are changed accordingly.
     """
-    order, codes = old_and_new_codes_by_appearance(targets.codes, len(targets.labels))
+    order, codes = renumber_codes(targets.codes, len(targets.labels))
     if targets.indptr is not None:
-        codes, _ = sort_distinct_codes_in_rows(codes, targets.indptr)
+        codes, _ = sort_row_codes(codes, targets.indptr)
     return targets._replace(labels=tuple(targets.labels[i] for i in order), codes=codes)

@@ -6,7 +6,7 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.batch.block import Rows, weights_or_ones
-from stream_dr.batch.rows import as_block, move_named_column_to_targets
+from stream_dr.batch.rows import as_block, take_target_column
 from stream_dr.batch.sparse import is_sparse
 from stream_dr.batch.targets import drop_rows_without_target
 from stream_dr.errors import InvalidParameter
@@ -95,7 +95,7 @@ def _exact_hsic(
     check_choice("x_kernel", x_kernel, ("linear", "rbf"))
     check_number_in_range("x_sigma", x_sigma, low=0.0, exclude_low=True)
 
-    rows = move_named_column_to_targets(as_block(X, y, weights))
+    rows = take_target_column(as_block(X, y, weights))
     block, _ = drop_rows_without_target(spca.parse(new_fitted_state(spca), rows, raise_if_empty=True))
     # Choose the kernel of the targets.
     # For labels, "rbf" means the linear kernel of the indicators (0 and 1), without a width.

@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from stream_dr.batch.arrow import EXTRA_COLUMNS, block_from_arrow, has_dense_or_sparse_columns
+from stream_dr.batch.arrow import EXTRA_COLUMNS, block_from_arrow, is_shard_layout
 from stream_dr.batch.block import Block
-from stream_dr.batch.matrix import is_number_or_boolean_type
+from stream_dr.batch.matrix import is_numeric_type
 from stream_dr.batch.targets import Label
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.shards.file import (
@@ -428,10 +428,10 @@ def are_shards_or_missing(path: Path) -> bool:
     except DamagedShard:
         return True
 
-    if has_dense_or_sparse_columns(schema.names):
+    if is_shard_layout(schema.names):
         return True
     features = [field for field in schema if field.name not in EXTRA_COLUMNS]
     # A shard is read one row group at a time, which takes much memory if row groups are large.
     # Read a file with large row groups as a table, which takes less memory than as a shard.
     is_small = max(shard.batch_rows, default=0) * len(schema) * 8 <= _EVENT_BYTES
-    return is_small and all(is_number_or_boolean_type(field.type) for field in features)
+    return is_small and all(is_numeric_type(field.type) for field in features)

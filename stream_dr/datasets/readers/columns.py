@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stream_dr.aliases import FileName
-from stream_dr.batch.arrow import RESERVED_NAMES, block_from_arrow, has_dense_or_sparse_columns, targets_from_arrow
+from stream_dr.batch.arrow import RESERVED_NAMES, block_from_arrow, is_shard_layout, targets_from_arrow
 from stream_dr.batch.block import Block, Ids, Rows, check_finite
 from stream_dr.batch.matrix import (
     as_floats,
     as_matrix,
-    is_number_or_boolean_type,
+    is_numeric_type,
     is_string_type,
     is_vector_type,
     refuse_nulls,
@@ -202,7 +202,7 @@ def feature_columns_unless_shard(schema: pa.Schema, roles: ColumnRoles) -> list[
 
     schema: names and Arrow types of the columns.
     """
-    if roles._replace(raw=False) == ColumnRoles() and has_dense_or_sparse_columns(schema.names):
+    if roles._replace(raw=False) == ColumnRoles() and is_shard_layout(schema.names):
         return None
     # A list called features can only be the rows, as Spark, pandas and polars write them.
     if any(field.name == "features" and pa.types.is_nested(field.type) for field in schema):
@@ -374,7 +374,7 @@ def _has_numbers(arrow_type: pa.DataType) -> bool:
     """
     if is_vector_type(arrow_type):
         arrow_type = arrow_type.value_type
-    return is_number_or_boolean_type(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
+    return is_numeric_type(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType)
 
 
 def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | None:

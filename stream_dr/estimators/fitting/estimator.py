@@ -30,7 +30,7 @@ from sklearn.utils import Tags
 
 from stream_dr.aliases import JsonDict
 from stream_dr.batch.block import Block
-from stream_dr.batch.rows import TableStream, as_block, is_dask, move_named_column_to_targets, open_rows
+from stream_dr.batch.rows import TableStream, as_block, is_dask, open_rows, take_target_column
 from stream_dr.batch.targets import Label, label_array, no_row_has_target
 from stream_dr.errors import (
     CannotMerge,
@@ -669,7 +669,7 @@ class AdditiveEstimator(Estimator):
             fitted.check_learning_parameters_unchanged(self)
 
             rows = as_block(X if groups is None else self.block_with_group_hashes(X, groups), y, sample_weight)
-            block = self.parse(fitted, move_named_column_to_targets(rows))
+            block = self.parse(fitted, take_target_column(rows))
             fitted.accumulator.remove(block)
 
             # Projections of the rows before the removal are no longer valid.

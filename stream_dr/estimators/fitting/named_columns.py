@@ -15,7 +15,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from stream_dr.batch.block import Block
 from stream_dr.batch.matrix import as_rows, read_table
-from stream_dr.batch.rows import as_block, move_named_column_to_targets, only_has
+from stream_dr.batch.rows import as_block, only_has, take_target_column
 from stream_dr.errors import CannotMerge, EmptyInput, NotNumeric
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
@@ -94,7 +94,7 @@ class LabelScore(ClassifierMixin):
 
         y: labels (rows,), or the name of the column of X with the labels.
         """
-        rows = move_named_column_to_targets(as_block(X, y, sample_weight))
+        rows = take_target_column(as_block(X, y, sample_weight))
         return super().score(rows.X, rows.y, rows.weights)
 
 

@@ -27,7 +27,7 @@ from sklearn.utils.metaestimators import available_if
 
 from stream_dr.batch.block import as_weights, weights_or_ones
 from stream_dr.batch.parsing import has_too_many_labels_for_classes
-from stream_dr.batch.rows import as_block, move_named_column_to_targets
+from stream_dr.batch.rows import as_block, take_target_column
 from stream_dr.batch.targets import Targets, label_array
 from stream_dr.errors import EmptyInput, InvalidParameter, ManyLabels, Uncalibrated
 from stream_dr.estimators.fitting.closed_form import ClosedForm
@@ -187,7 +187,7 @@ class TargetRegression(Predictor):
         from sklearn.metrics import r2_score
 
         # Leave out rows without a target and rows of weight 0.
-        block = move_named_column_to_targets(as_block(X, y, sample_weight))
+        block = take_target_column(as_block(X, y, sample_weight))
         predicted = self.predict(block.X)
         targets = self._parse_targets(self.fitted().accumulator, block.y, len(predicted))
         weights = weights_or_ones(as_weights(block.weights, len(predicted)), len(predicted))

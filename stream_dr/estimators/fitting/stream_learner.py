@@ -30,7 +30,7 @@ from stream_dr import errors
 from stream_dr.aliases import FileName, JsonDict
 from stream_dr.batch.block import Block, as_weights
 from stream_dr.batch.parsing import parse_targets
-from stream_dr.batch.rows import TableStream, as_block, batches, drop_column, is_dask, move_named_column_to_targets
+from stream_dr.batch.rows import TableStream, as_block, batches, drop_column, is_dask, take_target_column
 from stream_dr.batch.table import default_column_names
 from stream_dr.batch.targets import Targets, check_label_type
 from stream_dr.estimators.fitting.dask_collections import learn_blocks, split_into_blocks
@@ -450,7 +450,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
                 f"side. Use {self.merges_as or 'one'}, whose states merge, or call partial_fit with one block after the "
                 "other."
             )
-        blocks = split_into_blocks(move_named_column_to_targets(rows))
+        blocks = split_into_blocks(take_target_column(rows))
 
         # Learn all blocks with the kind of targets of the first block.
         learner = clone(self)
