@@ -476,11 +476,14 @@ def _table_column(column: pa.Array) -> pa.Array:
     # Convert categories and texts.
     kind = column.type
     if pa.types.is_dictionary(kind):
+        # Convert each distinct value once: many rows may share one long text.
+        used = column.indices.unique().drop_null()
         values = column.dictionary
         if kind.value_type == pa.string_view():  # Arrow cannot take items of this type.
             values = values.cast(pa.string())
-        texts = convert_column("", _table_column(values.take(column.indices)), "text")
-        return pa.DictionaryArray.from_arrays(texts.indices, texts.dictionary)
+        texts = convert_column("", _table_column(values.take(used)), "text")
+        codes = texts.indices.take(pc.index_in(column.indices, used))
+        return pa.DictionaryArray.from_arrays(codes, texts.dictionary)
     if is_string_type(kind):
         encoded = column.cast(pa.string()).dictionary_encode()
         return pa.DictionaryArray.from_arrays(encoded.indices, encoded.dictionary, ordered=True)
@@ -492,6 +495,9 @@ def _table_column(column: pa.Array) -> pa.Array:
         return column.view(pa.timestamp(kind.unit))
     if pa.types.is_boolean(kind):
         return column
+
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column), pa.float64())
 
     # Convert numbers. If an integer is too large for float64, the column becomes texts.
     numbers = _numbers_or_nan(column)

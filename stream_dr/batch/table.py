@@ -118,7 +118,7 @@ def table_batch(columns: Sequence[tuple[str, pa.Array]], n_rows: int) -> pa.Reco
     if repeated := repeated_name_error(names):
         raise repeated
     for name, column in columns:
-        if column.type == pa.float64():
+        if column.type == pa.float64() and column.null_count < len(column):
             _refuse_huge_numbers(name, column.to_numpy(zero_copy_only=False))
     return pa.RecordBatch.from_arrays([column for _, column in columns], names=names, metadata=MARK)
 
@@ -397,7 +397,8 @@ def convert_column(name: str, column: pa.Array, family: str) -> pa.Array:
     if own_family == family:
         return column
     if not own_family:
-        return missing_column(family, len(column))
+        missing_type = _MISSING_TYPES.get(family, pa.float64())
+        return column if column.type == missing_type else missing_column(family, len(column))
     if family == "text":
         read = column_values(column)
         distinct, codes = np.unique(read.values, return_inverse=True)

@@ -28,12 +28,13 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from scipy.sparse import csr_matrix
 
 from stream_dr import errors
 from stream_dr.batch.block import Block, Rows
 from stream_dr.batch.schema import Schema, schema_delta
-from stream_dr.batch.table import column_values, refuse_table, row_of_missing_values
+from stream_dr.batch.table import column_values, columns_by_name, refuse_table, row_of_missing_values
 from stream_dr.batch.targets import (
     Label,
     check_label_type,
@@ -109,10 +110,11 @@ def _check_table_texts(rows: Rows, learners: Sequence[Learner], limits: Limits) 
     """
     for model in learners:
         check_map_can_learn(feature_map_or_none(model.estimator.feature_map), rows)
-    for name, column in zip(rows.schema.names, map(column_values, rows.columns), strict=True):
-        longest = max(column.labels, key=len, default="")
+    for name, column in columns_by_name(rows).items():
+        texts = column.dictionary.to_pylist() if isinstance(column, pa.DictionaryArray) else []
+        longest = max(texts, key=len, default="")
         if len(longest) > limits.max_text and any(
-            is_category(model.estimator.feature_map, model.table, name, column) for model in learners
+            is_category(model.estimator.feature_map, model.table, name, column_values(column)) for model in learners
         ):
             _check_text_lengths(f"category of column {name}", [longest], limits)
 

@@ -141,3 +141,13 @@ def test_a_table_comes_back_from_json() -> None:
     assert json_from_block(again)["rows"] == json_from_block(Block(rows))["rows"]
     assert json_from_block(again)["rows"][1]["day"] == "2021-04-10"
     assert json_from_block(again)["rows"][1]["time"] == "2021-03-05T08:32:12.555557"
+
+
+def test_a_long_text_of_many_rows_is_not_repeated() -> None:
+    """As plain texts, these rows would take six gigabytes."""
+    words = pa.array(["w" * 120_000, "unused"])
+    coded = pa.DictionaryArray.from_arrays(pa.array(np.zeros(50_000, np.int8)), words)
+    table = read_table(pa.table({"town": coded}))
+    column = column_values(table.column(0))
+    assert (column.kind, column.labels) == ("category", ("w" * 120_000,))
+    assert not column.values.any()
