@@ -121,8 +121,14 @@ def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
         joined = " and ".join(target_names)
         raise SchemaMismatch(f"the batch has the columns {joined}; send one of them.", column=target_names[1])
 
-    parse = {"label": _targets_of_single_labels, "labels": _targets_of_label_lists, "target": _continuous_targets}
-    return parse[target_names[0]](batch.column(target_names[0]))
+    name = target_names[0]
+    column = batch.column(name)
+    if name == "target":
+        return _continuous_targets(column)
+    if name == "labels":
+        return _targets_of_label_lists(column)
+    _check_label_type(column.type, name)
+    return targets_of_labels(column)
 
 
 def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
@@ -166,48 +172,17 @@ def vector_column(rows: np.ndarray, mask: pa.Array | None = None) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(rows).ravel()), width, mask=mask)
 
 
-def is_list(arrow_type: pa.DataType) -> bool:
-    """Return True if an Arrow type is list or large_list."""
-    return bool(pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type))
-
-
-def list_offsets(list_column: pa.Array) -> np.ndarray:
-    """Return the offsets of a list column as an array.
-
-    The array (rows + 1,) is read-only. The list of row i has the column's values from offset i up
-    to offset i + 1.
-    """
-    # Return one offset, 0, for a column without rows. Arrow allows it to have no offset.
-    if len(list_column):
-        return view_of_numbers(list_column.offsets)
-    return np.zeros(1, np.int32)
-
-
-def _targets_of_single_labels(column: pa.Array) -> Targets:
-    """Return the Targets of a column of single labels."""
-    if is_list(column.type):
-        message = f"column label is {column.type}; it holds one label a row. Call a column of lists labels."
-        raise SchemaMismatch(message, column="label")
-    _check_label_type(column.type, "label")
-    return targets_of_labels(column)
-
-
 def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
     """Return the Targets of a column with lists of labels."""
-    if not is_list(labels_column.type):
-        raise SchemaMismatch(
-            f"column labels is {labels_column.type}; it holds a list of labels a row. Call a column of single labels "
-            "label.",
-            column="labels",
-        )
-
-    # Place the rows in the flattened values. flatten() skips the values of null rows.
-    present = labels_column.is_valid().to_numpy(zero_copy_only=False) if labels_column.null_count else None
-    indptr = np.zeros(len(labels_column) + 1, dtype=np.int64)
-    np.cumsum(pc.list_value_length(labels_column).fill_null(0).to_numpy(), out=indptr[1:])
-    flat = labels_column.flatten()
+    _check_list_type(labels_column.type, "labels", "Call a column of single labels label.")
+    flat, indptr = _flatten_lists(labels_column)
     _check_label_type(flat.type, "labels")
-    return targets_of_label_sets(flat, indptr, present)
+    return targets_of_label_sets(flat, indptr, _present(labels_column))
+
+
+def _present(column: pa.Array) -> np.ndarray | None:
+    """Return a mask (rows,) that is False for nulls, or None without nulls."""
+    return column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
 
 
 def _check_label_type(arrow_type: pa.DataType, column_name: str) -> None:
@@ -215,7 +190,7 @@ def _check_label_type(arrow_type: pa.DataType, column_name: str) -> None:
     if not is_label_type(arrow_type):
         raise SchemaMismatch(
             f"column {column_name} holds {arrow_type}; labels are string, integer or bool. Call a column of "
-            "numbers to regress on target.",
+            "lists labels, and a column of numbers to regress on target.",
             column=column_name,
         )
 
@@ -240,8 +215,7 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
         )
 
     values = as_floats(flat).to_numpy(zero_copy_only=False).reshape(len(target_column), k)
-    present = target_column.is_valid().to_numpy(zero_copy_only=False) if target_column.null_count else None
-    return continuous_targets(values, present)
+    return continuous_targets(values, _present(target_column))
 
 
 EXTRA_COLUMNS = (*TARGET_COLUMNS, "weight", "id")
@@ -375,16 +349,12 @@ def _refuse_null_entries(lists: pa.Array) -> None:
 
     lists: column without a null row.
     """
-    flat = lists.flatten()
+    flat, indptr = _flatten_lists(lists)
     if not flat.null_count:
         return
     at = first_null_index(flat)
-    if is_list(lists.type):
-        starts = list_offsets(lists) - list_offsets(lists)[0]
-        row = row_of_entry(starts, at)
-        feature = at - int(starts[row])
-    else:
-        row, feature = divmod(at, lists.type.list_size)
+    row = row_of_entry(indptr, at)
+    feature = at - int(indptr[row])
     raise InvalidRows(f"row {row}, column {feature} is null; send a number.", row=row, column=feature)
 
 
@@ -405,8 +375,8 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
     InvalidIndex
         An index is negative or repeated in a row, or is too large for `declared_width`.
     """
-    indices, indptr = _flatten_list_column(batch.column("indices"), "indices")
-    values, value_indptr = _flatten_list_column(batch.column("values"), "values")
+    indices, indptr = _sparse_entries(batch, "indices")
+    values, value_indptr = _sparse_entries(batch, "values")
     differing = np.flatnonzero(indptr != value_indptr)
     if len(differing):
         row = int(differing[0]) - 1
@@ -418,14 +388,6 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
     if numbers is None:
         raise SchemaMismatch(f"column values holds {values.type}; it must hold float or double.", column="values")
     return checked_csr(numbers, view_of_numbers(indices), indptr, declared_width)
-
-
-def numeric_no_nulls(batch: pa.RecordBatch) -> bool:
-    """Return True if all columns are numeric without nulls.
-
-    Columns of bools count as numeric.
-    """
-    return all(is_numeric_type(column.type) and not column.null_count for column in batch.columns)
 
 
 def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
@@ -448,34 +410,40 @@ def arrow_feature_columns(block: Block) -> dict[str, pa.Array]:
     return {column: pa.array(np.ascontiguousarray(block.X[:, i])) for i, column in columns}
 
 
-def _flatten_list_column(list_column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
+def _check_list_type(arrow_type: pa.DataType, column_name: str, hint: str) -> None:
+    """Raise SchemaMismatch unless a column has lists.
+
+    hint: last sentence of the error message.
+    """
+    if not (pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type)):
+        message = f"column {column_name} is {arrow_type}; it must be a list a row. {hint}"
+        raise SchemaMismatch(message, column=column_name)
+
+
+def _flatten_lists(lists: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """Return a list column's values and boundaries of lists.
 
     Returns two values:
 
-    - Values of all lists, one list after the other.
+    - Values of all lists, one list after the other. A null has no values.
     - Offsets (rows + 1,) in `values`, from 0. Row i has the values from indptr[i] up to
       indptr[i + 1].
-
-    name: name of the column, for error messages.
-
-    Raises SchemaMismatch for a column of another type, and InvalidRows for a null.
     """
-    if not is_list(list_column.type):
-        hint = feature_hint(name)
-        raise SchemaMismatch(f"column {name} is {list_column.type}; it must be a list a row. {hint}", column=name)
-    refuse_nulls(list_column, name)
+    # Arrow's lists of no rows may have no offsets, and `flatten` would read them.
+    flat = lists.flatten() if len(lists) else lists.values.slice(0, 0)
+    lengths = pc.list_value_length(lists).fill_null(0)
+    return flat, np.append(0, lengths).cumsum()
 
-    # Cut the values to those of the column.
-    # If the column is a slice of a longer array, its first offset may be larger than 0.
-    offsets = list_offsets(list_column)
-    first = int(offsets[0])
-    last = int(offsets[-1])
-    flat = list_column.values
-    if first or last < len(flat):
-        flat = flat.slice(first, last - first)
-    indptr = offsets if first == 0 else offsets - first
 
+def _sparse_entries(batch: pa.RecordBatch, name: str) -> tuple[pa.Array, np.ndarray]:
+    """Return the values and offsets of the lists of sparse rows.
+
+    Raises SchemaMismatch if the column has no lists, and InvalidRows for a null.
+    """
+    column = batch.column(name)
+    _check_list_type(column.type, name, feature_hint(name))
+    refuse_nulls(column, name)
+    flat, indptr = _flatten_lists(column)
     if flat.null_count:
         row = row_of_entry(indptr, first_null_index(flat))
         raise InvalidRows(f"row {row} has a null in column {name}; leave the entry out.", row=row)
@@ -624,7 +592,7 @@ def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None
         X = dense_rows(batch.column("features"))
     else:
         named = feature_columns(batch)
-        if numeric_no_nulls(named):
+        if all(is_numeric_type(column.type) and not column.null_count for column in named.columns):
             X, names = as_matrix(named)
         else:
             X = table_from_arrow(named)
@@ -672,17 +640,12 @@ def _validate_and_join(batches: EventBatches) -> pa.RecordBatch:
         batches = _validate_batches(batches)
     if len(batches) == 1:
         return batches[0]
-
-    # Make one table. Arrow raises an error if the record batches have different schemas.
+    if any(part.schema != batches[0].schema for part in batches):
+        raise SchemaMismatch("the record batches of one event have different columns; send one schema.")
     try:
-        table = pa.Table.from_batches(batches)
-    except pa.ArrowException as e:
-        raise SchemaMismatch("the record batches of one event have different columns; send one schema.") from e
-    try:
-        joined = table.combine_chunks().to_batches()
+        return pa.concat_batches(batches)
     except (pa.ArrowException, MemoryError) as e:
         raise MalformedInput(f"the record batches cannot be joined ({e}); send fewer rows a request.") from e
-    return joined[0] if joined else batches[0]
 
 
 def _validate_batches(batches: EventBatches) -> Sequence[pa.RecordBatch]:

@@ -41,8 +41,8 @@ from stream_dr.batch.table import (
     fill_masked,
     is_table,
     parse_date_columns,
+    refuse_repeated_names,
     refuse_table,
-    repeated_name_error,
     table_batch,
     table_from_array,
 )
@@ -97,8 +97,7 @@ def as_matrix(table: pa.Table | pa.RecordBatch) -> RowsAndNames:
             refused[name] = column.type
         else:
             parts.append(part)
-    if repeated := repeated_name_error(names):
-        raise repeated
+    refuse_repeated_names(names)
     if refused:
         shown = list(refused)[:10]
         listed = ", ".join(f"{name!r} ({refused[name]})" for name in shown)
@@ -122,8 +121,8 @@ def as_matrix(table: pa.Table | pa.RecordBatch) -> RowsAndNames:
             features.append(name)
         else:
             features += [f"{name}{j}" for j in range(part.shape[1])]
-    if len(features) > len(names) and (repeated := repeated_name_error(features)):
-        raise repeated
+    if len(features) > len(names):
+        refuse_repeated_names(features)
     return np.ascontiguousarray(np.column_stack(parts)), tuple(features)
 
 
@@ -178,20 +177,27 @@ def _vector_array(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> np.n
 
 
 def _common_length(vectors: pa.Array | pa.ChunkedArray, column_name: str) -> int:
-    """Return the length of all vectors. Raises InvalidRows if they differ."""
+    """Return the length of all vectors.
+
+    Nulls are not counted. Raises InvalidRows if two lengths differ.
+    """
     if pa.types.is_fixed_size_list(vectors.type):
         return int(vectors.type.list_size)
-    lengths = pc.list_value_length(vectors).to_numpy()
-    different = np.flatnonzero(lengths != lengths[:1])
+    lengths = pc.list_value_length(vectors).fill_null(-1).to_numpy()
+    rows = np.flatnonzero(lengths >= 0)
+    if not len(rows):
+        return 0
+    first = rows[0]
+    different = rows[lengths[rows] != lengths[first]]
     if len(different):
         row = int(different[0])
         raise InvalidRows(
-            f"column {column_name!r} has {lengths[row]} numbers in row {row} and {lengths[0]} in row 0; "
+            f"column {column_name!r} has {lengths[row]} numbers in row {row} and {lengths[first]} in row {first}; "
             "give vectors of one length.",
             row=row,
             column=column_name,
         )
-    return int(lengths[0]) if len(lengths) else 0
+    return int(lengths[first])
 
 
 def refuse_nulls(column: pa.Array | pa.ChunkedArray, name: str) -> None:
@@ -215,7 +221,7 @@ def first_null_index(array_with_null: pa.Array | pa.ChunkedArray) -> int:
     # Return 0 for an array of the null type, which takes no memory and may be very long.
     if pa.types.is_null(array_with_null.type):
         return 0
-    return int(np.flatnonzero(array_with_null.is_null().to_numpy(zero_copy_only=False))[0])
+    return int(array_with_null.is_null().index(True).as_py())
 
 
 def is_vector_type(arrow_type: pa.DataType) -> bool:
@@ -332,8 +338,7 @@ def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:
     names = tuple(str(name) for name in columns if isinstance(name, str))
     if not names or len(names) < len(list(columns)):
         return None
-    if repeated := repeated_name_error(names):
-        raise repeated
+    refuse_repeated_names(names)
     return names
 
 
@@ -450,15 +455,25 @@ def table_from_dicts(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
 
 def _as_record_batch(table: pa.Table) -> pa.RecordBatch:
     """Return a table as one record batch."""
-    table = table.combine_chunks()
-    if table.num_rows:
-        return table.to_batches()[0]
-    return pa.RecordBatch.from_pylist([], schema=table.schema)
+    batches = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    return pa.concat_batches(batches)
 
 
 def is_string_type(arrow_type: pa.DataType) -> bool:
     """True for Arrow's types string, large_string and string_view."""
     return arrow_type in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def used_values(column: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
+    """Return the used values of a dictionary, and the index of each row's value.
+
+    The values are in the order of the rows. They may be repeated or null. A null row has no index.
+    """
+    used = column.indices.unique().drop_null()
+    values = column.dictionary
+    if values.type == pa.string_view():  # Arrow cannot take items of this type.
+        values = values.cast(pa.string())
+    return values.take(used), pc.index_in(column.indices, used)
 
 
 def as_floats(decimals: pa.Array) -> pa.Array:
@@ -477,13 +492,9 @@ def _table_column(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_dictionary(kind):
         # Convert each distinct value once: many rows may share one long text.
-        used = column.indices.unique().drop_null()
-        values = column.dictionary
-        if kind.value_type == pa.string_view():  # Arrow cannot take items of this type.
-            values = values.cast(pa.string())
-        texts = convert_column("", _table_column(values.take(used)), "text")
-        codes = texts.indices.take(pc.index_in(column.indices, used))
-        return pa.DictionaryArray.from_arrays(codes, texts.dictionary)
+        values, indices = used_values(column)
+        texts = convert_column("", _table_column(values), "text")
+        return pa.DictionaryArray.from_arrays(texts.indices.take(indices), texts.dictionary)
     if is_string_type(kind):
         encoded = column.cast(pa.string()).dictionary_encode()
         return pa.DictionaryArray.from_arrays(encoded.indices, encoded.dictionary, ordered=True)
@@ -524,19 +535,7 @@ def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Arra
 
     name: name of the column of vectors.
     """
-    # Check that all vectors have the length of the first vector.
-    present = column.is_valid().to_numpy(zero_copy_only=False)
-    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-    length = int(lengths[present.argmax()]) if present.any() else 0
-    different = np.flatnonzero(present & (lengths != length))
-    if len(different):
-        row = int(different[0])
-        raise InvalidRows(
-            f"column {name} has {lengths[row]} numbers in row {row} and {length} in row {int(present.argmax())}; vectors "
-            "have one length. Send those, null, or leave the column out.",
-            row=row,
-            column=name,
-        )
+    length = _common_length(column, name)
     if length > LONGEST_VECTOR:
         raise InvalidRows(
             f"column {name} has vectors of {length} numbers; beside other columns up to {LONGEST_VECTOR} are taken. Send "

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from stream_dr.batch.block import Block
 from stream_dr.batch.sparse import is_sparse
-from stream_dr.batch.table import is_table, repeated_name_error
+from stream_dr.batch.table import is_table, refuse_repeated_names
 from stream_dr.errors import EmptyInput, InvalidParameter, InvalidRows, InvalidTargets, SchemaMismatch, did_you_mean
 
 
@@ -223,8 +223,7 @@ def arrow_from_dicts(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
     different types.
     """
     keys = dict.fromkeys(key for row in rows for key in row)
-    if repeated := repeated_name_error([str(key) for key in keys]):
-        raise repeated
+    refuse_repeated_names([str(key) for key in keys])
     return pa.table({str(key): column_of_values([row.get(key) for row in rows], str(key)) for key in keys})
 
 
@@ -320,8 +319,7 @@ def take_target_column(block: Block) -> Block:
     if y not in columns:
         meant = did_you_mean(y, columns)
         raise SchemaMismatch(f"X has no column {y!r} for the targets{meant}; it has {columns[:10]}.", column=y)
-    if repeated := repeated_name_error([name for name in columns if name == y]):
-        raise repeated
+    refuse_repeated_names([name for name in columns if name == y])
     rows = table.drop(columns=y) if pandas else table.drop_columns([y])
     return block._replace(X=rows, y=table[y])
 

@@ -115,8 +115,7 @@ def table_batch(columns: Sequence[tuple[str, pa.Array]], n_rows: int) -> pa.Reco
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * n_rows, pa.struct([]))).replace_schema_metadata(MARK)
     names = [name for name, _ in columns]
-    if repeated := repeated_name_error(names):
-        raise repeated
+    refuse_repeated_names(names)
     for name, column in columns:
         if column.type == pa.float64() and column.null_count < len(column):
             _refuse_huge_numbers(name, column.to_numpy(zero_copy_only=False))
@@ -236,15 +235,11 @@ def table_to_dicts(rows: pa.RecordBatch) -> list[dict[str, Any]]:
     return dicts
 
 
-def repeated_name_error(names: Sequence[str]) -> InvalidRows | None:
-    """Return an error if two columns have the same name.
-
-    The error is returned and not raised. The result is None if all names differ.
-    """
-    if len(set(names)) == len(names):
-        return None
-    repeated = next(name for i, name in enumerate(names) if name in names[:i])
-    return InvalidRows(f"two columns are called {repeated!r}; give every column a name of its own.")
+def refuse_repeated_names(names: Sequence[str]) -> None:
+    """Raise InvalidRows if two columns have the same name."""
+    if len(set(names)) < len(names):
+        repeated = next(name for i, name in enumerate(names) if name in names[:i])
+        raise InvalidRows(f"two columns are called {repeated!r}; give every column a name of its own.")
 
 
 def row_of_missing_values(families: dict[str, str]) -> pa.RecordBatch:

@@ -26,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from stream_dr.batch.block import Block, is_valid_unicode
-from stream_dr.batch.matrix import is_string_type, view_of_numbers
+from stream_dr.batch.matrix import is_string_type, used_values, view_of_numbers
 from stream_dr.batch.sparse import row_of_entry
 from stream_dr.batch.table import LARGEST
 from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
@@ -240,20 +240,10 @@ def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...],
     The new codes skip unused labels of the column's dictionary, and join repeated labels. The
     dictionary may have nulls.
     """
-    labels, code_of = encode_labels(column.dictionary)
-    if not len(column):
-        return (), np.empty(0, dtype=np.int32)
-
-    places = column.indices.fill_null(0) if column.indices.null_count else column.indices
-    # Look up the code of each row's label. Rows without a label get −1 below.
-    # Until then they have the index 0, for which `code_of` needs an element even if it is empty.
-    codes = np.append(code_of, np.int32(-1))[places.to_numpy()]
-    if column.indices.null_count:
-        codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
-
-    # Skip unused labels of the dictionary.
-    used, codes = renumber_codes(codes, len(labels))
-    return tuple(labels[i] for i in used.tolist()), codes
+    values, indices = used_values(column)
+    labels, code_of = encode_labels(values)
+    # The index −1 of a row without a label takes the last code.
+    return labels, np.append(code_of, np.int32(-1))[indices.fill_null(-1)]
 
 
 TargetsKind = Literal["class", "multilabel", "continuous"]
