@@ -24,7 +24,7 @@ from typing import NamedTuple
 from stream_dr.aliases import JsonDict
 from stream_dr.batch.arrow import TARGET_COLUMN, feature_hint
 from stream_dr.batch.block import Block, Rows
-from stream_dr.batch.sparse import csr_without_check
+from stream_dr.batch.sparse import pad_with_zero_columns
 from stream_dr.batch.table import conform_table, fill_unknown_families, table_from_array
 from stream_dr.batch.targets import Label, Targets, check_label_type, check_labels_allowed, no_row_has_target
 from stream_dr.errors import (
@@ -131,8 +131,7 @@ class Schema(NamedTuple):
         if block.sparse and self.layout == "sparse":
             block = block._replace(width_stated=self.stated > 0)
             if block.features < self.stated:
-                X = block.X
-                block = block._replace(X=csr_without_check(X.data, X.indices, X.indptr, (X.shape[0], self.stated)))
+                block = block._replace(X=pad_with_zero_columns(block.X, self.stated))
         return block.reorder(self.names)
 
     def missing_columns(self, block: Block | None) -> tuple[str, ...]:

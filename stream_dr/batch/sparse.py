@@ -84,6 +84,7 @@ def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.
     """
     if indices is None or indptr is None:
         return values
+    # scipy is imported here, so that a client that sends dense rows need not load scipy.
     import scipy.sparse as sp
 
     return sp.csr_matrix((values, indices, indptr), shape=(len(indptr) - 1, n_columns))
@@ -191,16 +192,7 @@ def _check_indices_and_test_if_canonical(
         )
 
     used = indices[: indptr[-1]]
-    # One comparison finds negative indices and indices that are too large.
-    # As an unsigned integer, a negative index is very large.
-    unsigned = used.view(f"u{used.itemsize}")
-    if len(used) and not np.maximum.reduce(unsigned) < shape[1]:
-        at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
-        row = row_of_entry(indptr, at)
-        index = int(used[at])
-        raise InvalidIndex(
-            f"{row_word} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
-        )
+    _refuse_outside(used, indptr, shape[1], row_word)
 
     # Compare each index with the next index, also across the ends of rows.
     # Then overwrite the results of the comparisons across ends by True.
@@ -211,22 +203,20 @@ def _check_indices_and_test_if_canonical(
     return bool(np.logical_and.reduce(ascends))
 
 
-def csr_without_check(
-    data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
-) -> "sp.csr_matrix":
-    """Return a CSR matrix of three arrays without checks.
+def _refuse_outside(indices: np.ndarray, indptr: np.ndarray, limit: int, row_word: str) -> None:
+    """Raise InvalidIndex for an index below 0 or from `limit` on.
 
-    The caller guarantees that the indices of each row are sorted, distinct and below shape[1].
-    Nothing is copied if `indptr` is int32. Costs O(1).
-
-    data: values of all rows, one row after the other.
-    indices: column of each value.
-    indptr: offsets (rows + 1,) of the rows in `data` and `indices`.
-    shape: number of rows and number of columns.
+    row_word: word for a row in the error message.
     """
-    matrix = _new_csr(data, indices, indptr.astype(np.int32, copy=False), shape)
-    matrix.has_canonical_format = True
-    return matrix
+    # For single rows, a ufunc's `reduce` is faster than the methods min and max.
+    if not len(indices) or (np.minimum.reduce(indices) >= 0 and np.maximum.reduce(indices) < limit):
+        return
+    at = int(np.flatnonzero((indices < 0) | (indices >= limit))[0])
+    row = row_of_entry(indptr, at)
+    index = int(indices[at])
+    raise InvalidIndex(
+        f"{row_word} {row} has index {index}; indices are integers from 0 to {limit - 1}.", row=row, column=index
+    )
 
 
 def checked_csr(
@@ -250,37 +240,23 @@ def checked_csr(
         Number of columns of the matrix. If None, it is the largest index + 1.
     """
     limit = declared_width or MAX_WIDTH
-    if indices.min(initial=0) < 0 or indices.max(initial=0) >= limit:
-        at = int(np.flatnonzero((indices < 0) | (indices >= limit))[0])
-        row = row_of_entry(indptr, at)
-        index = int(indices[at])
-        message = f"row {row} has index {index}; indices are integers from 0 to {limit - 1}."
-        raise InvalidIndex(message, row=row, column=index)
-
+    _refuse_outside(indices, indptr, limit, "row")
     indices = indices.astype(np.int32, copy=False)
-    shape = (len(indptr) - 1, declared_width or int(indices.max(initial=-1)) + 1)
-    matrix = _new_csr(data, indices, indptr.astype(np.int32, copy=False), shape)
+    width = declared_width or int(indices.max(initial=-1)) + 1
+    matrix = rows_from_fields(data, indices, indptr.astype(np.int32, copy=False), width)
     if matrix.has_canonical_format:
         return matrix
 
-    # Sort copies, because `sort_indices` changes the caller's `data` and `indices` in place.
-    matrix = _new_csr(data.copy(), indices.copy(), matrix.indptr, shape)
+    # Sort a copy, because `sort_indices` changes the caller's `data` and `indices` in place.
+    matrix = matrix.copy()
     matrix.sort_indices()
     # Sorted rows have the canonical format unless an index is repeated in a row.
-    if not _new_csr(matrix.data, matrix.indices, matrix.indptr, shape).has_canonical_format:
+    if not matrix.has_canonical_format:
         # Find the first repeated index, for the error message.
-        rows = np.repeat(np.arange(shape[0]), np.diff(matrix.indptr))
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
         at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
         row = int(rows[at])
         column = int(matrix.indices[at])
         raise InvalidIndex(f"row {row} has index {column} more than once; add its values up.", row=row, column=column)
 
-    matrix.has_canonical_format = True
     return matrix
-
-
-def _new_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
-    # scipy is imported here, so that a client that sends dense rows need not load scipy.
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix((data, indices, indptr), shape=shape)

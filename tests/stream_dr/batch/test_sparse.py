@@ -54,7 +54,7 @@ def test_entries_outside_the_shape_are_refused(name: str, value: int) -> None:
 def test_what_is_wrong_is_told_as_numbers_and_the_width_is_the_limit() -> None:
     with pytest.raises(InvalidIndex) as raised:
         as_rows(spoilt("index past the width"))
-    assert raised.value.details == {"row": 0, "index": 100_000_000}
+    assert raised.value.details == {"row": 0, "column": 100_000_000}
     matrix = sp.csr_matrix(np.eye(3))
     matrix.indptr = matrix.indptr[:2]
     with pytest.raises(InvalidIndex, match="4 integers"):
