@@ -633,11 +633,21 @@ def _validate_and_join(batches: EventBatches) -> pa.RecordBatch:
 
     Record batches that `read_arrow` has validated are not validated again.
 
-    Raises SchemaMismatch if there is no record batch, or if the record batches have different
-    columns. Raises MalformedInput if a record batch is invalid, or if joining fails.
+    Raises SchemaMismatch if there is no record batch, if a column has an unsupported type, or if
+    the record batches have different columns. Raises MalformedInput if a record batch is invalid, or
+    if joining fails.
     """
+    if isinstance(batches, pa.Table):
+        batches = batches.to_batches() or pa.RecordBatch.from_pylist([], schema=batches.schema)
+    if isinstance(batches, pa.RecordBatch):
+        batches = [batches]
+    if not batches:
+        raise SchemaMismatch("no record batch was given; an event holds at least one, of any number of rows.")
+
     if not isinstance(batches, ValidatedBatches):
-        batches = _validate_batches(batches)
+        for part in batches:
+            refuse_unsupported_types(part.schema)
+        refuse_invalid_batches(batches)
     if len(batches) == 1:
         return batches[0]
     if any(part.schema != batches[0].schema for part in batches):
@@ -646,24 +656,6 @@ def _validate_and_join(batches: EventBatches) -> pa.RecordBatch:
         return pa.concat_batches(batches)
     except (pa.ArrowException, MemoryError) as e:
         raise MalformedInput(f"the record batches cannot be joined ({e}); send fewer rows a request.") from e
-
-
-def _validate_batches(batches: EventBatches) -> Sequence[pa.RecordBatch]:
-    """Validate record batches that did not come from `read_arrow`.
-
-    Returns at least one record batch. Raises SchemaMismatch if there is no record batch, or if a
-    column has an unsupported type. Raises MalformedInput if a record batch is invalid.
-    """
-    if isinstance(batches, pa.Table):
-        batches = batches.to_batches() or pa.RecordBatch.from_pylist([], schema=batches.schema)
-    parts = [batches] if isinstance(batches, pa.RecordBatch) else batches
-    if not parts:
-        raise SchemaMismatch("no record batch was given; an event holds at least one, of any number of rows.")
-
-    for part in parts:
-        refuse_unsupported_types(part.schema)
-    refuse_invalid_batches(parts)
-    return parts
 
 
 def _reconcile_n_features(schema: pa.Schema, known_n_features: int | None) -> int | None:

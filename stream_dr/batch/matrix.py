@@ -350,7 +350,9 @@ def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     - SchemaMismatch if a column has an unsupported type. The error names all of these columns.
     - NotFinite for a number that is infinite or too large.
     """
-    batch = batch if isinstance(batch, pa.RecordBatch) else _as_record_batch(batch)
+    if isinstance(batch, pa.Table):
+        parts = batch.to_batches() or [pa.RecordBatch.from_pylist([], schema=batch.schema)]
+        batch = pa.concat_batches(parts)
     refuse_pandas_index(batch.schema.names)
 
     # Refuse columns of unsupported types.
@@ -364,7 +366,7 @@ def table_from_arrow(batch: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     # Convert the columns. A column of vectors becomes several columns.
     columns: list[tuple[str, pa.Array]] = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        if _is_number_list_type(field.type):
+        if is_vector_type(field.type):
             columns += _split_vector_column(field.name, column)
         else:
             columns.append((field.name, _table_column(column)))
@@ -395,9 +397,11 @@ def columns_to_write(rows: pa.RecordBatch) -> dict[str, pa.Array]:
 
 def is_table_type(arrow_type: pa.DataType) -> bool:
     """True if `table_from_arrow` can convert columns of this Arrow type."""
-    if pa.types.is_dictionary(arrow_type) or _is_number_list_type(arrow_type):
-        arrow_type = arrow_type.value_type
     types = pa.types
+    if is_vector_type(arrow_type):
+        return is_numeric_type(arrow_type.value_type) or bool(types.is_null(arrow_type.value_type))
+    if types.is_dictionary(arrow_type):
+        arrow_type = arrow_type.value_type
     checks = (is_numeric_type, is_string_type, types.is_date, types.is_timestamp, types.is_null)
     return any(check(arrow_type) for check in checks)
 
@@ -453,12 +457,6 @@ def table_from_dicts(rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
     return table_batch((), len(rows))
 
 
-def _as_record_batch(table: pa.Table) -> pa.RecordBatch:
-    """Return a table as one record batch."""
-    batches = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
-    return pa.concat_batches(batches)
-
-
 def is_string_type(arrow_type: pa.DataType) -> bool:
     """True for Arrow's types string, large_string and string_view."""
     return arrow_type in (pa.string(), pa.large_string(), pa.string_view())
@@ -507,23 +505,13 @@ def _table_column(column: pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind):
         return column
 
-    if pa.types.is_null(kind):
-        return pa.nulls(len(column), pa.float64())
-
     # Convert numbers. If an integer is too large for float64, the column becomes texts.
-    numbers = _numbers_or_nan(column)
+    numbers = _float_column(column)
     if not pa.types.is_integer(kind):
-        return pa.array(numbers, from_pandas=True)
+        return numbers
     if np.fmax.reduce(np.abs(numbers), initial=0.0) > LARGEST_EXACT_INTEGER:
         return _table_column(column.cast(pa.string()))
     return column.cast(pa.int64())
-
-
-def _is_number_list_type(arrow_type: pa.DataType) -> bool:
-    """True if columns of this Arrow type have lists of numbers."""
-    if not is_vector_type(arrow_type):
-        return False
-    return is_numeric_type(arrow_type.value_type) or bool(pa.types.is_null(arrow_type.value_type))
 
 
 def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Array]]:
@@ -543,11 +531,9 @@ def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, pa.Arra
             column=name,
         )
 
-    numbers = [_numbers_or_nan(pc.list_element(column, i)) for i in range(length)]
-    return [(f"{name}{i}", pa.array(values, from_pandas=True)) for i, values in enumerate(numbers)]
+    return [(f"{name}{i}", _float_column(pc.list_element(column, i))) for i in range(length)]
 
 
-def _numbers_or_nan(column: pa.Array) -> np.ndarray:
-    """Return a column's numbers (rows,) as float64, NaN for null."""
-    numbers: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return numbers
+def _float_column(column: pa.Array) -> pa.Array:
+    """Return a column's numbers as float64, null for NaN."""
+    return pa.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), from_pandas=True)

@@ -52,7 +52,7 @@ def sparse_as_csr(X: Any) -> "sp.csr_matrix":
         raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
 
     matrix = X if X.format == "csr" else _csr_from_other_sparse_format(X)
-    canonical = check_indices_and_test_if_canonical(matrix)
+    canonical = has_canonical_indices(matrix, matrix.shape, "row")
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
     if not canonical:
@@ -135,15 +135,6 @@ def raise_if_complex(X: Any) -> None:
         )
 
 
-def check_indices_and_test_if_canonical(X: "sp.csr_matrix") -> bool:
-    """True if every row's indices are sorted and distinct.
-
-    Raises InvalidIndex if the index arrays are not valid. If an index is out of range, the error
-    names the row and the index.
-    """
-    return _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), X.shape, "row")
-
-
 def _csr_from_other_sparse_format(X: Any) -> "sp.csr_matrix":
     """Return a matrix of another sparse format as CSR.
 
@@ -152,10 +143,10 @@ def _csr_from_other_sparse_format(X: Any) -> "sp.csr_matrix":
     """
     # Convert formats other than CSC and BSR to COO, whose row and column indices are checked.
     if X.format == "csc":
-        _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
+        has_canonical_indices(X, X.shape[::-1], "column")
     elif X.format == "bsr":
         blocks = (X.shape[0] // X.blocksize[0], X.shape[1] // X.blocksize[1])
-        _check_indices_and_test_if_canonical(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
+        has_canonical_indices(X, blocks, "row of blocks")
     else:
         X = X.tocoo()
         if not len(X.row) == len(X.col) == len(X.data):
@@ -167,25 +158,23 @@ def _csr_from_other_sparse_format(X: Any) -> "sp.csr_matrix":
     return X.tocsr()
 
 
-def _check_indices_and_test_if_canonical(
-    indptr: np.ndarray, indices: np.ndarray, n_values: int, shape: tuple[int, int], row_word: str
-) -> bool:
+def has_canonical_indices(X: Any, shape: tuple[int, int], row_word: str) -> bool:
     """True if every row's indices are sorted and distinct.
 
-    For a CSC matrix, a row here is a column of the matrix. Raises InvalidIndex if the arrays are
-    not valid.
+    For a CSC matrix, a row here is a column of the matrix. Raises InvalidIndex if the index arrays
+    are not valid. If an index is out of range, the error names the row and the index.
 
-    indptr: (rows + 1,), start of each row in `indices`.
-    indices: index of each stored value.
-    n_values: number of stored values.
+    X: CSR, CSC or BSR matrix.
     shape: number of rows, and number that every index must be below.
     row_word: word for a row in error messages.
     """
+    indptr = X.indptr
+    indices = X.indices
     if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
         raise InvalidIndex(f"indptr must be {shape[0] + 1} integers, and indices integers; make the matrix anew.")
 
     # For single rows, a ufunc's `reduce` is faster than the methods any, max and all.
-    n_values = min(n_values, len(indices))
+    n_values = min(len(X.data), len(indices))
     if indptr[0] != 0 or indptr[-1] > n_values or np.logical_or.reduce(indptr[1:] < indptr[:-1]):
         raise InvalidIndex(
             f"ends of {row_word}s (indptr) must begin at 0, not fall, and stay within the {n_values} entries."
