@@ -79,6 +79,7 @@ from stream_dr.batch.messages import (
 )
 from stream_dr.batch.parsing import parse_targets
 from stream_dr.batch.sparse import MAX_WIDTH, checked_csr, row_of_entry
+from stream_dr.batch.table import find_column
 from stream_dr.batch.targets import (
     KINDS,
     Targets,
@@ -683,9 +684,9 @@ def _reconcile_n_features(schema: pa.Schema, known_n_features: int | None) -> in
 
 
 def _read_weight_column(batch: pa.RecordBatch) -> np.ndarray | None:
-    if "weight" not in batch.schema.names:
+    column = find_column(batch, "weight")
+    if column is None:
         return None
-    column = batch.column("weight")
     if not is_number_type(column.type):
         raise SchemaMismatch(f"column weight is {column.type}; it must be double.", column="weight")
     refuse_nulls(column, "weight")
@@ -701,9 +702,9 @@ def id_array(row_ids: Ids) -> pa.Array:
 
 
 def _read_id_column(batch: pa.RecordBatch) -> Ids | None:
-    if "id" not in batch.schema.names:
+    column = find_column(batch, "id")
+    if column is None:
         return None
-    column = batch.column("id")
     if not (is_string_type(column.type) or pa.types.is_integer(column.type)) or column.type == pa.uint64():
         raise SchemaMismatch(f"column id is {column.type}; it must be string or int64.", column="id")
     refuse_nulls(column, "id")

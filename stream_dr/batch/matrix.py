@@ -426,11 +426,10 @@ def read_table(X: Any, names: tuple[str, ...] | None = None) -> pa.RecordBatch:
     if only_has(X, Mapping):
         return parse_date_columns(table_from_dicts(X))
     if only_has(X, str):
-        return table_from_arrow(pa.table({"text": pa.array(X)}))
+        X = pa.table({"text": X})
 
     if not is_sparse(X):
-        table = as_table(X)
-        if table is not None:
+        if (table := as_table(X)) is not None:
             return table_from_arrow(table)
 
         # Arrays of Python objects may have texts, so the type of each column is inferred.

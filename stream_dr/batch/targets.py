@@ -39,10 +39,6 @@ INTEGERS = (-(2**63), 2**64 - 1)
 Arrow columns and JSON readers cannot represent other integers.
 """
 
-EXACT = 2**53
-"""Smallest whole float64 to which more than one integer is rounded."""
-
-
 MANY_ROWS = 32
 """Number of integers from which Arrow encodes an array faster than a dict."""
 
@@ -294,10 +290,8 @@ class Targets(NamedTuple):
     def take(self, row_indices: np.ndarray) -> "Targets":
         """Return the targets of some rows, with the same `labels`.
 
-        row_indices: indices of the rows, or a mask of booleans.
+        row_indices: int64 indices of the rows.
         """
-        is_mask = np.asarray(row_indices).dtype == bool
-        row_indices = np.flatnonzero(row_indices) if is_mask else np.asarray(row_indices, dtype=np.int64)
         present = None if self.present is None else self.present[row_indices]
         if present is not None and present.all():
             present = None
@@ -360,15 +354,13 @@ def targets_of_labels(column: pa.Array) -> Targets:
     A null is a row without a target.
     """
     labels, codes = encode_labels(column)
-    if not column.null_count and not pa.types.is_dictionary(column.type):
-        return Targets("class", labels, codes)
     present = codes >= 0
     return Targets("class", labels, codes, present=None if present.all() else present)
 
 
 def targets_without_labels(n_rows: int) -> Targets:
     """Return targets of kind "class" without any label."""
-    return Targets("class", (), np.full(n_rows, -1, dtype=np.int32), present=np.zeros(n_rows, dtype=bool))
+    return targets_of_labels(pa.nulls(n_rows))
 
 
 def multilabel_targets(label_sets: Sequence[Any]) -> Targets:

@@ -45,7 +45,8 @@ import numpy as np
 import pyarrow as pa
 
 from stream_dr.aliases import FileName
-from stream_dr.batch.targets import EXACT, Targets, class_targets, continuous_targets, multilabel_targets
+from stream_dr.batch.matrix import LARGEST_EXACT_INTEGER
+from stream_dr.batch.targets import Targets, class_targets, continuous_targets, multilabel_targets
 from stream_dr.errors import InvalidTargets, MalformedInput, SourceMissing, StreamDRError, did_you_mean
 
 
@@ -131,7 +132,7 @@ def _parse_whole_number_or_none(field: str) -> int | None:
         return int(field)
     with suppress(ValueError):
         number = float(field)
-        if number.is_integer() and abs(number) < EXACT:
+        if number.is_integer() and abs(number) < LARGEST_EXACT_INTEGER:
             return int(number)
     return None
 

@@ -195,7 +195,8 @@ class TargetRegression(Predictor):
         if targets is None or not there.any():
             raise EmptyInput("no row has a target and a weight above 0: there is nothing to score. Pass such rows.")
 
-        targets, predicted, weights = targets.take(there), predicted[there], weights[there]
+        scored = np.flatnonzero(there)
+        targets, predicted, weights = targets.take(scored), predicted[scored], weights[scored]
         if targets.values is not None:
             return float(r2_score(targets.values, predicted, sample_weight=weights))
 
