@@ -152,13 +152,11 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
     # Without labels, the type of the column would be null.
     label_values = label_column(targets.labels) if targets.labels else pa.array([], pa.string())
     if targets.indptr is None:
-        codes = pa.array(targets.codes, mask=targets.codes < 0)
-        return "label", label_values.take(codes)
+        return "label", label_values.take(pa.array(targets.codes, mask=targets.codes < 0))
 
     # Several labels for each row become a column of lists.
     offsets = pa.array(targets.indptr.astype(np.int32))
-    lists = pa.ListArray.from_arrays(offsets, label_values.take(pa.array(targets.codes)), mask=mask)
-    return "labels", lists
+    return "labels", pa.ListArray.from_arrays(offsets, label_values.take(pa.array(targets.codes)), mask=mask)
 
 
 def vector_column(rows: np.ndarray, mask: pa.Array | None = None) -> pa.Array:
@@ -255,10 +253,7 @@ def feature_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
         raise SchemaMismatch("the batch has no features: send features, or indices and values, or numeric columns.")
     refuse_pandas_index(names)
     features = [name.removeprefix(FEATURE) if _PREFIXED_OR_RESERVED.fullmatch(name) else name for name in names]
-    batch = batch.select(names)
-    if features == names:
-        return batch
-    return batch.rename_columns(features)
+    return batch.select(names).rename_columns(features)
 
 
 def prefix_features(batch: pa.RecordBatch, stream_features: Sequence[str], to_learn: bool) -> pa.RecordBatch:
@@ -560,8 +555,7 @@ def block_from_arrow(
     block = _read_feature_columns(batch, declared_n_features)
     check_finite(block.X)
 
-    y = targets_from_arrow(batch)
-    return block._replace(y=y, weights=_read_weight_column(batch), ids=_read_id_column(batch))
+    return block._replace(y=targets_from_arrow(batch), weights=_read_weight_column(batch), ids=_read_id_column(batch))
 
 
 def _read_feature_columns(batch: pa.RecordBatch, declared_n_features: int | None) -> Block:

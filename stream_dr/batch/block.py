@@ -222,7 +222,7 @@ def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
     # The comparisons are False for NaN, so NaN counts as invalid.
     valid = (array >= 0) & (array <= LARGEST)
     if not valid.all():
-        row = int(np.flatnonzero(~valid)[0])
+        row = int(np.argmin(valid))
         raise InvalidWeights(f"weight {array[row]} of row {row} is not a number from 0 to {LARGEST:g}.", row=row)
     return array
 

@@ -129,9 +129,8 @@ class Schema(NamedTuple):
 
         # A sparse block may have fewer columns than declared. The missing columns are empty.
         if block.sparse and self.layout == "sparse":
-            block = block._replace(width_stated=self.stated > 0)
-            if block.features < self.stated:
-                block = block._replace(X=pad_with_zero_columns(block.X, self.stated))
+            X = pad_with_zero_columns(block.X, max(block.features, self.stated))
+            block = block._replace(X=X, width_stated=self.stated > 0)
         return block.reorder(self.names)
 
     def missing_columns(self, block: Block | None) -> tuple[str, ...]:

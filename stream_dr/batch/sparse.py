@@ -200,7 +200,7 @@ def _refuse_outside(indices: np.ndarray, indptr: np.ndarray, limit: int, row_wor
     # For single rows, a ufunc's `reduce` is faster than the methods min and max.
     if not len(indices) or (np.minimum.reduce(indices) >= 0 and np.maximum.reduce(indices) < limit):
         return
-    at = int(np.flatnonzero((indices < 0) | (indices >= limit))[0])
+    at = int(np.argmax((indices < 0) | (indices >= limit)))
     row = row_of_entry(indptr, at)
     index = int(indices[at])
     raise InvalidIndex(
@@ -243,7 +243,7 @@ def checked_csr(
     if not matrix.has_canonical_format:
         # Find the first repeated index, for the error message.
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        at = int(np.flatnonzero((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1]))[0])
+        at = int(np.argmax((matrix.indices[1:] == matrix.indices[:-1]) & (rows[1:] == rows[:-1])))
         row = int(rows[at])
         column = int(matrix.indices[at])
         raise InvalidIndex(f"row {row} has index {column} more than once; add its values up.", row=row, column=column)

@@ -76,10 +76,9 @@ def is_label_type(arrow_type: pa.DataType) -> bool:
     """Return True for Arrow types of labels: strings, integers, bools and categories of these."""
     types = pa.types
     if types.is_dictionary(arrow_type):
-        return is_label_type(arrow_type.value_type)
-    if is_string_type(arrow_type) or types.is_null(arrow_type):
-        return True
-    return bool(types.is_integer(arrow_type) or types.is_boolean(arrow_type))
+        arrow_type = arrow_type.value_type
+    checks = (is_string_type, types.is_integer, types.is_boolean, types.is_null)
+    return any(check(arrow_type) for check in checks)
 
 
 def encode_labels(column: pa.Array) -> tuple[tuple[Label, ...], np.ndarray]:
@@ -172,18 +171,17 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
     return np.array(labels, dtype=object if any(label < 0 for label in labels if type(label) is int) else np.uint64)
 
 
-def check_float_labels_exact(numbers: ArrayLike) -> None:
+def check_float_labels_exact(numbers: np.ndarray) -> None:
     """Raise InvalidTargets for floats too large to be exact labels.
 
     A whole float from 2^53 on (2^24 for float32) may stand for more than one integer.
 
-    numbers: list or array of whole numbers.
+    numbers: whole floats.
     """
-    array = np.asarray(numbers)
-    short = array.dtype.kind == "f" and array.dtype.itemsize < 8
-    kind, bits = (array.dtype.name, np.finfo(array.dtype).nmant + 1) if short else ("double", 53)
-    inexact = array[np.abs(array.astype(np.float64)) >= 2.0**bits]
+    bits = min(np.finfo(numbers.dtype).nmant + 1, 53)
+    inexact = numbers[np.abs(numbers) >= 2.0**bits]
     if len(inexact):
+        kind = numbers.dtype.name.replace("float64", "double")
         raise InvalidTargets(
             f"label {float(inexact[0])!r} is read as a {kind}, and from 2**{bits} on a {kind} may be another number than "
             "was meant. Pass labels as integers from -2**63 to 2**64 - 1, or as strings."
@@ -333,7 +331,7 @@ def select_indptr_and_entry_indices(indptr: np.ndarray, row_indices: np.ndarray)
     row_indices: int64 indices of the rows.
     """
     counts = np.diff(indptr)[row_indices]
-    taken = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    taken = np.append(0, counts).cumsum()
     return taken, np.repeat(indptr[row_indices] - taken[:-1], counts) + np.arange(taken[-1])
 
 
@@ -436,7 +434,7 @@ def continuous_targets(values: ArrayLike, present: np.ndarray | None = None) -> 
     # The comparison is False for NaN.
     valid = np.abs(array) <= LARGEST
     if not valid.all():
-        row = int(np.argwhere(~valid)[0][0])
+        row = int(np.argmin(valid.all(axis=1)))
         raise InvalidTargets(
             f"Input y contains NaN or infinity: the target of row {row} is NaN, null or larger than {LARGEST:g}; "
             "targets must be finite.",
