@@ -79,7 +79,6 @@ from stream_dr.batch.messages import (
 )
 from stream_dr.batch.parsing import parse_targets
 from stream_dr.batch.sparse import MAX_WIDTH, checked_csr, row_of_entry
-from stream_dr.batch.table import find_column
 from stream_dr.batch.targets import (
     KINDS,
     Targets,
@@ -439,7 +438,14 @@ def _sparse_entries(batch: pa.RecordBatch, name: str) -> tuple[pa.Array, np.ndar
     column = batch.column(name)
     _check_list_type(column.type, name, feature_hint(name))
     refuse_nulls(column, name)
-    flat, indptr = _flatten_lists(column)
+
+    # Cut the values to those of the column, without a kernel, which is fast for one row.
+    # If the column is a slice of a longer array, its first offset may be larger than 0.
+    indptr = view_of_numbers(column.offsets) if len(column) else np.zeros(1, np.int32)
+    first = int(indptr[0])
+    flat = column.values.slice(first, int(indptr[-1]) - first)
+    if first:
+        indptr = indptr - first
     if flat.null_count:
         row = row_of_entry(indptr, first_null_index(flat))
         raise InvalidRows(f"row {row} has a null in column {name}; leave the entry out.", row=row)
@@ -678,9 +684,9 @@ def _reconcile_n_features(schema: pa.Schema, known_n_features: int | None) -> in
 
 
 def _read_weight_column(batch: pa.RecordBatch) -> np.ndarray | None:
-    column = find_column(batch, "weight")
-    if column is None:
+    if "weight" not in batch.schema.names:
         return None
+    column = batch.column("weight")
     if not is_number_type(column.type):
         raise SchemaMismatch(f"column weight is {column.type}; it must be double.", column="weight")
     refuse_nulls(column, "weight")
@@ -696,9 +702,9 @@ def id_array(row_ids: Ids) -> pa.Array:
 
 
 def _read_id_column(batch: pa.RecordBatch) -> Ids | None:
-    column = find_column(batch, "id")
-    if column is None:
+    if "id" not in batch.schema.names:
         return None
+    column = batch.column("id")
     if not (is_string_type(column.type) or pa.types.is_integer(column.type)) or column.type == pa.uint64():
         raise SchemaMismatch(f"column id is {column.type}; it must be string or int64.", column="id")
     refuse_nulls(column, "id")

@@ -461,18 +461,6 @@ def is_string_type(arrow_type: pa.DataType) -> bool:
     return arrow_type in (pa.string(), pa.large_string(), pa.string_view())
 
 
-def used_values(column: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
-    """Return the used values of a dictionary, and the index of each row's value.
-
-    The values are in the order of the rows. They may be repeated or null. A null row has no index.
-    """
-    used = column.indices.unique().drop_null()
-    values = column.dictionary
-    if values.type == pa.string_view():  # Arrow cannot take items of this type.
-        values = values.cast(pa.string())
-    return values.take(used), pc.index_in(column.indices, used)
-
-
 def as_floats(decimals: pa.Array) -> pa.Array:
     """Return decimals as float64, and any other column unchanged."""
     if pa.types.is_decimal(decimals.type):
@@ -489,9 +477,13 @@ def _table_column(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_dictionary(kind):
         # Convert each distinct value once: many rows may share one long text.
-        values, indices = used_values(column)
-        texts = convert_column("", _table_column(values), "text")
-        return pa.DictionaryArray.from_arrays(texts.indices.take(indices), texts.dictionary)
+        used = column.indices.unique().drop_null()
+        values = column.dictionary
+        if kind.value_type == pa.string_view():  # Arrow cannot take items of this type.
+            values = values.cast(pa.string())
+        texts = convert_column("", _table_column(values.take(used)), "text")
+        codes = texts.indices.take(pc.index_in(column.indices, used))
+        return pa.DictionaryArray.from_arrays(codes, texts.dictionary)
     if is_string_type(kind):
         encoded = column.cast(pa.string()).dictionary_encode()
         return pa.DictionaryArray.from_arrays(encoded.indices, encoded.dictionary, ordered=True)

@@ -26,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from stream_dr.batch.block import Block, is_valid_unicode
-from stream_dr.batch.matrix import is_string_type, used_values, view_of_numbers
+from stream_dr.batch.matrix import is_string_type, view_of_numbers
 from stream_dr.batch.sparse import row_of_entry
 from stream_dr.batch.table import LARGEST
 from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
@@ -234,10 +234,15 @@ def _reencode_dictionary(column: pa.DictionaryArray) -> tuple[tuple[Label, ...],
     The new codes skip unused labels of the column's dictionary, and join repeated labels. The
     dictionary may have nulls.
     """
-    values, indices = used_values(column)
-    labels, code_of = encode_labels(values)
+    labels, code_of = encode_labels(column.dictionary)
+    indices = column.indices
+    if indices.null_count:
+        indices = indices.cast(pa.int64()).fill_null(-1)
+
     # The index −1 of a row without a label takes the last code.
-    return labels, np.append(code_of, np.int32(-1))[indices.fill_null(-1)]
+    codes = np.append(code_of, np.int32(-1))[view_of_numbers(indices)]
+    used, codes = renumber_codes(codes, len(labels))
+    return tuple(labels[i] for i in used.tolist()), codes
 
 
 TargetsKind = Literal["class", "multilabel", "continuous"]
@@ -352,6 +357,8 @@ def targets_of_labels(column: pa.Array) -> Targets:
     A null is a row without a target.
     """
     labels, codes = encode_labels(column)
+    if not column.null_count and not pa.types.is_dictionary(column.type):
+        return Targets("class", labels, codes)
     present = codes >= 0
     return Targets("class", labels, codes, present=None if present.all() else present)
 

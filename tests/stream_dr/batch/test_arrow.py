@@ -147,7 +147,7 @@ def test_numbers_are_not_copied():
     for block in (Block(X), Block(D), Block(D.astype(np.float32))):
         data = write_arrow([arrow_from_block(block)])
         got = block_from_arrow(read_arrow(data))
-        arrays = (got.X.data, got.X.indices) if got.sparse else (got.X,)
+        arrays = (got.X.data, got.X.indices, got.X.indptr) if got.sparse else (got.X,)
         for array in arrays:
             assert np.shares_memory(array, np.frombuffer(data, dtype=np.uint8))
     batch = arrow_from_block(Block(X))

@@ -197,7 +197,7 @@ def test_vectors_beside_a_category_are_a_column_of_numbers_a_place() -> None:
     report = stream_dr.describe_table(rows.assign(w=[list(range(10))] * 80))
     assert "w0 … w9" in str(report)
     assert "v0  " in str(report)
-    with pytest.raises(InvalidRows, match="column v has 2 numbers in row 7 and 3 in row 0"):
+    with pytest.raises(InvalidRows, match="column 'v' has 2 numbers in row 7 and 3 in row 0"):
         model.partial_fit(rows.assign(v=[v[:2] if i == 7 else v for i, v in enumerate(vectors)]), Y)
     with pytest.raises(InvalidRows, match=r"column v has vectors of 5000 numbers; .* 4096"):
         model.partial_fit(rows.assign(v=list(np.zeros((80, 5000)))), Y)

@@ -151,7 +151,7 @@ def test_vectors_stand_beside_categories_in_json_and_arrow(tmp_path: Path) -> No
         assert np.array_equal(transform(model, block_from_json({"rows": [places]}), directory.schema).z, z)
         for wrong in ([1.0, 2.0, 3.0], []):
             given = {"rows": [rows[0], {"v": wrong, "sort": "a"}], "labels": ["x", "y"]}
-            with pytest.raises(InvalidRows, match=f"column v has {len(wrong)} numbers in row 1 and 2 in row 0"):
+            with pytest.raises(InvalidRows, match=f"column 'v' has {len(wrong)} numbers in row 1 and 2 in row 0"):
                 append(directory, sent(given))
 
 
