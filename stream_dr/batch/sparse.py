@@ -51,7 +51,7 @@ def sparse_as_csr(X: Any) -> "sp.csr_matrix":
     if X.ndim != 2:
         raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
 
-    matrix = X if X.format == "csr" else _csr_from_other_sparse_format(X)
+    matrix = X if X.format == "csr" else _convert_to_csr(X)
     canonical = has_canonical_indices(matrix, matrix.shape, "row")
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
@@ -61,7 +61,7 @@ def sparse_as_csr(X: Any) -> "sp.csr_matrix":
     return matrix
 
 
-def csr_or_dense_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+def stored_row_fields(rows: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Return three arrays in which a State stores rows.
 
     They are `values`, `indices` and `indptr` of the CSR form. If the rows are dense, `values` has
@@ -79,7 +79,7 @@ def rows_from_fields(values: np.ndarray, indices: np.ndarray | None, indptr: np.
 
     The matrix is CSR, or dense if `indices` and `indptr` are None.
 
-    values, indices, indptr: the arrays, as `csr_or_dense_fields` returns them.
+    values, indices, indptr: the arrays, as `stored_row_fields` returns them.
     n_columns: number of columns of a CSR matrix. Not used for dense rows.
     """
     if indices is None or indptr is None:
@@ -135,7 +135,7 @@ def raise_if_complex(X: Any) -> None:
         )
 
 
-def _csr_from_other_sparse_format(X: Any) -> "sp.csr_matrix":
+def _convert_to_csr(X: Any) -> "sp.csr_matrix":
     """Return a matrix of another sparse format as CSR.
 
     The indices are checked before the conversion. Raises InvalidIndex if the index arrays are not
