@@ -140,8 +140,12 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
     integer labels.
     """
     # Numbers become a column of numbers, or a column of lists of k numbers.
-    absent = None if targets.present is None else ~targets.present
-    mask = None if absent is None else pa.array(absent)
+    absent = None
+    if targets.present is not None:
+        absent = ~targets.present
+    mask = None
+    if absent is not None:
+        mask = pa.array(absent)
     if targets.values is not None:
         if targets.values.shape[1] == 1:
             return "target", pa.array(targets.values[:, 0], mask=absent)
@@ -149,7 +153,10 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
 
     # Targets of one label per row become a column of labels.
     # Without labels, the type of the column would be null.
-    label_values = label_column(targets.labels) if targets.labels else pa.array([], pa.string())
+    if targets.labels:
+        label_values = label_column(targets.labels)
+    else:
+        label_values = pa.array([], pa.string())
     if targets.indptr is None:
         return "label", label_values.take(pa.array(targets.codes, mask=targets.codes < 0))
 
@@ -180,7 +187,9 @@ def _targets_of_label_lists(labels_column: pa.Array) -> Targets:
 
 def _present(column: pa.Array) -> np.ndarray | None:
     """Return a mask (rows,) that is False for nulls, or None without nulls."""
-    return column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+    if column.null_count:
+        return column.is_valid().to_numpy(zero_copy_only=False)
+    return None
 
 
 def _check_label_type(arrow_type: pa.DataType, column_name: str) -> None:
@@ -201,7 +210,9 @@ def _continuous_targets(target_column: pa.Array) -> Targets:
     Each row has one number, or each row has a list of k numbers. A null is a row without a target.
     """
     has_lists = pa.types.is_fixed_size_list(target_column.type)
-    k = target_column.type.list_size if has_lists else 1
+    k = 1
+    if has_lists:
+        k = target_column.type.list_size
     flat = target_column
     if has_lists:
         flat = target_column.values.slice(target_column.offset * k, len(target_column) * k)
@@ -304,7 +315,9 @@ def check_columns_fit_layout(column_names: list[str]) -> None:
     if not present:
         return
     hint = feature_hint(present[0])
-    needed = ["features"] if "features" in present else ["indices", "values"]
+    needed = ["indices", "values"]
+    if "features" in present:
+        needed = ["features"]
     for name in column_names:
         if name not in needed and name not in EXTRA_COLUMNS:
             others = " and ".join(needed)
@@ -379,7 +392,9 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None) -> "sp.csr_ma
     if not pa.types.is_integer(indices.type):
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
 
-    numbers = number_array(values, "values") if is_number_type(values.type) else None
+    numbers = None
+    if is_number_type(values.type):
+        numbers = number_array(values, "values")
     if numbers is None:
         raise SchemaMismatch(f"column values holds {values.type}; it must hold float or double.", column="values")
     return checked_csr(numbers, view_of_numbers(indices), indptr, declared_width)
@@ -441,7 +456,10 @@ def _sparse_entries(batch: pa.RecordBatch, name: str) -> tuple[pa.Array, np.ndar
 
     # Cut the values to those of the column, without a kernel, which is fast for one row.
     # If the column is a slice of a longer array, its first offset may be larger than 0.
-    indptr = view_of_numbers(column.offsets) if len(column) else np.zeros(1, np.int32)
+    if len(column):
+        indptr = view_of_numbers(column.offsets)
+    else:
+        indptr = np.zeros(1, np.int32)
     first = int(indptr[0])
     flat = column.values.slice(first, int(indptr[-1]) - first)
     if first:
@@ -615,7 +633,10 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
     """
     columns = arrow_feature_columns(block)
     if block.y is not None:
-        targets = block.y if isinstance(block.y, Targets) else parse_targets(block.y, block.rows, KINDS)
+        if isinstance(block.y, Targets):
+            targets = block.y
+        else:
+            targets = parse_targets(block.y, block.rows, KINDS)
         name, column = arrow_from_targets(targets)
         columns[name] = column
     if block.weights is not None:

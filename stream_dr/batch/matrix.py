@@ -101,7 +101,9 @@ def as_matrix(table: pa.Table | pa.RecordBatch) -> RowsAndNames:
     if refused:
         shown = list(refused)[:10]
         listed = ", ".join(f"{name!r} ({refused[name]})" for name in shown)
-        more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
+        more = ""
+        if len(refused) > 10:
+            more = f" and {len(refused) - 10} more"
         raise NotNumeric(
             f"columns {listed}{more} hold no numbers. Leave them out, encode them as numbers, or have an estimator learn "
             "them: feature_map=stream_dr.table().",
@@ -318,7 +320,9 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as e:
-            kind = NotNumeric if isinstance(e, TypeError) else InvalidRows
+            kind = InvalidRows
+            if isinstance(e, TypeError):
+                kind = NotNumeric
             raise kind(f"rows of dtype {array.dtype} are not numbers ({e}); pass numeric columns only.") from e
 
     if array.ndim != 2:

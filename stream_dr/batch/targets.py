@@ -95,7 +95,10 @@ def encode_labels(column: pa.Array) -> tuple[tuple[Label, ...], np.ndarray]:
     if pa.types.is_null(column.type):
         return (), np.full(len(column), -1, dtype=np.int32)
     encoded = column.dictionary_encode()
-    indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
+    if column.null_count:
+        indices = encoded.indices.fill_null(-1)
+    else:
+        indices = encoded.indices
     # Copy the codes, because compiled functions take arrays faster that can be written.
     return tuple(encoded.dictionary.to_pylist()), view_of_numbers(indices).copy()
 
@@ -295,7 +298,9 @@ class Targets(NamedTuple):
 
         row_indices: int64 indices of the rows.
         """
-        present = None if self.present is None else self.present[row_indices]
+        present = None
+        if self.present is not None:
+            present = self.present[row_indices]
         if present is not None and present.all():
             present = None
         if self.values is not None:
@@ -437,7 +442,8 @@ def continuous_targets(values: ArrayLike, present: np.ndarray | None = None) -> 
         raise InvalidTargets(f"continuous targets have {array.ndim} dimensions; pass (rows,) or (rows, k).")
     if present is not None:
         array[~present] = 0.0
-        present = None if present.all() else present
+        if present.all():
+            present = None
     # The comparison is False for NaN.
     valid = np.abs(array) <= LARGEST
     if not valid.all():

@@ -87,7 +87,10 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
         distances to the point are infinite.
     """
     products = Z @ points.T
-    products = products.toarray() if sp.issparse(products) else np.asarray(products)
+    if sp.issparse(products):
+        products = products.toarray()
+    else:
+        products = np.asarray(products)
     squared = squared_lengths(Z)[:, None] + squared_lengths(points) - 2.0 * products
     return np.where(np.isnan(squared), np.inf, np.maximum(squared, 0.0))
 
@@ -215,7 +218,8 @@ def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> I
         landmarks and from the rows.
     """
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
-    landmarks = subtract_shift_keeping_sparsity(landmarks, shift) if sp.issparse(landmarks) else landmarks
+    if sp.issparse(landmarks):
+        landmarks = subtract_shift_keeping_sparsity(landmarks, shift)
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))
         yield (part, _squared_distances_to_landmarks(rows[part], landmarks, shift))
@@ -243,7 +247,10 @@ def _squared_distances_to_landmarks(rows: Rows, landmarks_shifted_if_sparse: Row
     shift: (features,). If the landmarks are sparse, this function subtracts `shift` from the rows.
     """
     if not sp.issparse(landmarks_shifted_if_sparse):
-        dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
+        if sp.issparse(rows):
+            dense = rows.toarray()
+        else:
+            dense = rows.astype(np.float64, copy=False)
         return np.asarray(cdist(dense, landmarks_shifted_if_sparse, "sqeuclidean"))
 
     # The squared distance of rows x and y is |x|² + |y|² − 2 xᵀy.
@@ -470,13 +477,21 @@ def neighbourhood_graph(
     else:
         starts, ends = np.repeat(np.arange(r), k), nearest_landmarks(rows, k, include_self=average).ravel()
     lengths = squared_pair_distances(rows, starts, ends)
-    radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
+    if radius is not None:
+        radii = np.full(r, radius**2)
+    else:
+        radii = lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
 
     # Remove edges of a row to itself, and compute the weights of the other edges.
     others = starts != ends
     starts, ends, lengths = starts[others], ends[others], lengths[others]
-    t = _heat_kernel_temperature(lengths, temperature) if heat_kernel else None
-    weights = np.exp(-lengths / t) if t is not None else np.ones(len(lengths))
+    t = None
+    if heat_kernel:
+        t = _heat_kernel_temperature(lengths, temperature)
+    if t is not None:
+        weights = np.exp(-lengths / t)
+    else:
+        weights = np.ones(len(lengths))
     if class_codes is not None:
         weights = weights * (class_codes[starts] == class_codes[ends])
 
@@ -500,5 +515,9 @@ def _heat_kernel_temperature(squared_edge_lengths: np.ndarray, temperature: floa
     """
     if temperature is not None:
         return float(temperature)
-    mean = float(squared_edge_lengths.mean()) if len(squared_edge_lengths) else 0.0
-    return mean if mean > 0 else 1.0
+    mean = 0.0
+    if len(squared_edge_lengths):
+        mean = float(squared_edge_lengths.mean())
+    if mean > 0:
+        return mean
+    return 1.0
