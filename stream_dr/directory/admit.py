@@ -34,7 +34,7 @@ from scipy.sparse import csr_matrix
 from stream_dr import errors
 from stream_dr.batch.block import Block, Rows
 from stream_dr.batch.schema import Schema, schema_delta
-from stream_dr.batch.table import column_values, columns_by_name, refuse_table, row_of_missing_values
+from stream_dr.batch.table import columns_by_name, refuse_table, row_of_missing_values
 from stream_dr.batch.targets import (
     Label,
     check_label_type,
@@ -48,10 +48,9 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import (
     check_max_table_width,
     feature_map_or_none,
-    is_category,
     map_reads_tables,
 )
-from stream_dr.feature_maps.table import check_map_can_learn
+from stream_dr.feature_maps.table import check_map_can_learn, is_category
 from stream_dr.log.event import EventDraft
 from stream_dr.log.log import Log
 from stream_dr.models.limits import Limits, bound_state_bytes
@@ -114,7 +113,8 @@ def _check_table_texts(rows: Rows, learners: Sequence[Learner], limits: Limits) 
         texts = column.dictionary.to_pylist() if isinstance(column, pa.DictionaryArray) else []
         longest = max(texts, key=len, default="")
         if len(longest) > limits.max_text and any(
-            is_category(model.estimator.feature_map, model.table, name, column_values(column)) for model in learners
+            is_category(feature_map_or_none(model.estimator.feature_map), model.table, name, column)
+            for model in learners
         ):
             _check_text_lengths(f"category of column {name}", [longest], limits)
 

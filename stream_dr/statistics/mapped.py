@@ -431,14 +431,14 @@ class TableAccumulator(MappedAccumulator):
         if not rows.num_rows:
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
-            check_max_encoded_columns(self._map.encoding(), self._map.column_overrides(), table_kinds(rows))
+            check_max_encoded_columns(self._map, table_kinds(rows))
 
         # Map and learn the batch with the updated statistics. Restore the old ones after an error.
         self.table = update_statistics(self._map, before, rows)
         try:
             if before is None and isinstance(self._map, Table) and self.scatter == "auto":
                 # The table may get too many mapped columns for a whole scatter matrix.
-                reason = reason_if_only_diagonal_stored(self._map.encoding(), self.table.columns)
+                reason = reason_if_only_diagonal_stored(self._map, self.table.columns)
                 if reason:
                     warnings.warn(reason, OnlyDiagonal, stacklevel=1)
             self._apply_to_row_parts(block._replace(X=rows), lambda part: self.inner.add(self._map_table_part(part)))
@@ -499,7 +499,7 @@ class TableAccumulator(MappedAccumulator):
         scatter="auto", the whole matrix is stored.
         """
         table = self.table or TableState()
-        stated = max_mapped_columns_of_table(self._map.encoding(), table.columns) <= MAX_EXACT_WIDTH
+        stated = max_mapped_columns_of_table(self._map, table.columns) <= MAX_EXACT_WIDTH
         hashes = block.hashes
         if self.folds and hashes is None:
             columns = ((column.name, read_column(column, block.X)) for column in table.columns if column.is_encoded)

@@ -228,9 +228,9 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         if known_columns is None or not isinstance(mapping, Table):
             return self.state_bytes(n_features, n_targets)
         if isinstance(known_columns, TableState):
-            width = widths.max_mapped_columns_of_table(mapping.encoding(), known_columns.columns)
+            width = widths.max_mapped_columns_of_table(mapping, known_columns.columns)
         else:
-            width = widths.max_mapped_columns_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
+            width = widths.max_mapped_columns_of_kinds(mapping, known_columns)
         plain = type(self)(**(self.get_params() | {"feature_map": None}))
         return max_bytes_up_to_width(plain.state_bytes, width, n_targets) + 64 * width
 

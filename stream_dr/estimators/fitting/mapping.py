@@ -14,12 +14,11 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.batch.block import Block
-from stream_dr.batch.table import ColumnValues
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
 from stream_dr.feature_maps import FeatureMap, feature_map, widths
 from stream_dr.feature_maps.nystroem import Nystroem
-from stream_dr.feature_maps.table import Table, TableState, mapped_columns_by_kind
+from stream_dr.feature_maps.table import Table, mapped_columns_by_kind
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.folds import FoldedState
@@ -170,7 +169,7 @@ def mapped_columns_of_state(state: State) -> tuple[np.ndarray, ...] | None:
         return None
     # Leave out new columns, which no learned row has.
     width = state.inner.n_features
-    return tuple(c[c < width] for c in mapped_columns_by_kind(state.table, mapping.encoding()))
+    return tuple(c[c < width] for c in mapped_columns_by_kind(state.table, mapping))
 
 
 def max_bytes_with_map(
@@ -240,21 +239,6 @@ def map_reads_tables(spec: JsonDict | None) -> bool:
     return mapping is not None and bool(mapping.learns)
 
 
-def is_category(spec: JsonDict | None, table: TableState | None, name: str, values: ColumnValues) -> bool:
-    """Return True if the feature map takes a table's column as categories.
-
-    The kind of the column is the learned one. If no value was learned so far, the kind is declared,
-    or inferred from these values.
-    """
-    mapping = feature_map_or_none(spec)
-    if not isinstance(mapping, Table):
-        return False
-    for column in table.columns if table else ():
-        if column.name == name and column.kind:
-            return column.kind == "category"
-    return widths.declared_or_inferred_kind(name, values, mapping.column_overrides()).kind == "category"
-
-
 def check_max_table_width(spec: JsonDict | None, kinds_by_column: dict[str, str]) -> None:
     """Raise TooManyFeatures if a mapped table may be too wide.
 
@@ -264,4 +248,4 @@ def check_max_table_width(spec: JsonDict | None, kinds_by_column: dict[str, str]
     """
     mapping = feature_map_or_none(spec)
     if isinstance(mapping, Table):
-        widths.check_max_encoded_columns(mapping.encoding(), mapping.column_overrides(), kinds_by_column)
+        widths.check_max_encoded_columns(mapping, kinds_by_column)
