@@ -47,9 +47,9 @@ from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, 
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import (
     check_max_table_width,
-    feature_map_or_none,
     map_reads_tables,
 )
+from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import check_map_can_learn, is_category
 from stream_dr.log.event import EventDraft
 from stream_dr.log.log import Log
@@ -108,13 +108,12 @@ def _check_table_texts(rows: Rows, learners: Sequence[Learner], limits: Limits) 
     A text that no model takes as a category may have more than `limits.max_text` characters.
     """
     for model in learners:
-        check_map_can_learn(feature_map_or_none(model.estimator.feature_map), rows)
+        check_map_can_learn(feature_map(model.estimator.feature_map), rows)
     for name, column in columns_by_name(rows).items():
         texts = column.dictionary.to_pylist() if isinstance(column, pa.DictionaryArray) else []
         longest = max(texts, key=len, default="")
         if len(longest) > limits.max_text and any(
-            is_category(feature_map_or_none(model.estimator.feature_map), model.table, name, column)
-            for model in learners
+            is_category(feature_map(model.estimator.feature_map), model.table, name, column) for model in learners
         ):
             _check_text_lengths(f"category of column {name}", [longest], limits)
 
@@ -232,7 +231,7 @@ def _check_table_or_numeric_rows(estimator: Estimator, schema: Schema) -> None:
             "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
         )
     if schema.layout == "table":
-        check_map_can_learn(feature_map_or_none(estimator.feature_map), row_of_missing_values(schema.families))
+        check_map_can_learn(feature_map(estimator.feature_map), row_of_missing_values(schema.families))
         if estimator.stored_scatter() == "exact":
             check_max_table_width(estimator.feature_map, schema.families)
 

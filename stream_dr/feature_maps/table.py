@@ -475,20 +475,26 @@ def is_mapping_independent_of_statistics(table_map: TableMap, state: TableState,
     return True
 
 
-def learned_rows_depend_on_others(table_map: TableMap, state: TableState) -> bool:
-    """Return True if learned rows were mapped by other rows.
+def can_unlearn_exactly(feature_map: FeatureMap | None, state: TableState | None) -> bool:
+    """Return True if rows can be unlearned exactly.
 
-    The mapping of a row depended on other rows after one of these events:
+    Exactly means that the state is as if the rows had never been learned. It is not possible if
+    the mapping of a row depended on other rows, after one of these events:
 
     * A missing value was filled with a mean.
     * Words were weighted by inverse document frequency.
     * Two states were merged that had encoded a category in different ways.
+
+    feature_map: the feature map, or None if there is no feature map.
+    state: statistics of the learned table, if any.
     """
-    filled = table_map.impute == "mean" and any(
+    if not isinstance(feature_map, TableMap) or state is None:
+        return True
+    filled = feature_map.impute == "mean" and any(
         column.kind in SIZES and column.present < state.rows for column in state.columns
     )
-    weighed = table_map.words.idf and any(column.kind == "text" and column.present for column in state.columns)
-    return state.mixed or filled or weighed
+    weighed = feature_map.words.idf and any(column.kind == "text" and column.present for column in state.columns)
+    return not (state.mixed or filled or weighed)
 
 
 def merge_table_states(table_map: TableMap, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:

@@ -44,7 +44,6 @@ from stream_dr.errors import (
 from stream_dr.estimators.fitting.dask_collections import project_dask_collection
 from stream_dr.estimators.fitting.inputs import GroupsLike, RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import (
-    feature_map_or_none,
     make_accumulator,
     map_reads_tables,
     mapped_state_of_all_folds,
@@ -224,7 +223,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             is not known). The second is the statistics that the feature map has learned of the
             columns.
         """
-        mapping = feature_map_or_none(self.feature_map)
+        mapping = feature_map(self.feature_map)
         if known_columns is None or not isinstance(mapping, Table):
             return self.state_bytes(n_features, n_targets)
         if isinstance(known_columns, TableState):

@@ -31,11 +31,6 @@ InnerState = TypeVar("InnerState")
 InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 
 
-def feature_map_or_none(spec: JsonDict | None) -> FeatureMap | None:
-    """Return the feature map of a spec, or None without a spec."""
-    return None if spec is None else feature_map(spec)
-
-
 def check_feature_map(spec: JsonDict | None, max_columns: int | None = None) -> None:
     """Check that spec is None or a valid feature map.
 
@@ -44,7 +39,7 @@ def check_feature_map(spec: JsonDict | None, max_columns: int | None = None) -> 
 
     max_columns: largest number of columns that is allowed, or None for any number.
     """
-    mapping = feature_map_or_none(spec)
+    mapping = feature_map(spec)
     if mapping is not None and max_columns is not None and mapping.max_mapped_columns(0) > max_columns:
         raise InvalidParameter(
             f"exact scatter is stored of up to {max_columns} features, and this feature_map makes "
@@ -224,18 +219,9 @@ def warn_if_columns_differ(accumulator: Accumulator, block: Block) -> None:
         warnings.warn(f"{'; '.join(messages)}.", OtherColumns, stacklevel=4)
 
 
-def can_unlearn_exactly(accumulator: Accumulator) -> bool:
-    """Return True if rows can be unlearned exactly.
-
-    Exactly means that the state is as if the rows had never been learned. It is not possible if
-    the feature map has mapped other rows by statistics of these rows, such as means of columns.
-    """
-    return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_other_rows)
-
-
 def map_reads_tables(spec: JsonDict | None) -> bool:
     """True if a feature map reads tables of mixed columns."""
-    mapping = feature_map_or_none(spec)
+    mapping = feature_map(spec)
     return mapping is not None and bool(mapping.learns)
 
 
@@ -246,6 +232,6 @@ def check_max_table_width(spec: JsonDict | None, kinds_by_column: dict[str, str]
 
     kinds_by_column: kind of each column by column name, "" if it is not known.
     """
-    mapping = feature_map_or_none(spec)
+    mapping = feature_map(spec)
     if isinstance(mapping, Table):
         widths.check_max_encoded_columns(mapping, kinds_by_column)
