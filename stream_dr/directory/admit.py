@@ -45,12 +45,10 @@ from stream_dr.batch.targets import (
 )
 from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, parse_removal
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.mapping import (
-    check_max_table_width,
-    map_reads_tables,
-)
+from stream_dr.estimators.fitting.mapping import map_reads_tables
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.table import check_map_can_learn, is_category
+from stream_dr.feature_maps.table import Table, check_map_can_learn, is_category
+from stream_dr.feature_maps.widths import check_max_encoded_columns
 from stream_dr.log.event import EventDraft
 from stream_dr.log.log import Log
 from stream_dr.models.limits import Limits, bound_state_bytes
@@ -231,9 +229,10 @@ def _check_table_or_numeric_rows(estimator: Estimator, schema: Schema) -> None:
             "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
         )
     if schema.layout == "table":
-        check_map_can_learn(feature_map(estimator.feature_map), row_of_missing_values(schema.families))
-        if estimator.stored_scatter() == "exact":
-            check_max_table_width(estimator.feature_map, schema.families)
+        mapping = feature_map(estimator.feature_map)
+        check_map_can_learn(mapping, row_of_missing_values(schema.families))
+        if estimator.stored_scatter() == "exact" and isinstance(mapping, Table):
+            check_max_encoded_columns(mapping, schema.families)
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:

@@ -16,7 +16,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.batch.block import Block
 from stream_dr.checks import MAX_EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, no_common_columns_error
-from stream_dr.feature_maps import FeatureMap, feature_map, widths
+from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import Table, mapped_columns_by_kind
 from stream_dr.projection import Linear, Mapped, Projection
@@ -223,15 +223,3 @@ def map_reads_tables(spec: JsonDict | None) -> bool:
     """True if a feature map reads tables of mixed columns."""
     mapping = feature_map(spec)
     return mapping is not None and bool(mapping.learns)
-
-
-def check_max_table_width(spec: JsonDict | None, kinds_by_column: dict[str, str]) -> None:
-    """Raise TooManyFeatures if a mapped table may be too wide.
-
-    A whole scatter matrix has at most MAX_EXACT_WIDTH columns.
-
-    kinds_by_column: kind of each column by column name, "" if it is not known.
-    """
-    mapping = feature_map(spec)
-    if isinstance(mapping, Table):
-        widths.check_max_encoded_columns(mapping, kinds_by_column)
