@@ -416,7 +416,8 @@ class TableAccumulator(MappedAccumulator):
         """Update the statistics of the columns, then learn a batch.
 
         The feature map transforms the batch with the updated statistics, and the mapped rows are
-        learned.
+        learned. Raises SchemaMismatch, InvalidRows, and the errors of the accumulator of mapped
+        rows.
         """
         rows = table_from_array(block.X, block.names)
         before = self.table
