@@ -304,7 +304,7 @@ def update_statistics(table_map: TableMap, state: TableState | None, rows: pa.Re
     columns = []
     for column in state.columns:
         if kinds[column.name] != column.kind:
-            column, width = table_columns.set_kind_and_add_columns(column, kinds[column.name], words, width)
+            column, width = table_columns.start_column(column, kinds[column.name], words, width)
         if column.is_encoded:
             values = table_columns.read_column(column, rows)
             column, width = table_columns.update_column_statistics(column, values, table_map, width, sign)
@@ -456,7 +456,7 @@ def mapped_column_names(table_map: TableMap, state: TableState) -> tuple[str, ..
     return tuple(unique)
 
 
-def is_mapping_independent_of_statistics(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> bool:
+def maps_without_statistics(table_map: TableMap, state: TableState, rows: pa.RecordBatch) -> bool:
     """Return True if mapping the rows uses no learned statistics.
 
     The mapping of `rows` depends on the statistics if a missing value is filled with a mean or a

@@ -321,9 +321,7 @@ class TableColumn(NamedTuple):
         return self.kind not in ("", *LEFT_OUT)
 
 
-def set_kind_and_add_columns(
-    column: TableColumn, kind: str, n_hashed_words: int, width_so_far: int
-) -> tuple[TableColumn, int]:
+def start_column(column: TableColumn, kind: str, n_hashed_words: int, width_so_far: int) -> tuple[TableColumn, int]:
     """Return a column with its kind set.
 
     Numeric columns are the columns of mapped rows. Numbers, dates, times and texts get their
@@ -392,7 +390,7 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_ma
 
     # The other entries depend on the kind of the column.
     if column.kind == "category":
-        place = mapped_column_of_each_category(column, values.labels, table_map)[values.values]
+        place = category_places(column, values.labels, table_map)[values.values]
         at = np.flatnonzero(~missing & (place >= 0))
         parts.append((at, place[at], np.ones(len(at))))
     elif column.kind == "text":
@@ -413,7 +411,7 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, table_ma
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def mapped_column_of_each_category(column: TableColumn, categories: tuple[str, ...], table_map: TableMap) -> np.ndarray:
+def category_places(column: TableColumn, categories: tuple[str, ...], table_map: TableMap) -> np.ndarray:
     """Return the mapped column that encodes each category.
 
     The result (categories + 1,) has the index of a column of the mapped rows for each category. An
@@ -440,7 +438,7 @@ def count_unseen(column: TableColumn, texts: tuple[str, ...], table_map: TableMa
     column: statistics of a column of categories or texts.
     """
     if column.kind == "category":
-        return mapped_column_of_each_category(column, texts, table_map) < 0
+        return category_places(column, texts, table_map) < 0
     unknown_words = count_hashed_words(column.words(table_map), texts)[:, column.counts == 0]
     return np.append(np.diff(unknown_words.indptr), 0)
 
@@ -510,7 +508,7 @@ def merge_column_statistics(
     width_so_far: number of numeric columns of the whole encoded table before this merge.
     """
     if b.kind and not a.kind:
-        a, width_so_far = set_kind_and_add_columns(a, b.kind, len(b.places), width_so_far)
+        a, width_so_far = start_column(a, b.kind, len(b.places), width_so_far)
     elif b.kind and a.kind != b.kind:
         raise CannotMerge(f"column {a.name} is {a.kind} in one state and {b.kind} in the other; give its kind (as_).")
     if a.kind == b.kind == "text" and len(a.places) != len(b.places):

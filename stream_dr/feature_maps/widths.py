@@ -75,7 +75,7 @@ def kind_and_reason(name: str, column: pa.Array, table_map: TableMap) -> tuple[s
     if name not in table_map.keep:
         if distinct == 1 and len(present) == len(first_values.values) >= ENOUGH:
             return "constant", "one value in every row"
-        if distinct == len(present) and _is_id_given_all_distinct(name, first_values, distinct):
+        if distinct == len(present) and _is_distinct_id(name, first_values, distinct):
             return "id", "another value in every row"
 
     # Strings are texts if they have many words and few repetitions.
@@ -83,7 +83,7 @@ def kind_and_reason(name: str, column: pa.Array, table_map: TableMap) -> tuple[s
         kind = first_values.kind if first_values.kind in SIZES else "number"
         values = {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}
         return kind, values.get(first_values.kind, "numbers")
-    words = _mean_words_per_distinct_text(first_values)
+    words = _mean_word_count(first_values)
     if words >= WORDS and distinct > len(present) / 2:
         return "text", f"{words:.0f} words on average, mostly different"
     return "category", _note_on_number_words(first_values) or f"{distinct} distinct"
@@ -140,14 +140,14 @@ def _looks_like_id(name: str, column: ColumnValues) -> bool:
 
     - The column's name is usual for ids, the values are whole numbers or strings, and the number
       of distinct values is more than a tenth of the number of rows.
-    - All values differ, and `_is_id_given_all_distinct` returns True.
+    - All values differ, and `_is_distinct_id` returns True.
     """
     if column.missing.any() or column.kind not in ("text", "integer", "number"):
         return False
     distinct = len(np.unique(column.values))
     rows = len(column.values)
     if not _has_id_name(name):
-        return distinct == rows and _is_id_given_all_distinct(name, column, distinct)
+        return distinct == rows and _is_distinct_id(name, column, distinct)
     whole = column.kind == "text" or bool(np.all(column.values == np.floor(column.values)))
     return whole and distinct > max(1, rows / 10)
 
@@ -157,7 +157,7 @@ def _has_id_name(name: str) -> bool:
     return bool(_ID.fullmatch(name) or _CAMEL.fullmatch(name))
 
 
-def _is_id_given_all_distinct(name: str, column: ColumnValues, n_distinct: int) -> bool:
+def _is_distinct_id(name: str, column: ColumnValues, n_distinct: int) -> bool:
     """Return True if a column is an id.
 
     The caller has checked that all values of the column differ. There are two cases:
@@ -171,11 +171,11 @@ def _is_id_given_all_distinct(name: str, column: ColumnValues, n_distinct: int) 
     """
     named = _has_id_name(name)
     if column.kind == "text":
-        return n_distinct >= ENOUGH and (named or _mean_words_per_distinct_text(column) < 2.0)
+        return n_distinct >= ENOUGH and (named or _mean_word_count(column) < 2.0)
     return column.kind == "integer" and named and n_distinct > 1
 
 
-def _mean_words_per_distinct_text(column: ColumnValues) -> float:
+def _mean_word_count(column: ColumnValues) -> float:
     """Return the mean word count of a column's distinct texts."""
     return sum(len(text.split()) for text in column.labels) / len(column.labels)
 
@@ -193,7 +193,7 @@ def hashed_columns_per_text(table_map: TableMap, kinds: Iterable[str]) -> int:
     return table_map.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
 
 
-def max_mapped_columns_of_table(table_map: TableMap, columns: Sequence[TableColumn]) -> int:
+def max_table_width(table_map: TableMap, columns: Sequence[TableColumn]) -> int:
     """Return the largest possible width of encoded rows.
 
     A feature map encodes each column of the table as one or several numeric columns.
@@ -211,7 +211,7 @@ def _max_mapped_columns_learned(table_map: TableMap, columns: Sequence[TableColu
 
     columns: statistics of the table's columns.
     """
-    most = {column.name: _max_mapped_columns_of_kind(column.name, column.kind, table_map) for column in columns}
+    most = {column.name: _max_kind_width(column.name, column.kind, table_map) for column in columns}
     return most | {column.name: len(column.places) + 1 for column in columns if column.kind == "text"}
 
 
@@ -222,13 +222,13 @@ def check_max_encoded_columns(table_map: TableMap, kinds: dict[str, str]) -> Non
 
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
-    total = max_mapped_columns_of_kinds(table_map, kinds)
+    total = max_width_of_kinds(table_map, kinds)
     if total > MAX_EXACT_WIDTH:
-        message = _table_too_wide_message(total, _max_mapped_columns_by_name(table_map, kinds))
+        message = _table_too_wide_message(total, _max_widths(table_map, kinds))
         raise TooManyFeatures(f'{message}, or take scatter="diagonal".', needed=total, limit=MAX_EXACT_WIDTH)
 
 
-def reason_if_only_diagonal_stored(table_map: TableMap, columns: Sequence[TableColumn]) -> str:
+def diagonal_only_reason(table_map: TableMap, columns: Sequence[TableColumn]) -> str:
     """Return the reason why only a diagonal is stored.
 
     The diagonal is the diagonal of the scatter matrix. The only possible reason is that the table
@@ -259,7 +259,7 @@ def _table_too_wide_message(max_width: int, max_by_column: dict[str, int]) -> st
     )
 
 
-def max_mapped_columns_of_kinds(table_map: TableMap, kinds: dict[str, str]) -> int:
+def max_width_of_kinds(table_map: TableMap, kinds: dict[str, str]) -> int:
     """Return the largest possible width of encoded rows.
 
     A feature map encodes each column of the table as one or several numeric columns. The width
@@ -269,10 +269,10 @@ def max_mapped_columns_of_kinds(table_map: TableMap, kinds: dict[str, str]) -> i
     """
     texts = any((table_map.declared_kind(name) or kind) == "text" for name, kind in kinds.items())
     shared = WORDS_IN_ALL if texts and not table_map.words.n_features else 0
-    return shared + sum(_max_mapped_columns_by_name(table_map, kinds).values())
+    return shared + sum(_max_widths(table_map, kinds).values())
 
 
-def _max_mapped_columns_by_name(table_map: TableMap, kinds: dict[str, str]) -> dict[str, int]:
+def _max_widths(table_map: TableMap, kinds: dict[str, str]) -> dict[str, int]:
     """Return the largest possible width of each column's table_map.
 
     A feature map encodes each column of the table as one or several numeric columns. The result is
@@ -285,12 +285,12 @@ def _max_mapped_columns_by_name(table_map: TableMap, kinds: dict[str, str]) -> d
     # Take, for each kind of values, the kind of column that has the most numeric columns.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
     return {
-        name: _max_mapped_columns_of_kind(name, table_map.declared_kind(name) or raw.get(kind, kind), table_map)
+        name: _max_kind_width(name, table_map.declared_kind(name) or raw.get(kind, kind), table_map)
         for name, kind in kinds.items()
     }
 
 
-def _max_mapped_columns_of_kind(name: str, kind: str, table_map: TableMap) -> int:
+def _max_kind_width(name: str, kind: str, table_map: TableMap) -> int:
     """Return the largest possible width of a column's table_map.
 
     The width is the number of numeric columns that encode the column. The numeric column that

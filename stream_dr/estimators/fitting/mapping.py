@@ -74,7 +74,7 @@ def inner_linear_projection(projection: Projection) -> Linear:
     return cast(Linear, inner_projection(projection))
 
 
-def mapped_state_of_all_folds(state: State) -> State:
+def merged_mapped_state(state: State) -> State:
     """Return the state of the mapped rows.
 
     If there is no feature map, the result is the state of the rows themselves. If the rows are
@@ -180,10 +180,10 @@ def max_bytes_with_map(
         return unmapped_bytes(n_features, n_targets)
     mapping: FeatureMap = feature_map(spec)
     width = mapping.max_mapped_columns(n_features)
-    return max_bytes_up_to_width(unmapped_bytes, width, n_targets) + mapping.bytes(n_features)
+    return max_bytes_within(unmapped_bytes, width, n_targets) + mapping.bytes(n_features)
 
 
-def max_bytes_up_to_width(state_bytes_of: Callable[[int, int], int], max_columns: int, n_targets: int) -> int:
+def max_bytes_within(state_bytes_of: Callable[[int, int], int], max_columns: int, n_targets: int) -> int:
     """Return the largest size in bytes of a state of at most `max_columns` columns.
 
     A state of fewer columns may be larger, because it stores the whole scatter matrix up to
