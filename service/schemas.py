@@ -623,7 +623,7 @@ def openapi_document(app: FastAPI, needs_token: bool) -> JsonDict:
         for path, methods in document["paths"].items():
             for method, operation in methods.items():
                 operation["summary"] = " ".join(operation["description"].partition("\n\n")[0].split())
-                if needs_token and guards.needed_read_or_write_right(method.upper(), path) is not None:
+                if needs_token and guards.needed_right(method.upper(), path) is not None:
                     operation["security"] = [{"token": []}]
         app.openapi_schema = document
     return app.openapi_schema

@@ -124,7 +124,7 @@ def serve(
             f"WEB_CONCURRENCY is {workers}: a directory has one writing process. Unset it; queries scale out with read "
             "replicas, not with workers."
         )
-    raise_file_limit_or_refuse(settings)
+    raise_file_limit(settings)
     configure_logging(settings)
 
     listening = bind_socket(settings)
@@ -154,7 +154,7 @@ def serve_command(**overrides: Any) -> int:
     return 1
 
 
-def raise_file_limit_or_refuse(settings: Settings) -> None:
+def raise_file_limit(settings: Settings) -> None:
     """Raise this process's limit of open files to the system's maximum.
 
     Raises ValueError if the maximum is less than `max_connections` + FILES.
@@ -229,7 +229,7 @@ class ServiceServer:
         requests immediately. Any thread may call this method.
         """
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._stop_or_cancel_requests)
+            self._loop.call_soon_threadsafe(self._end_requests)
 
     async def _serve(self, listening: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
@@ -241,7 +241,7 @@ class ServiceServer:
         await asyncio.sleep(0)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._loop.add_signal_handler(number, self._stop_or_cancel_requests)
+                self._loop.add_signal_handler(number, self._end_requests)
 
         # Call `on_ready` when models are compiled, unless the server stops.
         while not serving.done() and (not self._server.started or self._shared.warming):
@@ -250,7 +250,7 @@ class ServiceServer:
             self._ready()
         await serving
 
-    def _stop_or_cancel_requests(self) -> None:
+    def _end_requests(self) -> None:
         # The first call lets running requests end. A second call cancels them.
         if not self._server.should_exit:
             self._server.should_exit = True

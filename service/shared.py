@@ -312,7 +312,7 @@ class AppState:
 
         return await asyncio.get_running_loop().run_in_executor(self.parsing, parse_and_handle)
 
-    async def finish_before_timeout_or_stop(self, awaitable: Awaitable[object], timeout_seconds: float) -> bool:
+    async def finishes_in_time(self, awaitable: Awaitable[object], timeout_seconds: float) -> bool:
         """Wait for `awaitable`, and return True if it finishes.
 
         If `timeout_seconds` pass or the service stops first, cancel `awaitable` and return False.

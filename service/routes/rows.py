@@ -98,7 +98,7 @@ async def _respond_with_receipt(
     answer = _receipt_response(receipt, receipt.position)
     if wait:
         inclusion = asyncio.wrap_future(shared.running.future_until_all_include(receipt.position))
-        ended = await shared.finish_before_timeout_or_stop(inclusion, shared.settings.wait_timeout)
+        ended = await shared.finishes_in_time(inclusion, shared.settings.wait_timeout)
         if ended:
             reason = inclusion.result()
         elif shared.stopping.is_set():
@@ -155,7 +155,7 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
     Example of a dense row: ?model=lda&x=0.1,0.2. Example of a sparse row:
     ?model=lda&indices=3,17&values=0.5,1.2.
     """
-    fields = _project_block(shared, _named_or_only_model(shared, query.model), _parse_query_row(query)).to_json()
+    fields = _project_block(shared, _choose_model(shared, query.model), _parse_query_row(query)).to_json()
     return schemas.Projected(**{name: value for name, value in fields.items() if name not in ("id", "unseen") or value})
 
 
@@ -187,7 +187,7 @@ async def _respond_to_rows(request: Request, shared: AppState, model_name: str |
     """
     body_format = rows_format(request)
     accept = negotiate_media_type(request, (JSON, ARROW_STREAM))
-    model = _named_or_only_model(shared, model_name)
+    model = _choose_model(shared, model_name)
     body = b"".join([piece async for piece in request.stream()])
 
     def compute_response() -> Response:
@@ -205,7 +205,7 @@ async def _respond_to_rows(request: Request, shared: AppState, model_name: str |
     return await asyncio.get_running_loop().run_in_executor(shared.queries, compute_response)
 
 
-def _named_or_only_model(shared: AppState, model_name: str | None) -> stream_dr.Model:
+def _choose_model(shared: AppState, model_name: str | None) -> stream_dr.Model:
     """Return the named model, or the only one if `model_name` is None.
 
     Raises UnknownModel. Raises ServiceError `invalid_request` if `model_name` is None and the

@@ -155,8 +155,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         The dict has entries such as "lda0": 1.5. Names that were never learned contribute nothing.
         Returns {} before the first row is learned.
         """
-        projected = self._project_or_no_components(self._dict_to_row(x, add_new_names=False))[0]
-        return dict(zip(self._numbered_or_selected_names(len(projected)), projected.tolist(), strict=True))
+        projected = self._project_rows(self._dict_to_row(x, add_new_names=False))[0]
+        return dict(zip(self._component_names(len(projected)), projected.tolist(), strict=True))
 
     def transform_many(self, X: Frame) -> Frame:
         """Project the rows of a data frame.
@@ -164,8 +164,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         The result is a data frame of the same library, with one column for each component. For
         LDA, the columns are called lda0, lda1 and so on. A pandas data frame keeps its index.
         """
-        projected = self._project_or_no_components(self._data_frame_to_rows(X, add_new_names=False))
-        columns = dict(zip(self._numbered_or_selected_names(projected.shape[1]), projected.T, strict=True))
+        projected = self._project_rows(self._data_frame_to_rows(X, add_new_names=False))
+        columns = dict(zip(self._component_names(projected.shape[1]), projected.T, strict=True))
 
         return cast(Frame, _frame_like(X, columns))
 
@@ -181,7 +181,7 @@ class RiverTransformer(base.MiniBatchTransformer):
             params["estimator"] = clone(self.estimator).set_params(**changes)
         return super().clone(params, include_attributes)
 
-    def _numbered_or_selected_names(self, n_components: int) -> list[Hashable]:
+    def _component_names(self, n_components: int) -> list[Hashable]:
         """Return the names of the components.
 
         A name is the prefix and the number of the component, such as "lda0". For an estimator that
@@ -204,7 +204,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         if not self._columns_by_name and len(fitted.names or ()) != len(self._columns):
             fitted.names = tuple(map(str, self._columns))
 
-    def _project_or_no_components(self, rows: Rows) -> np.ndarray:
+    def _project_rows(self, rows: Rows) -> np.ndarray:
         """Return the projected rows (rows, components).
 
         If nothing has been learned yet, there are no components.
@@ -296,14 +296,14 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
 
         The keys of the dict are names of features.
         """
-        self._learn(self._dict_to_row(x, add_new_names=True), [river_target_as_label_or_list(y)])
+        self._learn(self._dict_to_row(x, add_new_names=True), [parse_river_target(y)])
 
     def learn_many(self, X: Any, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
         """Learn a data frame's rows with their targets, in order.
 
         The targets are (rows,).
         """
-        targets = list(map(river_target_as_label_or_list, y))
+        targets = list(map(parse_river_target, y))
         self._learn(self._data_frame_to_rows(X, add_new_names=True), targets)
 
 
@@ -404,7 +404,7 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
     return RiverTransformer(estimator, prefix)
 
 
-def river_target_as_label_or_list(river_target: RiverTarget) -> RowTarget:
+def parse_river_target(river_target: RiverTarget) -> RowTarget:
     """Convert river's target of a row to label or list.
 
     A dict of bools becomes the list of labels that are True. A dict of numbers becomes a list of

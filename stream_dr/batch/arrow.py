@@ -585,7 +585,7 @@ def block_from_arrow(
     to_learn : bool
         True to refuse a column `weight` if the stream has a feature `weight`.
     """
-    batch = _validate_and_join(batches)
+    batch = _join_batches(batches)
     if stream_features:
         batch = prefix_features(batch, stream_features, to_learn)
     block = _read_feature_columns(batch, declared_n_features)
@@ -660,7 +660,7 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
     return batch
 
 
-def _validate_and_join(batches: EventBatches) -> pa.RecordBatch:
+def _join_batches(batches: EventBatches) -> pa.RecordBatch:
     """Validate the record batches of an event and join them.
 
     Record batches that `read_arrow` has validated are not validated again.

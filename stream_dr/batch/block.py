@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stream_dr.batch.sparse import check_indices_and_test_if_canonical, is_sparse, row_of_entry
+from stream_dr.batch.sparse import check_csr_indices, is_sparse, row_of_entry
 from stream_dr.batch.table import LARGEST, drop_unused_texts, fill_masked, is_table
 from stream_dr.compiled import readonly_view
 from stream_dr.errors import InvalidWeights, NotFinite, SchemaMismatch, did_you_mean
@@ -153,7 +153,7 @@ def check_source_rows(X: Rows) -> None:
     is NaN, infinite or too large.
     """
     if is_sparse(X):
-        check_indices_and_test_if_canonical(X)
+        check_csr_indices(X)
     check_finite(X)
 
 

@@ -77,7 +77,7 @@ COLUMN_OVERHEAD_IN_VALUES = 64
 """Memory of a column without rows, in multiples of one value's memory."""
 
 
-def refuse_too_many_missing_values(parsed_request: ParsedJson) -> None:
+def refuse_missing_values(parsed_request: ParsedJson) -> None:
     """Raise LimitExceeded if too many values are missing.
 
     The missing values of rows and of targets have separate limits.

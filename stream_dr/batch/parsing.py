@@ -97,7 +97,7 @@ def parse_target_array(y: np.ndarray, target_kind: str = "auto") -> Targets:
     return parse_targets(y, len(y), kinds, target_kind)
 
 
-def has_too_many_labels_for_classes(kind: str | None, n_labels: int, n_rows: int) -> bool:
+def are_probably_measurements(kind: str | None, n_labels: int, n_rows: int) -> bool:
     """Return True if labels are probably measurements or ids.
 
     The result is True if there is one label a row, if there are more than 100 distinct labels, and

@@ -316,7 +316,7 @@ class Targets(NamedTuple):
         if self.indptr is None:
             return self._replace(codes=self.codes[row_indices], present=present)
 
-        indptr, places = select_indptr_and_entry_indices(self.indptr, row_indices)
+        indptr, places = select_entries(self.indptr, row_indices)
         return self._replace(codes=self.codes[places], indptr=indptr, present=present)
 
     def targets_by_row(self) -> list[Any]:
@@ -339,7 +339,7 @@ class Targets(NamedTuple):
         return rows
 
 
-def select_indptr_and_entry_indices(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def select_entries(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the indptr and the entry indices of selected rows.
 
     The first array is the indptr of the selected rows alone. The second array has the index of

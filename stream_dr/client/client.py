@@ -50,7 +50,7 @@ from stream_dr.client.payloads import (
     arrow_stream_bytes,
     as_list,
     read_metadata,
-    sendable_rows_and_names,
+    sendable_rows,
 )
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Client:
 
         model: name of the model. None means the only model of the service.
         """
-        table = pa.Table.from_batches(read_arrow(self._post_rows_in_one_request("/transform", X, model, _ARROW)))
+        table = pa.Table.from_batches(read_arrow(self._post_rows("/transform", X, model, _ARROW)))
         z = number_array(table.column("z"), "z")
         return ServedArray.from_response(z, read_metadata(table))
 
@@ -495,22 +495,22 @@ class Client:
         ids: id of each row, or None.
         target_kind: kind of the targets, as in `partial_fit`.
         """
-        rows, names = sendable_rows_and_names(block.X)
+        rows, names = sendable_rows(block.X)
         weights = as_weights(block.weights, rows.shape[0])
         targets = None if block.y is None else self._parse_targets(block.y, rows.shape[0], target_kind)
         row_ids = None if ids is None else as_ids(as_list("ids", ids), rows.shape[0])
         return arrow_stream_bytes(Block(rows, targets, weights, row_ids, names))
 
     def _request_predictions(self, X: Any, model: str | None) -> JsonDict:
-        return dict(orjson.loads(self._post_rows_in_one_request("/predict", X, model, "application/json")))
+        return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
 
-    def _post_rows_in_one_request(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
+    def _post_rows(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
         """Send rows X to a model's route, and return the response's body.
 
         path: path of the route.
         accept: media type of the response.
         """
-        rows, names = sendable_rows_and_names(X)
+        rows, names = sendable_rows(X)
         headers = {"Content-Type": _ARROW, "Accept": accept}
         if not model:
             known = sorted(self.models())

@@ -24,7 +24,7 @@ from stream_dr.commands.reading import (
     add_file_options,
     add_table_options,
     first_table_block,
-    refuse_ids_or_numbers_as_labels,
+    refuse_unlikely_labels,
 )
 from stream_dr.commands.specs import (
     AnyDir,
@@ -34,9 +34,9 @@ from stream_dr.commands.specs import (
     NamedSpec,
     SkipDamaged,
     Sources,
-    add_missing_maps_and_lda_ridge,
     add_model,
     check_model_specs,
+    complete_specs,
     format_spec,
     has_models,
     parse_model_specs,
@@ -109,14 +109,14 @@ def learn(
     specs = parse_model_specs(model)
     read_as.refuse_unsupported_options(sources)
     if not as_classes:
-        read_as = _label_as_target_if_fractional(read_as, sources)
+        read_as = _fractional_label_options(read_as, sources)
 
     files = read_as.open_all_but_shards(sources)
-    feature_map = read_as.text_or_table_map_spec(files)
+    feature_map = read_as.suggest_map_spec(files)
     print_column_kinds(files, feature_map)
     _print_id_hint(read_as, files)
     if not as_classes:
-        refuse_ids_or_numbers_as_labels(files, ctx.obj)
+        refuse_unlikely_labels(files, ctx.obj)
 
     if dir is not None and not check:
         if not specs and not has_models(dir):
@@ -146,12 +146,12 @@ def _check_options(
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
 
 
-def _label_as_target_if_fractional(read_as: ReadOptions, sources: list[Path]) -> ReadOptions:
+def _fractional_label_options(read_as: ReadOptions, sources: list[Path]) -> ReadOptions:
     """Return options that read fractional labels as numeric targets.
 
     If the label column has fractions, a message is printed. Otherwise `read_as` is returned.
     """
-    numbers = read_as.with_label_as_target_if_fractional(sources)
+    numbers = read_as.read_fractional_labels(sources)
     if numbers is not read_as:
         y = read_as.options.label
         say(f"{y} has numbers with a fraction, to be predicted: --targets {y}. --as-classes takes them for labels.")
@@ -176,13 +176,13 @@ def _choose_default_model(
     feature_map_spec: parameters of the feature map that encodes the columns of the files.
     """
     from stream_dr.evaluation.comparison import default_estimator_spec
-    from stream_dr.feature_maps.column_report import text_spec_or_table_spec
+    from stream_dr.feature_maps.column_report import suitable_map_spec
 
     first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
     from_shards = first.table and not files
-    feature_map_spec = text_spec_or_table_spec(first.X, feature_map_spec) if from_shards else feature_map_spec
+    feature_map_spec = suitable_map_spec(first.X, feature_map_spec) if from_shards else feature_map_spec
     key, params = default_estimator_spec(first, feature_map_spec)
     if from_shards:
         # Add the map for shards here, because `store_and_learn_files` adds maps for files only.
@@ -232,13 +232,13 @@ def store_and_learn_files(
         True to compute exact solutions if they predict better than approximate solutions.
     """
     if (first := first_table_block(files)) is not None:
-        feature_map = read_as.text_or_table_map_spec(files)
-        specs = add_missing_maps_and_lda_ridge(specs, first, feature_map, read_as.table_map_spec())
+        feature_map = read_as.suggest_map_spec(files)
+        specs = complete_specs(specs, first, feature_map, read_as.table_map_spec())
     check_model_specs(specs)
-    with _create_folder_or_undo(dir):
+    with _create_folder(dir):
         shards = _store_as_shards(dir, files, name)
         dataset = open_dataset([shards.get(path, path) for path in sources], settings.skip_damaged)
-        replay_and_report(dir, dataset, specs, settings, out, refine_if_better=refine_if_better)
+        replay_files(dir, dataset, specs, settings, out, refine_if_better=refine_if_better)
 
 
 def print_column_kinds(files: dict[Path, "FileSource"], feature_map_spec: JsonDict, with_hints: bool = True) -> None:
@@ -300,17 +300,17 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 
     Returns the folder of each file's shards, by the file's path.
     """
-    from stream_dr.directory.learned_sources import write_shards_owned_by_directory
+    from stream_dr.directory.learned_sources import write_owned_shards
 
     folders = {}
     with DirectoryLock(dir), ProgressBar("read", None) as bar:
         for path, source in files.items():
-            folders[path] = write_shards_owned_by_directory(dir, source, name, bar.show)
+            folders[path] = write_owned_shards(dir, source, name, bar.show)
     return folders
 
 
 @contextmanager
-def _create_folder_or_undo(dir: Path) -> Iterator[None]:
+def _create_folder(dir: Path) -> Iterator[None]:
     """Create the folder `dir`, and remove it on failure.
 
     The failure is an error in the with-block. The folder stays if it existed before, or if it has
@@ -378,7 +378,7 @@ def replay(
 
     specs = parse_model_specs(model)
     if workers is not None or scheduler is not None:
-        read_as.refuse_paths_other_than_shards(sources)
+        read_as.refuse_other_than_shards(sources)
     read_as.refuse_unsupported_options(sources)
 
     dataset = open_dataset(sources, skip_damaged=skip_damaged) if all(map(read_as.reads_as_shards, sources)) else None
@@ -398,7 +398,7 @@ def replay(
         plan_runner = dask_plan_runner(scheduler)
     elif workers is not None:
         plan_runner = thread_plan_runner(workers)
-    replay_and_report(dir, dataset, specs, settings, None, plan_runner)
+    replay_files(dir, dataset, specs, settings, None, plan_runner)
 
 
 def _learn_as_files(
@@ -407,7 +407,7 @@ def _learn_as_files(
     files = read_as.open_all_but_shards(sources)
     note = f"{', '.join(map(str, files))} hold no shards; they are learned as `stream-dr learn` does"
     say(f"note: {note}, which has more options for a table's columns.")
-    print_column_kinds(files, read_as.text_or_table_map_spec(files), with_hints=False)
+    print_column_kinds(files, read_as.suggest_map_spec(files), with_hints=False)
     store_and_learn_files(dir, sources, files, specs, read_as, settings)
 
 
@@ -418,7 +418,7 @@ ALLOWED_LABELS = "STREAM_DR_ALLOWED_LABELS"
 """Environment variable with the labels that batches may have."""
 
 
-def replay_and_report(
+def replay_files(
     dir: Path,
     dataset: Dataset,
     specs: ModelSpecs,
@@ -454,7 +454,7 @@ def replay_and_report(
 
     _print_repeated_shards(dataset)
     opened = Directory(dir, n_features=dataset.n_features, allowed_labels=_allowed_labels_from_environment())
-    with opened as directory, _add_models_or_undo(directory, specs):
+    with opened as directory, _add_models(directory, specs):
         # Compile numba functions first. Otherwise the progress bar would count this time.
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with ProgressBar("replay", dataset.rows) as bar:
@@ -506,7 +506,7 @@ def _print_replay_report(directory: "Directory", report: "ReplayReport") -> None
 
 def _print_test_scores(directory: "Directory") -> None:
     """Print each model's score on rows not learned yet."""
-    tested = directory.records.last_scores_by_model_id()
+    tested = directory.records.newest_scores()
     rows = ""
     if directory.schema.target_kind == "multilabel":
         rows = " of rows, by one of their labels"
@@ -542,7 +542,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
     - If shards are in an object store, no model is refined. A message shows the command that
       refines the model.
     """
-    from stream_dr.running.refine import publish_unrefined_again_and_snapshot
+    from stream_dr.running.refine import publish_unrefined_again
 
     for name, model in directory.models.items():
         # A refined solution is approximate, too, if the model has learned rows since the refine.
@@ -559,7 +559,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: Dataset) -> None:
             if unsolved or not hasattr(model.estimator, "predict") or _refining_helps(directory, model):
                 refine_and_print(directory, model, **_REFINE_OPTIONS)
             elif solution == "refined":
-                publish_unrefined_again_and_snapshot(directory, model)
+                publish_unrefined_again(directory, model)
         except CannotRefine as e:
             say(f"note: {name} is not refined: {e}")
 
@@ -569,9 +569,9 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
     The scores before and after refining are printed. The model is not changed.
     """
-    from stream_dr.running.refine import held_out_scores_before_and_after
+    from stream_dr.running.refine import held_out_scores
 
-    before, after = held_out_scores_before_and_after(directory, model, **_REFINE_OPTIONS)
+    before, after = held_out_scores(directory, model, **_REFINE_OPTIONS)
     helps = after > before
     scores = f"{before:.3f} from the diagonal, of {after:.3f} refined"
     outcome = "is refined" if helps else "stays as it is"
@@ -602,7 +602,7 @@ def _allowed_labels_from_environment() -> list[Any] | None:
 
 
 @contextmanager
-def _add_models_or_undo(directory: "Directory", specs: ModelSpecs) -> Iterator[None]:
+def _add_models(directory: "Directory", specs: ModelSpecs) -> Iterator[None]:
     """Add models, and remove them if the with-block fails.
 
     The with-block fails if it raises a StreamDRError. Even then, a model stays in these cases:

@@ -31,7 +31,7 @@ from stream_dr.datasets.readers.matrices import split_block
 from stream_dr.datasets.readers.rcv1 import read_indicator_matrix
 from stream_dr.datasets.sources import Options, open_source
 from stream_dr.errors import InvalidParameter, SourceMissing, did_you_mean
-from stream_dr.shards.folder import Manifest, WriteProgress, leftovers_or_raise_if_shards, write_shards
+from stream_dr.shards.folder import Manifest, WriteProgress, find_leftovers, write_shards
 
 if TYPE_CHECKING:
     from sklearn.utils import Bunch
@@ -71,7 +71,7 @@ def convert(
     Raises OutputExists, InsufficientStorage, and the errors of `open_source` and of reading. If an
     error is raised, no manifest is written.
     """
-    leftovers_or_raise_if_shards(output_folder)
+    find_leftovers(output_folder)
 
     # Let all features be numbers unless the caller sets `raw`. The first rows do not decide.
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))

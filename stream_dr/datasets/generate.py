@@ -121,7 +121,7 @@ class WordAndTopicTables(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def build_word_and_topic_tables() -> WordAndTopicTables:
+def build_vocabulary() -> WordAndTopicTables:
     """Return the words and topics.
 
     The words and topics do not depend on the seed from which rows are drawn.
@@ -131,7 +131,7 @@ def build_word_and_topic_tables() -> WordAndTopicTables:
     # The frequencies of words follow Zipf's law. They are assigned to the words in random order.
     share = 1.0 / (np.arange(WIDTH) + 8.0)
     share = share[random.permutation(WIDTH)] / share.sum()
-    topical = np.stack([_draw_words_of_one_topic(random, share) for _ in TOPICS])
+    topical = np.stack([_draw_topic_words(random, share) for _ in TOPICS])
 
     # The number of times that a row has a word is approximately Poisson distributed.
     # `present` is the probability that a row has the word at least once.
@@ -143,13 +143,13 @@ def build_word_and_topic_tables() -> WordAndTopicTables:
         _repeat_indices_by_share(share, _COMMON_TABLE),
         topical,
         idf,
-        _topic_and_ancestor_codes(),
+        _ancestor_codes(),
         _cumulative_subtopic_shares(),
         _cumulative_topic_pair_shares(),
     )
 
 
-def _draw_words_of_one_topic(random: np.random.Generator, word_shares: np.ndarray) -> np.ndarray:
+def _draw_topic_words(random: np.random.Generator, word_shares: np.ndarray) -> np.ndarray:
     """Return a table of words specific to one topic.
 
     The table is (TOPIC_TABLE,) uint16. A word is repeated in proportion to its frequency in the
@@ -191,7 +191,7 @@ def _parent_topic(topic: str) -> str | None:
     return next((p for p in prefixes if p in TOPICS), f"{topic[0]}CAT")
 
 
-def _topic_and_ancestor_codes() -> np.ndarray:
+def _ancestor_codes() -> np.ndarray:
     """Return the codes of each topic and its ancestors.
 
     The array is (topics, 4). Row i has the topic i, its parent, the parent's parent and so on. A
@@ -329,7 +329,7 @@ def _draw_thousand_rows(seed: int, thousand_index: int, targets: str) -> Block:
         1,000 · thousand_index.
     targets: "topics" or "top4", as in `generate_rcv1_like`.
     """
-    words = build_word_and_topic_tables()
+    words = build_vocabulary()
     random = np.random.Generator(np.random.SFC64((seed, thousand_index)))
     top, codes, indptr = _draw_row_topics(random, words)
     X = _draw_word_rows(random, words, codes, indptr)

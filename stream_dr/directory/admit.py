@@ -140,7 +140,7 @@ def check_can_learn_stream(estimator: Estimator, schema: Schema, limits: Limits)
             f"this stream's batches carry weights; {type(estimator).__name__} is a recurrence that takes none. "
             "Use an additive estimator, or send batches without weights to another stream."
         )
-    _check_table_or_numeric_rows(estimator, schema)
+    _check_layout(estimator, schema)
     _check_target_kind(estimator, schema.target_kind)
     _check_width(estimator, schema)
 
@@ -221,7 +221,7 @@ def check_can_continue_stream(estimator: Estimator, schema: Schema, limits: Limi
         _try_row(estimator, new_schema, accumulator.freeze())
 
 
-def _check_table_or_numeric_rows(estimator: Estimator, schema: Schema) -> None:
+def _check_layout(estimator: Estimator, schema: Schema) -> None:
     """Raise SchemaMismatch if the estimator cannot learn the stream's layout.
 
     The rows of a table need an estimator with a feature map for tables. Sparse rows need an
@@ -266,7 +266,7 @@ def _try_row(estimator: Estimator, schema: Schema, initial_state: State | None) 
     if initial_state is not None and initial_state.n_features and schema.layout in ("dense", "named") and not by_name:
         check_n_features(schema.features, initial_state.n_features, "the saved estimator")
     try:
-        row = _block_of_one_zero_row(schema)
+        row = _zero_row(schema)
         estimator.accumulator(initial_state).add(estimator.block_to_learn(row))
     except errors.StreamDRError:
         raise
@@ -297,7 +297,7 @@ def _check_target_kind(estimator: Estimator, target_kind: str | None) -> None:
         )
 
 
-def _block_of_one_zero_row(schema: Schema) -> Block:
+def _zero_row(schema: Schema) -> Block:
     """Return a Block of one row that fits a schema.
 
     The row has the stream's layout. Its values are zeros, or all missing for the row of a table.

@@ -48,8 +48,8 @@ from stream_dr.distributed.parts import (
     PlanRunner,
     Task,
     TaskPlan,
-    divide_into_tasks_of_minimum_size,
-    learn_task_or_return_refusal,
+    divide_into_tasks,
+    learn_task,
     merge,
     read_batch,
 )
@@ -105,7 +105,7 @@ def dask_plan_runner(scheduler_address: str) -> PlanRunner:
             specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
             state_bytes = sum(bound_state_bytes(estimator_from_spec(spec), plan.schema) for spec in specs)
             check_workers(client, STATES_IN_MEMORY * state_bytes)
-            return _ClusterRun(client, plan, on_batch).run_and_gather_merged_results()
+            return _ClusterRun(client, plan, on_batch).run_tasks()
 
     return run_on_cluster
 
@@ -213,10 +213,10 @@ def submit_checked(client: Client, function: Callable[..., Any], *arguments: Any
     arguments: arguments of the function. Dask replaces a future by the future's result.
     key: Dask key of the future. None means a new key.
     """
-    return client.submit(_check_and_call_on_worker, software_versions(), function, *arguments, key=key, pure=False)
+    return client.submit(_call_on_worker, software_versions(), function, *arguments, key=key, pure=False)
 
 
-def _check_and_call_on_worker(client_versions: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_on_worker(client_versions: dict[str, str], function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in this worker process.
 
     client_versions: software versions of the client process.
@@ -265,7 +265,7 @@ class _ClusterRun:
         # The last batch of each running task, by (address of the worker, key of the task).
         self._last_batch: dict[tuple[str, str], Reference] = {}
 
-    def run_and_gather_merged_results(self) -> Sequence[PartialResult]:
+    def run_tasks(self) -> Sequence[PartialResult]:
         """Run all tasks of the plan and return their results.
 
         The results are, in this order:
@@ -308,7 +308,7 @@ class _ClusterRun:
         key = f"{self._context.topic}-{level}-{number}"
         if level == 0:
             task = plan.tasks[number]
-            return submit_checked(self._client, _learn_and_report, task, plan.specs, self._context, [], True, key=key)
+            return submit_checked(self._client, _learn_reporting, task, plan.specs, self._context, [], True, key=key)
 
         first_child = Node(level - 1, 2 * number)
         older = self._submit_subtree(first_child)
@@ -334,7 +334,7 @@ class _ClusterRun:
         counts_as_progress = not plan.specs and recurrence_index == 0
         key = f"{self._context.topic}-recurrence-{recurrence_index}"
         return submit_checked(
-            self._client, _learn_and_report, plan.whole, (spec,), self._context, states, counts_as_progress, key=key
+            self._client, _learn_reporting, plan.whole, (spec,), self._context, states, counts_as_progress, key=key
         )
 
     def _handle_worker_report(self, event: _ReportEvent) -> None:
@@ -353,7 +353,7 @@ class _ClusterRun:
             self._on_batch(reference)
 
 
-def _learn_and_report(
+def _learn_reporting(
     task: Task, specs: Sequence[Spec], context: _RunContext, initial_states: Sequence[State], counts_as_progress: bool
 ) -> PartialResult:
     """Learn the batches of a task and report each batch.
@@ -373,9 +373,7 @@ def _learn_and_report(
         worker.log_event(context.topic, (worker.address, key, counts_as_progress, fields))
 
     try:
-        return learn_task_or_return_refusal(
-            task, specs, context.schema, context.limits, initial_states, report_batch_or_end
-        )
+        return learn_task(task, specs, context.schema, context.limits, initial_states, report_batch_or_end)
     finally:
         report_batch_or_end(None)
 
@@ -469,7 +467,7 @@ class _ClusterSums:
                 sized.append((current, shard.bytes / shard.rows * reference.rows))
         state_bytes = bound_state_bytes(model.estimator, directory.schema)
         check_workers(client, STATES_IN_MEMORY * state_bytes)
-        self._tasks = divide_into_tasks_of_minimum_size(sized, state_bytes)
+        self._tasks = divide_into_tasks(sized, state_bytes)
         self._sent_context = client.scatter(self._context, broadcast=True)
 
     def __call__(

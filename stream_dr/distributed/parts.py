@@ -149,9 +149,7 @@ class TaskPlan(NamedTuple):
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
 
 
-def divide_into_tasks_of_minimum_size(
-    batches: Iterable[tuple[Reference, float]], total_state_bytes: int
-) -> tuple[Task, ...]:
+def divide_into_tasks(batches: Iterable[tuple[Reference, float]], total_state_bytes: int) -> tuple[Task, ...]:
     """Divide batches into tasks of consecutive batches.
 
     A task has at least MIN_TASK_ROWS rows. Its rows take at least ROW_TO_STATE_BYTES *
@@ -216,7 +214,7 @@ class _Learner(NamedTuple):
     table: None = None
 
 
-def learn_task_or_return_refusal(
+def learn_task(
     task: Task,
     specs: Sequence[Spec],
     schema: Schema,
@@ -254,7 +252,7 @@ def learn_task_or_return_refusal(
                 accumulator.add(estimator.block_to_learn(block))
         except StreamDRError as e:
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
-        outlines.append(row_with_target_or_first(block))
+        outlines.append(representative_row(block))
 
     # If a model's states cannot be merged, its state is no AdditiveState. No caller merges it.
     learned = tuple(cast(AdditiveState, accumulator.freeze()) for accumulator in accumulators)
@@ -277,7 +275,7 @@ def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
     return PartialResult(states, older.outlines + newer.outlines)
 
 
-def row_with_target_or_first(block: Block) -> Block:
+def representative_row(block: Block) -> Block:
     """Return a Block with one row of a batch.
 
     The Block has the batch's number of features and its list of labels. The row is the first row
@@ -323,7 +321,7 @@ class _PlanRun:
         self._unmerged: dict[Node, PartialResult] = {}
         self._lock = threading.Lock()
 
-    def learn_task_and_merge_if_last(self, task_index: int) -> PartialResult | None:
+    def learn_and_merge(self, task_index: int) -> PartialResult | None:
         """Learn the batches of a task, then merge results.
 
         Returns the merged result of all tasks if all other tasks have ended. If not, the task's
@@ -336,8 +334,8 @@ class _PlanRun:
         if task_index > min(self.refusals, default=task_index):
             return None
 
-        task, on_batch = plan.tasks[task_index], self._report_batch_if_running
-        result = learn_task_or_return_refusal(task, plan.specs, plan.schema, plan.limits, before_batch=on_batch)
+        task, on_batch = plan.tasks[task_index], self._report_batch
+        result = learn_task(task, plan.specs, plan.schema, plan.limits, before_batch=on_batch)
         if result.refusal is not None:
             self.refusals[task_index] = result
             return None
@@ -355,8 +353,8 @@ class _PlanRun:
         # Report each batch once, although several models learn the batch.
         # If models have mergeable states (`plan.specs`), their tasks report all batches.
         # If no model has a mergeable state, the first model of `plan.recurrences` reports them.
-        on_batch = self._raise_if_other_task_failed if plan.specs or recurrence_index else self._report_batch_if_running
-        return learn_task_or_return_refusal(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
+        on_batch = self._check_other_tasks if plan.specs or recurrence_index else self._report_batch
+        return learn_task(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 
     def _merge_up_tree(self, result: PartialResult, node: Node) -> PartialResult | None:
         """Merge a result with its neighbours up the tree.
@@ -380,16 +378,16 @@ class _PlanRun:
             node = Node(level + 1, number // 2)
         return result
 
-    def _report_batch_if_running(self, reference: Reference) -> None:
+    def _report_batch(self, reference: Reference) -> None:
         """Report the batch to learn next, unless another task has failed.
 
         Raises OtherTaskFailed if another task of the plan has failed.
         """
-        self._raise_if_other_task_failed(reference)
+        self._check_other_tasks(reference)
         with self._lock:
             self._on_batch(reference)
 
-    def _raise_if_other_task_failed(self, reference: Reference) -> None:
+    def _check_other_tasks(self, reference: Reference) -> None:
         """Raise OtherTaskFailed if another task of the plan has failed."""
         if self.stopped:
             raise OtherTaskFailed
@@ -423,7 +421,7 @@ def _run_plan_in_threads(n_threads: int, plan: TaskPlan, before_batch: BatchCall
     with ThreadPoolExecutor(n_threads, thread_name_prefix="stream_dr-part") as pool:
         try:
             recurrences = [pool.submit(plan_run.learn_unmergeable_model, n) for n in range(len(plan.recurrences))]
-            tasks = [pool.submit(plan_run.learn_task_and_merge_if_last, number) for number in numbers]
+            tasks = [pool.submit(plan_run.learn_and_merge, number) for number in numbers]
 
             # Only the task that ends last returns the merged result. The other tasks return None.
             results = [result for task in tasks if (result := task.result()) is not None]
@@ -492,13 +490,13 @@ class _ParallelReplay:
         state_bytes = sum(m.estimator.state_bytes(width, labels) for m in merging) if width else 0
         sized = [(r, shard.bytes / max(shard.rows, 1) * r.rows) for shard, r in missing]
         plan = TaskPlan(
-            divide_into_tasks_of_minimum_size(sized, state_bytes),
+            divide_into_tasks(sized, state_bytes),
             tuple(m.spec for m in merging),
             tuple(Recurrence(m.spec, m.accumulator.freeze() if m.rows else None) for m in others),
             self._schema_with_batch(*missing[0]),
             self._directory.limits,
         )
-        results = self._run(plan, self._count_batch_and_report)
+        results = self._run(plan, self._count_batch)
         for result in results:
             if result.refusal is not None:
                 raise result.refusal
@@ -534,7 +532,7 @@ class _ParallelReplay:
         except StreamDRError as e:
             raise type(e)(f"{batch_reference.uri}, batch {batch_reference.batch}: {e}", **e.details) from e
 
-    def _count_batch_and_report(self, reference: Reference) -> None:
+    def _count_batch(self, reference: Reference) -> None:
         """Count the rows of a batch and report progress."""
         # Count the rows of a batch once, even if a worker is lost and another learns them again.
         if reference.key not in self._counted_keys:

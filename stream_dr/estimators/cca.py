@@ -94,7 +94,7 @@ class CCA(TargetRegression, TwoStage):
         """
         return self._target_whitening_root(moments)
 
-    def ridged_variance_of_each_component(
+    def component_variances(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.

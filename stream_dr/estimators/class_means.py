@@ -61,7 +61,7 @@ class ClassMeans(LinearClassifier):
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the eigenvectors and eigenvalues of the between-class scatter."""
-        vectors, values = moments.between_scatter_eigenvectors_and_roots()
+        vectors, values = moments.between_eigenpairs()
         return vectors, values**2
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:

@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.parameters import check_choice, check_number_i
 from stream_dr.estimators.fitting.reservoir_method import (
     ClassTargetsIfAny,
     ReservoirMethod,
-    refuse_too_many_weighted_neighbours,
+    check_weighted_neighbours,
 )
 from stream_dr.projection import Linear
 from stream_dr.solve.discriminant import locality_projection, projection_without_components
@@ -80,7 +80,7 @@ class NPE(ReservoirMethod):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
-        refuse_too_many_weighted_neighbours(self.n_neighbors, self.reservoir)
+        check_weighted_neighbours(self.n_neighbors, self.reservoir)
         check_choice("label_aware", self.label_aware, (False, True))
         check_number_in_range("reg", self.reg, 0.0)
         check_number_in_range("gamma", self.gamma, 0.0)

@@ -9,7 +9,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.linear_gaussian import GaussianLogLikelihood, LinearGaussian
 from stream_dr.estimators.fitting.mapping import mapped_columns_of_state
-from stream_dr.estimators.fitting.moments import Moments, divide_or_zero_by_feature_scale, scale_moments
+from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, scale_moments
 from stream_dr.estimators.fitting.parameters import check_choice
 from stream_dr.estimators.fitting.refining import Refinable
 from stream_dr.estimators.fitting.stream_learner import NeedsRefine
@@ -182,7 +182,7 @@ class PCA(LinearGaussian, Refinable):
         loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
         total = float(m.diagonal.sum()) / variance_divisor(m)
         most = min(float(np.count_nonzero(m.scale)), m.weight)
-        axes = divide_or_zero_by_feature_scale(loadings, m.scale)
+        axes = divide_by_scale(loadings, m.scale)
         return GaussianLogLikelihood(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:

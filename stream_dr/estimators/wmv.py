@@ -133,7 +133,7 @@ class WMV(Refinable):
         """
         return self.pairs == "share" and not self.pair_weights
 
-    def row_pair_weights_by_class(self, moments: Moments) -> np.ndarray:
+    def class_pair_weights(self, moments: Moments) -> np.ndarray:
         """Return the weights of pairs of rows, by their two classes.
 
         The weights are a symmetric matrix (classes, classes).
@@ -155,7 +155,7 @@ class WMV(Refinable):
                 C[at[a], at[b]] = C[at[b], at[a]] = weight
         return C
 
-    def row_weight_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
+    def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return the factor of each class's rows, by label.
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors. The
@@ -163,7 +163,7 @@ class WMV(Refinable):
         fewer than `min_class_rows` rows get this factor, too.
         """
         moments = self._with_unlabelled_class(moments)
-        factors = (self.row_pair_weights_by_class(moments) @ moments.label_weights).tolist()
+        factors = (self.class_pair_weights(moments) @ moments.label_weights).tolist()
         waiting = {} if not self._has_equal_class_factors() else dict.fromkeys(moments.waiting, *factors[:1])
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
@@ -179,11 +179,11 @@ class WMV(Refinable):
         if not len(m.label_weights):
             return np.zeros((len(m.mean), 0)), np.zeros(0)
 
-        factors = self.row_pair_weights_by_class(m) @ m.label_weights
+        factors = self.class_pair_weights(m) @ m.label_weights
         if m.scatter is None:
             return self._directions_from_diagonal(m, factors)
         if not isinstance(state.class_scatter, ClassScatter):
-            return self.directions_from_class_weighted_scatter(moments._replace(scatter=factors[0] * m.scatter), state)
+            return self.weighted_directions(moments._replace(scatter=factors[0] * m.scatter), state)
 
         # Unlabelled rows' scatter is the scatter of all rows minus the labels' scatters.
         classes = len(m.labels)
@@ -199,9 +199,9 @@ class WMV(Refinable):
         by_label[m.present] = factors[:classes]
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
             total += factor * state.scale * scatter * m.scale[:, None] * m.scale
-        return self.directions_from_class_weighted_scatter(moments._replace(scatter=total), state)
+        return self.weighted_directions(moments._replace(scatter=total), state)
 
-    def directions_from_class_weighted_scatter(self, moments: Moments, state: MomentState) -> Directions:
+    def weighted_directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the components as columns, and their eigenvalues.
 
         The largest eigenvalue comes first.
@@ -211,7 +211,7 @@ class WMV(Refinable):
             class's factor.
         """
         moments = self._with_unlabelled_class(moments)
-        C = self.row_pair_weights_by_class(moments)
+        C = self.class_pair_weights(moments)
         scatter = moments.scatter
         largest = float(np.abs(C).max(initial=0.0))
         floor = largest * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
@@ -248,7 +248,7 @@ class WMV(Refinable):
         # Cxy (features, classes) is the cross-scatter of rows and class indicators.
         basis, _ = moments.significant_left_singular_pairs(moments.cross, moments.cross.shape[1] ** 0.5)
         inner = basis.T @ moments.cross
-        C = np.diag(factors / n) - self.row_pair_weights_by_class(moments)
+        C = np.diag(factors / n) - self.class_pair_weights(moments)
         roots, turn = np.linalg.eigh(inner @ C @ inner.T)
         vectors = basis @ turn
         if share > 0.0 or (roots < -len(roots) * EPS * np.abs(roots).max(initial=0.0)).any():

@@ -32,7 +32,7 @@ import scipy.sparse as sp
 from stream_dr.aliases import JsonDict
 from stream_dr.batch.block import Block, Rows
 from stream_dr.batch.matrix import columns_to_write, read_table, table_from_arrow
-from stream_dr.batch.parsing import has_too_many_labels_for_classes, parse_targets
+from stream_dr.batch.parsing import are_probably_measurements, parse_targets
 from stream_dr.batch.rows import RepeatableBatches, Source, as_block
 from stream_dr.batch.targets import class_targets, continuous_targets, drop_rows_without_target, label_array
 from stream_dr.checks import MAX_EXACT_WIDTH
@@ -43,7 +43,7 @@ from stream_dr.estimators.fitting.named_columns import read_rows_and_names
 from stream_dr.estimators.fitting.predictor import LinearClassifier, Predictor
 from stream_dr.evaluation.scores import weakness
 from stream_dr.feature_maps import feature_map as feature_map_of
-from stream_dr.feature_maps.column_report import describe, text_spec_or_table_spec
+from stream_dr.feature_maps.column_report import describe, suitable_map_spec
 from stream_dr.feature_maps.table import map_table_rows
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.protocol import pack
@@ -101,7 +101,7 @@ RIDGES: dict[str, dict[str, Any]] = {
     "many numbers": {"shrinkage": 0.1},
     "numbers": {},
 }
-"""Parameters that set the default ridge, by the kind of rows (`kind_of_rows_for_ridge`)."""
+"""Parameters that set the default ridge, by the kind of rows (`ridge_row_kind`)."""
 
 StageProgress = Callable[[str, int, int], object]
 """Function called to report progress.
@@ -271,7 +271,7 @@ def suggest(
     if target == "auto":
         _refuse_many_labels(sample)
 
-    table = feature_map or (text_spec_or_table_spec(sample.X, {"map": "table"}) if sample.table else {})
+    table = feature_map or (suitable_map_spec(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
     methods = [*_methods_to_compare(sample, table), *_baselines(sample.y.kind)]
     outcomes, folds, tested = _score_all_folds(sample, methods, map_params, _make_folds(sample, time), progress)
@@ -285,7 +285,7 @@ def suggest(
 
 def _refuse_many_labels(sample: Block) -> None:
     """Raise InvalidTargets if labels look like numbers or ids."""
-    if has_too_many_labels_for_classes(sample.y.kind, len(sample.y.labels), sample.rows):
+    if are_probably_measurements(sample.y.kind, len(sample.y.labels), sample.rows):
         raise InvalidTargets(
             f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
             "target='continuous'."
@@ -319,7 +319,7 @@ def _score_all_folds(
         # The times that are measured later then do not include compilation.
         few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
         for method in methods:
-            _fit_and_score_method(method, extra_params, few, few)
+            _score_method(method, extra_params, few, few)
         progress("learn", 0, total)
 
         deadline = perf_counter() + SECONDS
@@ -331,7 +331,7 @@ def _score_all_folds(
                 if perf_counter() > deadline:
                     break
                 progress("learn", done := done + sample.rows, total)
-                measured.append(_fit_and_score_method(method, extra_params, learned, held_out))
+                measured.append(_score_method(method, extra_params, learned, held_out))
 
     n_scored = max(1, min(map(len, outcomes)))
     return outcomes, n_scored, sum(len(test) for _, test in folds[:n_scored])
@@ -347,7 +347,7 @@ def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str,
     map_spec: parameters of the feature map that encodes a table's columns. Empty if the rows are
         not a table.
     """
-    kind = kind_of_rows_for_ridge(first_batch, map_spec)
+    kind = ridge_row_kind(first_batch, map_spec)
     words = "words" in kind
     if first_batch.y is None:
         # Rows of words and wide rows need `refine`, which needs a number of components.
@@ -357,7 +357,7 @@ def default_estimator_spec(first_batch: Block, map_spec: JsonDict) -> tuple[str,
     return "opls", RIDGES[kind] if words else {}
 
 
-def kind_of_rows_for_ridge(batch: Block, map_spec: JsonDict | None) -> str:
+def ridge_row_kind(batch: Block, map_spec: JsonDict | None) -> str:
     """Return the kind of a batch's rows, such as "words".
 
     The kinds are the keys of RIDGES. Sparse rows count as "words".
@@ -384,7 +384,7 @@ def _methods_to_compare(sample: Block, map_spec: JsonDict) -> list[_Method]:
     kind = sample.y.kind
     key, params = default_estimator_spec(sample, map_spec)
     # Do not standardise texts and sparse rows, because a row's word weights have a common scale.
-    words = "words" in kind_of_rows_for_ridge(sample, map_spec)
+    words = "words" in ridge_row_kind(sample, map_spec)
     scaling: JsonDict = {} if words else {"standardize": True}
 
     # Compare the default method, without and with shrinkage, and methods of other kinds.
@@ -442,7 +442,7 @@ def _average_over_folds(method: _Method, fold_results: list[MethodResult]) -> Me
     return last._replace(params=method.params, score=score, seconds=seconds, spread=spread)
 
 
-def _fit_and_score_method(method: _Method, extra_params: JsonDict, train: Block, test: Block) -> MethodResult:
+def _score_method(method: _Method, extra_params: JsonDict, train: Block, test: Block) -> MethodResult:
     """Fit a method or baseline, and score held-out rows.
 
     extra_params: parameters that the method gets in addition to its own. They set the feature map

@@ -15,7 +15,7 @@ data set RCV1. The classes here update the counts for a whole batch. The histogr
 over [−1, 1], and AUC treats scores in the same bin as equal. Memory does not grow with the number
 of rows.
 
-`learn_refine_and_score_held_out` scores an estimator before and after refine. A "diagonal"
+`score_before_after_refine` scores an estimator before and after refine. A "diagonal"
 solution ignores the correlations between features. Refine (an exact solution by further passes
 over the rows) includes the correlations. With many features and few rows, the measured
 correlations are mostly noise. Refine can then lower the accuracy. Scores on learned rows do not
@@ -239,9 +239,7 @@ class _OneSideOfSplit:
                 yield position, block.take(chosen)
 
 
-def learn_refine_and_score_held_out(
-    estimator: Estimator, source: Source, tol: float, max_passes: int
-) -> tuple[float, float]:
+def score_before_after_refine(estimator: Estimator, source: Source, tol: float, max_passes: int) -> tuple[float, float]:
     """Return an estimator's scores on held-out rows before and after refine.
 
     Returns two values:
@@ -271,13 +269,13 @@ def learn_refine_and_score_held_out(
         warnings.simplefilter("ignore")
         for _, block in learned.events():
             estimator.partial_fit(block)
-        before = _accuracy_or_r2_on_source(estimator, held_out)
+        before = _score_on_source(estimator, held_out)
 
         estimator.refine(learned, tol=tol, max_passes=max_passes)
-        return before, _accuracy_or_r2_on_source(estimator, held_out)
+        return before, _score_on_source(estimator, held_out)
 
 
-def _accuracy_or_r2_on_source(estimator: Estimator, source: Source) -> float:
+def _score_on_source(estimator: Estimator, source: Source) -> float:
     """Return an estimator's score on the rows of a source.
 
     The score is the accuracy if targets are labels, R² if targets are numbers, and NaN if there

@@ -113,7 +113,7 @@ class NearestMean:
         if sample.means is not None:
             self._means, self._others = sample.means, sample.others
         else:
-            self._means, self._others = means_with_and_without_label(sample)
+            self._means, self._others = label_presence_means(sample)
 
     def predict(self, Z: Rows) -> np.ndarray:
         """Classify projected rows, as `Probe.predict` describes."""
@@ -216,7 +216,7 @@ def fit_probe(probe_kind: str, sample: ProbeSample, n_neighbours: int) -> Probe:
     return LinearProbe(sample)
 
 
-def means_with_and_without_label(sample: ProbeSample) -> tuple[np.ndarray, np.ndarray | None]:
+def label_presence_means(sample: ProbeSample) -> tuple[np.ndarray, np.ndarray | None]:
     """Return means of sampled rows with and without each label.
 
     Returns two values:
@@ -467,7 +467,7 @@ def evaluate(
     for block in _labelled_batches(source, skipped):
         block = evaluation.admit(block)
         if test_source is None:
-            evaluation.classify_and_count(block)
+            evaluation.count_correct(block)
         evaluation.learn_and_sample(block)
         if progress is not None:
             progress(evaluation.rows)
@@ -475,10 +475,10 @@ def evaluate(
         raise TargetsRequired("no row of the source has a target; test-then-train needs labelled rows.")
 
     if test_source is not None:
-        evaluation.solve_and_fit_classifiers()
+        evaluation.fit_classifiers()
         for block in _labelled_batches(test_source, skipped):
-            evaluation.classify_and_count(evaluation.admit(block))
-    return evaluation.scores_by_model_and_classifier(sum(skipped))
+            evaluation.count_correct(evaluation.admit(block))
+    return evaluation.all_scores(sum(skipped))
 
 
 def _labelled_batches(source: Source, skipped: list[int]) -> Iterator[Block]:
@@ -534,7 +534,7 @@ class ShuffledSource:
 class _Evaluation:
     """State of one evaluation, updated batch by batch.
 
-    Call `admit` for each batch before `classify_and_count` and `learn_and_sample`.
+    Call `admit` for each batch before `count_correct` and `learn_and_sample`.
 
     Labels are numbered from 0 in the order in which they first appear. A label's number is its
     code. The parameter `truth` of the methods is a list with each row's list of label codes.
@@ -565,14 +565,14 @@ class _Evaluation:
         self._last_codes: list[int] = []
         self._all_codes: list[np.ndarray] = []
 
-    def classify_and_count(self, block: Block) -> None:
+    def count_correct(self, block: Block) -> None:
         """Classify a batch and count the correct predictions.
 
         Every model projects the rows, and every classifier predicts their labels. If enough rows
         were learned since the last solution, the models are solved again first.
         """
         if self.rows >= self._next_solve:
-            self.solve_and_fit_classifiers()
+            self.fit_classifiers()
 
         truth = self._label_codes_by_row(block)
         for name, projection in self._projections.items():
@@ -586,10 +586,10 @@ class _Evaluation:
             if self._schema.target_kind == "class":
                 predicted = np.array([codes[0] if codes else 0 for codes in previous], np.int64)
             else:
-                predicted = np.where(self._labels_as_codes_or_indicators(previous), 1.0, -1.0)
+                predicted = np.where(self._label_array(previous), 1.0, -1.0)
             self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
 
-    def solve_and_fit_classifiers(self) -> None:
+    def fit_classifiers(self) -> None:
         """Solve every model, and fit classifiers on its projected sample.
 
         Also sets the number of learned rows at which the models are solved next.
@@ -599,7 +599,7 @@ class _Evaluation:
         # Forget the label codes of rows that are no longer in the sample.
         numbers = self._sample.sampled_row_numbers().tolist()
         self._sample_truth = {number: self._sample_truth[number] for number in numbers}
-        y = self._labels_as_codes_or_indicators(list(self._sample_truth.values()))
+        y = self._label_array(list(self._sample_truth.values()))
         means, others = self._label_feature_means()
 
         for name, estimator in self._models.items():
@@ -637,7 +637,7 @@ class _Evaluation:
         self._sample.add(block)
         self.rows += block.rows
 
-    def scores_by_model_and_classifier(self, n_unlabelled: int) -> list[Score]:
+    def all_scores(self, n_unlabelled: int) -> list[Score]:
         """Return a Score for each pair of model and classifier.
 
         n_unlabelled: number of rows without a target, for the scores of the baseline.
@@ -730,7 +730,7 @@ class _Evaluation:
         order = np.argsort([self._labels[label] for label in moments.labels])
         return means[order], others[order]
 
-    def _labels_as_codes_or_indicators(self, codes_by_row: list[list[int]]) -> np.ndarray:
+    def _label_array(self, codes_by_row: list[list[int]]) -> np.ndarray:
         """Return the labels of rows as an array.
 
         If rows have one label, returns label codes (rows,). If rows have several labels, returns
@@ -756,7 +756,7 @@ class _Evaluation:
             labels, scores (rows, labels) for the labels that were known when the classifier was
             fitted.
         """
-        y = self._labels_as_codes_or_indicators(codes_by_row)
+        y = self._label_array(codes_by_row)
         if self._schema.target_kind == "class":
             correct = y == predicted
             self._class_scores.setdefault(model_and_probe, ClassScores()).add(y, predicted, len(self._labels))

@@ -18,14 +18,14 @@ from stream_dr.feature_maps.table_columns import (
     LEFT_OUT,
     TableColumn,
     read_column,
-    set_kind_and_add_columns,
+    start_column,
     update_column_statistics,
 )
 from stream_dr.feature_maps.widths import (
     InferredKind,
-    declared_or_inferred_kind,
+    decide_kind,
+    diagonal_only_reason,
     hashed_columns_per_text,
-    reason_if_only_diagonal_stored,
 )
 
 MANY = 8
@@ -135,7 +135,7 @@ def _group_vector_columns(columns: tuple[ColumnReport, ...]) -> list[list[Column
     return [part for run in runs for part in ([run] if len(run) >= MANY else [[column] for column in run])]
 
 
-def text_spec_or_table_spec(rows: pa.RecordBatch, table_spec: dict[str, Any]) -> dict[str, Any]:
+def suitable_map_spec(rows: pa.RecordBatch, table_spec: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of the map that suits these rows.
 
     If the only encoded column is a text, the result is a spec of the map `text`. In all other
@@ -187,7 +187,7 @@ def describe(rows: pa.RecordBatch | Iterable[pa.RecordBatch], spec: dict[str, An
     # For the map `text` the scatter is always diagonal, so there is no note.
     note = ""
     if (spec or {}).get("map") != "text":
-        note = reason_if_only_diagonal_stored(table_map.encoding(), [statistics for _, statistics, _ in reported])
+        note = diagonal_only_reason(table_map.encoding(), [statistics for _, statistics, _ in reported])
     columns = tuple(report for report, _, _ in reported)
     return TableReport(sum(batch.num_rows for batch in batches), columns, tuple(problems), note)
 
@@ -219,7 +219,7 @@ def _infer_kind_from_batches(name: str, batches: list[pa.RecordBatch], table_map
     for batch in batches:
         column = find_column(batch, name)
         if column is not None and not inferred.kind:
-            inferred = declared_or_inferred_kind(name, column_values(column), overrides)
+            inferred = decide_kind(name, column_values(column), overrides)
     return inferred
 
 
@@ -250,7 +250,7 @@ def _report_column(
         values |= set(read.labels if read.has_texts else np.unique(read.values[~read.missing]).tolist())
         missing += given.null_count
         if inferred.kind and not column.kind:
-            column, width = set_kind_and_add_columns(column, inferred.kind, n_hashed_words, width)
+            column, width = start_column(column, inferred.kind, n_hashed_words, width)
         try:
             if column.is_encoded and not problem:
                 column, width = update_column_statistics(column, read_column(column, batch), encoding, width)

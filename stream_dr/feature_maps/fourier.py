@@ -98,7 +98,7 @@ class RandomFourier(FeatureMap):
     nu: float = 1.5
 
     @property
-    def first_row_fixes_n_features(self) -> bool:
+    def first_row_fixes_width(self) -> bool:
         """True if the first row fixes the number of features."""
         return self.orthogonal
 
@@ -133,7 +133,7 @@ class RandomFourier(FeatureMap):
         X: (rows, features), the first rows of the stream.
         """
         gamma = float(self.gamma or 0.0)
-        distance = _median_l1_or_squared_l2(X, self.kernel)
+        distance = _median_distance(X, self.kernel)
         kernel = matern(np.array(distance), gamma, self.nu) if self.kernel == "matern" else np.exp(-gamma * distance)
         value = float(kernel)
         if value < LEAST_MEDIAN and np.isfinite(distance):
@@ -191,7 +191,7 @@ class RandomFourier(FeatureMap):
         n_stream_features: number of features of the stream so far.
         names: not used.
         """
-        omega = frequencies(self, n_stream_features if self.orthogonal else _power_of_2_at_least(X.shape[1]))
+        omega = frequencies(self, n_stream_features if self.orthogonal else _next_power_of_2(X.shape[1]))
         angles = np.asarray(X @ omega[: X.shape[1]])
         far = np.abs(angles) > FARTHEST
 
@@ -212,7 +212,7 @@ class RandomFourier(FeatureMap):
 
         n_input_columns: number of features of the rows before mapping.
         """
-        return 4 * self.n_features * (n_input_columns if self.orthogonal else _power_of_2_at_least(n_input_columns))
+        return 4 * self.n_features * (n_input_columns if self.orthogonal else _next_power_of_2(n_input_columns))
 
 
 @lru_cache(maxsize=8)
@@ -243,7 +243,7 @@ def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     return omega
 
 
-def _median_l1_or_squared_l2(X: Rows, kernel: str) -> float:
+def _median_distance(X: Rows, kernel: str) -> float:
     """Return the median distance of two rows of X.
 
     The distance is |x − x'|₁ for the Laplace kernel, and |x − x'|² for the others. At most 200
@@ -296,7 +296,7 @@ def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int)
     return np.hstack(blocks) * lengths if n_features else np.zeros((0, n_frequencies))
 
 
-def _power_of_2_at_least(n_features: int) -> int:
+def _next_power_of_2(n_features: int) -> int:
     """Return the smallest power of 2 ≥ `n_features`.
 
     Frequencies are drawn for this number of features. So they are seldom drawn again if the number

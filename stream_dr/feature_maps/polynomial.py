@@ -62,7 +62,7 @@ class Polynomial(FeatureMap):
     seed: int = 0
 
     @property
-    def first_row_fixes_n_features(self) -> bool:
+    def first_row_fixes_width(self) -> bool:
         """True, because the first row fixes the number of features.
 
         The columns of mapped rows are products of features. With another number of features there
@@ -136,7 +136,7 @@ class Polynomial(FeatureMap):
         rows = X.toarray() if sp.issparse(X) else X
         if self.coef0:
             rows = np.hstack([rows, np.full((len(rows), 1), np.sqrt(self.coef0))])
-        places, factors = _product_factors_and_weights(rows.shape[1], self.degree)
+        places, factors = _product_factors(rows.shape[1], self.degree)
         out = np.broadcast_to(factors, (len(rows), len(factors))).copy()
         for column in places.T:
             out *= rows[:, column]
@@ -152,14 +152,14 @@ class Polynomial(FeatureMap):
         """
         spectrum: np.ndarray | float = 1.0
         for t in range(self.degree):
-            table, constant = _draw_sketches_of_features_and_coef0(self, t, X.shape[1])
+            table, constant = _draw_sketch(self, t, X.shape[1])
             sketch = X @ table
             spectrum = spectrum * np.fft.rfft((sketch.toarray() if sp.issparse(sketch) else sketch) + constant)
         return np.fft.irfft(spectrum, self.n_features)
 
 
 @lru_cache(maxsize=8)
-def _product_factors_and_weights(n_features: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+def _product_factors(n_features: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the factors and the weight of each product.
 
     Row i of the factors (products, degree) has the indices of the features in product i. The
@@ -182,9 +182,7 @@ def _product_factors_and_weights(n_features: int, degree: int) -> tuple[np.ndarr
 
 
 @lru_cache(maxsize=16)
-def _draw_sketches_of_features_and_coef0(
-    sketched_map: Polynomial, sketch_number: int, n_features: int
-) -> tuple[sp.csr_matrix, np.ndarray]:
+def _draw_sketch(sketched_map: Polynomial, sketch_number: int, n_features: int) -> tuple[sp.csr_matrix, np.ndarray]:
     """Return a count sketch, and the sketch of √coef0.
 
     The kernel's constant coef0 acts like one more feature of the value √coef0. A count sketch adds

@@ -44,7 +44,7 @@ from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps import table_columns
 from stream_dr.feature_maps.feature_map import FeatureMap, is_finite_number
 from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, SIZES, WORDS_IN_ALL, EncodingSpec, TableColumn, Words
-from stream_dr.feature_maps.widths import AS, ColumnOverrides, declared_or_inferred_kind, hashed_columns_per_text
+from stream_dr.feature_maps.widths import AS, ColumnOverrides, decide_kind, hashed_columns_per_text
 
 ENTRIES_AT_ONCE = 1 << 19
 """Largest number of entries of mapped rows in memory at a time."""
@@ -302,7 +302,7 @@ def update_statistics(
         if values is not None and isinstance(table_map, Text):
             new_kinds[name] = "text"
         elif values is not None:
-            new_kinds[name] = declared_or_inferred_kind(name, column_values(values), overrides).kind
+            new_kinds[name] = decide_kind(name, column_values(values), overrides).kind
     words = hashed_columns_per_text(encoding, state.columns, new_kinds)
 
     # Add the batch's values to the statistics of each column.
@@ -310,7 +310,7 @@ def update_statistics(
     columns = []
     for column in state.columns:
         if new_kinds.get(column.name):
-            column, width = table_columns.set_kind_and_add_columns(column, new_kinds[column.name], words, width)
+            column, width = table_columns.start_column(column, new_kinds[column.name], words, width)
         if column.is_encoded:
             values = table_columns.read_column(column, rows)
             column, width = table_columns.update_column_statistics(column, values, encoding, width, sign)
@@ -450,7 +450,7 @@ def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str
     return tuple(unique)
 
 
-def is_mapping_independent_of_statistics(table_map: Table | Text, state: TableState, rows: pa.RecordBatch) -> bool:
+def maps_without_statistics(table_map: Table | Text, state: TableState, rows: pa.RecordBatch) -> bool:
     """Return True if mapping the rows uses no learned statistics.
 
     The mapping of `rows` depends on the statistics if a missing value is filled with a mean or a
@@ -470,7 +470,7 @@ def is_mapping_independent_of_statistics(table_map: Table | Text, state: TableSt
     return True
 
 
-def learned_rows_depend_on_others(table_map: Table | Text, state: TableState) -> bool:
+def mapping_mixed_rows(table_map: Table | Text, state: TableState) -> bool:
     """Return True if learned rows were mapped by other rows.
 
     The mapping of a row depended on other rows after one of these events:

@@ -291,9 +291,7 @@ class TableColumn(NamedTuple):
         return self.kind not in ("", *LEFT_OUT)
 
 
-def set_kind_and_add_columns(
-    column: TableColumn, kind: str, n_hashed_words: int, width_so_far: int
-) -> tuple[TableColumn, int]:
+def start_column(column: TableColumn, kind: str, n_hashed_words: int, width_so_far: int) -> tuple[TableColumn, int]:
     """Return a column with its kind set.
 
     Numeric columns are the columns of mapped rows. Numbers, dates, times and texts get their
@@ -362,7 +360,7 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, encoding
 
     # The other entries depend on the kind of the column.
     if column.kind == "category":
-        place = mapped_column_of_each_category(column, values.labels, encoding)[values.values]
+        place = category_places(column, values.labels, encoding)[values.values]
         at = np.flatnonzero(~missing & (place >= 0))
         parts.append((at, place[at], np.ones(len(at))))
     elif column.kind == "text":
@@ -383,9 +381,7 @@ def encode_values_as_entries(column: TableColumn, values: ColumnValues, encoding
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def mapped_column_of_each_category(
-    column: TableColumn, categories: tuple[str, ...], encoding: EncodingSpec
-) -> np.ndarray:
+def category_places(column: TableColumn, categories: tuple[str, ...], encoding: EncodingSpec) -> np.ndarray:
     """Return the mapped column that encodes each category.
 
     The result (categories + 1,) has the index of a column of the mapped rows for each category. An
@@ -412,7 +408,7 @@ def count_unseen(column: TableColumn, texts: tuple[str, ...], encoding: Encoding
     column: statistics of a column of categories or texts.
     """
     if column.kind == "category":
-        return mapped_column_of_each_category(column, texts, encoding) < 0
+        return category_places(column, texts, encoding) < 0
     unknown_words = count_hashed_words(column.words(encoding), texts)[:, column.counts == 0]
     return np.append(np.diff(unknown_words.indptr), 0)
 
@@ -482,7 +478,7 @@ def merge_column_statistics(
     width_so_far: number of numeric columns of the whole encoded table before this merge.
     """
     if b.kind and not a.kind:
-        a, width_so_far = set_kind_and_add_columns(a, b.kind, len(b.places), width_so_far)
+        a, width_so_far = start_column(a, b.kind, len(b.places), width_so_far)
     elif b.kind and a.kind != b.kind:
         raise CannotMerge(f"column {a.name} is {a.kind} in one state and {b.kind} in the other; give its kind (as_).")
     if a.kind == b.kind == "text" and len(a.places) != len(b.places):

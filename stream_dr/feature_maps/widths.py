@@ -84,7 +84,7 @@ class InferredKind(NamedTuple):
     why: str
 
 
-def declared_or_inferred_kind(name: str, first_values: ColumnValues, overrides: ColumnOverrides) -> InferredKind:
+def decide_kind(name: str, first_values: ColumnValues, overrides: ColumnOverrides) -> InferredKind:
     """Return the kind of a column, and the reason.
 
     If the user has declared a kind, this kind is returned. Without a declared kind, the kind is
@@ -110,7 +110,7 @@ def declared_or_inferred_kind(name: str, first_values: ColumnValues, overrides: 
     if name not in overrides.keep:
         if distinct == 1 and len(present) == len(first_values.values) >= ENOUGH:
             return InferredKind("constant", "one value in every row")
-        if distinct == len(present) and _is_id_given_all_distinct(name, first_values, distinct):
+        if distinct == len(present) and _is_distinct_id(name, first_values, distinct):
             return InferredKind("id", "another value in every row")
 
     # Strings are texts if they have many words and few repetitions.
@@ -118,7 +118,7 @@ def declared_or_inferred_kind(name: str, first_values: ColumnValues, overrides: 
         kind = first_values.kind if first_values.kind in SIZES else "number"
         values = {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}
         return InferredKind(kind, values.get(first_values.kind, "numbers"))
-    words = _mean_words_per_distinct_text(first_values)
+    words = _mean_word_count(first_values)
     if words >= WORDS and distinct > len(present) / 2:
         return InferredKind("text", f"{words:.0f} words on average, mostly different")
     return InferredKind("category", _note_on_number_words(first_values) or f"{distinct} distinct")
@@ -175,14 +175,14 @@ def _looks_like_id(name: str, column: ColumnValues) -> bool:
 
     - The column's name is usual for ids, the values are whole numbers or strings, and the number
       of distinct values is more than a tenth of the number of rows.
-    - All values differ, and `_is_id_given_all_distinct` returns True.
+    - All values differ, and `_is_distinct_id` returns True.
     """
     if column.missing.any() or column.kind not in ("text", "integer", "number"):
         return False
     distinct = len(np.unique(column.values))
     rows = len(column.values)
     if not _has_id_name(name):
-        return distinct == rows and _is_id_given_all_distinct(name, column, distinct)
+        return distinct == rows and _is_distinct_id(name, column, distinct)
     whole = column.kind == "text" or bool(np.all(column.values == np.floor(column.values)))
     return whole and distinct > max(1, rows / 10)
 
@@ -192,7 +192,7 @@ def _has_id_name(name: str) -> bool:
     return bool(_ID.fullmatch(name) or _CAMEL.fullmatch(name))
 
 
-def _is_id_given_all_distinct(name: str, column: ColumnValues, n_distinct: int) -> bool:
+def _is_distinct_id(name: str, column: ColumnValues, n_distinct: int) -> bool:
     """Return True if a column is an id.
 
     The caller has checked that all values of the column differ. There are two cases:
@@ -206,11 +206,11 @@ def _is_id_given_all_distinct(name: str, column: ColumnValues, n_distinct: int) 
     """
     named = _has_id_name(name)
     if column.kind == "text":
-        return n_distinct >= ENOUGH and (named or _mean_words_per_distinct_text(column) < 2.0)
+        return n_distinct >= ENOUGH and (named or _mean_word_count(column) < 2.0)
     return column.kind == "integer" and named and n_distinct > 1
 
 
-def _mean_words_per_distinct_text(column: ColumnValues) -> float:
+def _mean_word_count(column: ColumnValues) -> float:
     """Return the mean word count of a column's distinct texts."""
     return sum(len(text.split()) for text in column.labels) / len(column.labels)
 
@@ -229,7 +229,7 @@ def hashed_columns_per_text(encoding: EncodingSpec, columns: Sequence[TableColum
     return encoding.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
 
 
-def max_mapped_columns_of_table(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
+def max_table_width(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
     """Return the largest possible width of encoded rows.
 
     A feature map encodes each column of the table as one or several numeric columns.
@@ -249,7 +249,7 @@ def _max_mapped_columns_of(column: TableColumn, encoding: EncodingSpec) -> int:
     """
     if column.kind == "text":
         return len(column.places) + 1
-    return _max_mapped_columns_of_kind(column.name, column.kind, encoding)
+    return _max_kind_width(column.name, column.kind, encoding)
 
 
 def check_max_encoded_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> None:
@@ -260,13 +260,13 @@ def check_max_encoded_columns(encoding: EncodingSpec, overrides: ColumnOverrides
     overrides: settings for single columns.
     kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
-    total = max_mapped_columns_of_kinds(encoding, overrides, kinds)
+    total = max_width_of_kinds(encoding, overrides, kinds)
     if total > MAX_EXACT_WIDTH:
-        message = _table_too_wide_message(total, _max_mapped_columns_by_name(encoding, overrides, kinds))
+        message = _table_too_wide_message(total, _max_widths(encoding, overrides, kinds))
         raise TooManyFeatures(f'{message}, or take scatter="diagonal".', needed=total, limit=MAX_EXACT_WIDTH)
 
 
-def reason_if_only_diagonal_stored(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
+def diagonal_only_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
     """Return the reason why only a diagonal is stored.
 
     The diagonal is the diagonal of the scatter matrix. The only possible reason is that the table
@@ -297,7 +297,7 @@ def _table_too_wide_message(max_width: int, max_by_column: dict[str, int]) -> st
     )
 
 
-def max_mapped_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
+def max_width_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
     """Return the largest possible width of encoded rows.
 
     A feature map encodes each column of the table as one or several numeric columns. The width
@@ -309,12 +309,10 @@ def max_mapped_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrid
     declared = _declared_kinds(overrides)
     texts = any(declared.get(name, kind) == "text" for name, kind in kinds.items())
     shared = WORDS_IN_ALL if texts and not encoding.words.n_features else 0
-    return shared + sum(_max_mapped_columns_by_name(encoding, overrides, kinds).values())
+    return shared + sum(_max_widths(encoding, overrides, kinds).values())
 
 
-def _max_mapped_columns_by_name(
-    encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]
-) -> dict[str, int]:
+def _max_widths(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> dict[str, int]:
     """Return the largest possible width of each column's encoding.
 
     A feature map encodes each column of the table as one or several numeric columns. The result is
@@ -329,8 +327,7 @@ def _max_mapped_columns_by_name(
     # Take, for each kind of values, the kind of column that has the most numeric columns.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
     return {
-        name: _max_mapped_columns_of_kind(name, declared.get(name, raw.get(kind, kind)), encoding)
-        for name, kind in kinds.items()
+        name: _max_kind_width(name, declared.get(name, raw.get(kind, kind)), encoding) for name, kind in kinds.items()
     }
 
 
@@ -344,7 +341,7 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
     return categories | dict(overrides.kinds) | dropped
 
 
-def _max_mapped_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
+def _max_kind_width(name: str, kind: str, encoding: EncodingSpec) -> int:
     """Return the largest possible width of a column's encoding.
 
     The width is the number of numeric columns that encode the column. The numeric column that

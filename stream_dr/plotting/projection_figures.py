@@ -20,12 +20,12 @@ from stream_dr.plotting.figure import (
     component_spread_or_none,
     empty_figure,
     figure_dict,
-    loadings_or_eigenvalues,
+    figure_loadings,
     plotly_escaped_text,
     scatter_trace,
-    strip_feature_map_if_any,
     title_of_model,
     titled_axis,
+    unmapped_projection,
     whole_number_axis,
 )
 from stream_dr.projection import Columns, Linear, Mapped
@@ -84,14 +84,14 @@ def loadings_figure_dict(
         None. A feature that hardly varies has little effect, even if its loading is large.
     """
     # Choose the values to draw: scores of selected features, or loadings of the component.
-    projection = strip_feature_map_if_any(model)
+    projection = unmapped_projection(model)
     half_widths = None
     if isinstance(projection, Columns):
         features = projection.columns
         values = projection.scores
         label = "score"
     else:
-        matrix = loadings_or_eigenvalues(model, "loadings")
+        matrix = figure_loadings(model, "loadings")
         if matrix is None or not matrix.shape[1]:
             reason = "no component yet" if matrix is not None else "no loadings: it projects by similar rows"
             return empty_figure(title, reason)
@@ -101,7 +101,7 @@ def loadings_figure_dict(
         features = np.arange(len(matrix))
         values = matrix[:, component]
         label = "loading"
-        note, half_widths = _title_note_and_half_widths(model, component)
+        note, half_widths = _error_bars(model, component)
         title += f" · component {component + 1}{note}"
         if feature_deviations is not None:
             values = values * feature_deviations
@@ -119,7 +119,7 @@ def loadings_figure_dict(
     return figure_dict([bars], title, xaxis=titled_axis(label), yaxis=axis, showlegend=False)
 
 
-def _title_note_and_half_widths(model: Any, component: int) -> tuple[str, np.ndarray | None]:
+def _error_bars(model: Any, component: int) -> tuple[str, np.ndarray | None]:
     """Return a title note and the error bars of loadings.
 
     The note is text for the title, or "". The error bars are half the widths (features,) of 95 %
@@ -205,7 +205,7 @@ def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray |
         capture together. None means that the share is computed as in `spectrum`.
     """
     # Compute the cumulative shares of the eigenvalues.
-    values = loadings_or_eigenvalues(model, "eigenvalues")
+    values = figure_loadings(model, "eigenvalues")
     if values is None or not len(values):
         return empty_figure(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
 
@@ -272,13 +272,13 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
 
     model: fitted estimator or projection.
     """
-    projection = strip_feature_map_if_any(model)
+    projection = unmapped_projection(model)
     choice = projection.choice if isinstance(projection, Linear) else None
     if choice is None:
         return empty_figure(title, "no parameter was chosen by cross-validation")
     x, axis = choice.values, whole_number_axis("number of components", len(choice.values))
     if choice.parameter == "gamma":
-        x, axis = _ridge_positions_and_axis(choice.values)
+        x, axis = _ridge_positions(choice.values)
 
     texts = [f"{choice.parameter} = {number_text(value)}" for value in choice.values]
     at = [choice.chosen]
@@ -292,7 +292,7 @@ def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
     return figure_dict([line, mark], title, xaxis=axis, yaxis=titled_axis("error"), legend=LEGEND_ABOVE)
 
 
-def _ridge_positions_and_axis(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict]:
+def _ridge_positions(ridges_from_zero: np.ndarray) -> tuple[np.ndarray, JsonDict]:
     """Return the positions and the axis options of ridges.
 
     The axis is logarithmic. The first ridge is 0, which has no logarithm. It is drawn at the left

@@ -27,8 +27,8 @@ from stream_dr.plotting.figure import (
     figure_dict,
     plotly_escaped_text,
     scatter_trace,
-    strip_feature_map_if_any,
     titled_axis,
+    unmapped_projection,
     whole_number_axis,
 )
 from stream_dr.solve.orientation import principal_angles
@@ -128,7 +128,7 @@ def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) 
     names = list(dict.fromkeys(name for tick in ticks for name in tick["models"]))
     for i, name in enumerate(names):
         traces += _model_lines(ticks, name, COLOURS[i % len(COLOURS)])
-        traces += _version_and_failure_marks(records, ticks, name, COLOURS[i % len(COLOURS)], max_records)
+        traces += _event_marks(records, ticks, name, COLOURS[i % len(COLOURS)], max_records)
 
     # Place the panels one above the other, with a common time axis.
     height = 1 / len(PANELS)
@@ -231,7 +231,7 @@ def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str)
         yield scatter_trace(name, times, values, mode, line={"color": colour}, yaxis=axis) | legend
 
 
-def _version_and_failure_marks(
+def _event_marks(
     records: list[JsonDict], progress_records: list[JsonDict], model_name: str, colour: str, max_marks: int
 ) -> Iterator[Trace]:
     """Yield the marks of a model in the figure `progress`.
@@ -377,10 +377,10 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
         runs = {"": [p._asdict() for p in source.passes]}
     else:
         runs = last_refine_passes(load_records(source), model)
-    return go.Figure(residual_and_angle_figure_dict(runs, title))
+    return go.Figure(convergence_figure_dict(runs, title))
 
 
-def residual_and_angle_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: str) -> FigureDict:
+def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: str) -> FigureDict:
     """Return the convergence of refines as a figure dict.
 
     The figure shows the residual and the angle of each pass. The angle is the largest principal
@@ -447,7 +447,7 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
         return go.Figure(drift_figure_dict(load_records(source), model, title))
     if isinstance(source, str | Path | Directory) or any(isinstance(record, dict) for record in source):
         raise InvalidParameter("model=None; it must be the name of the model whose records are drawn.")
-    each = enumerate(starmap(principal_angles, pairwise(map(strip_feature_map_if_any, source))), 2)
+    each = enumerate(starmap(principal_angles, pairwise(map(unmapped_projection, source))), 2)
     angles_by_version = [(version, angles.tolist()) for version, angles in each if angles is not None]
     return go.Figure(_drift_figure(angles_by_version, title))
 

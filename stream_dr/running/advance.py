@@ -274,10 +274,10 @@ def apply_events_to_models(
 def _advance_until_blocked(
     model: Model, events: Iterable[ParsedEvent], directory: Directory, continue_rebuild: ShouldContinue | None
 ) -> bool:
-    return all(apply_event_unless_rebuild_refused(model, event, directory, continue_rebuild) for event in events)
+    return all(apply_event_or_rebuild(model, event, directory, continue_rebuild) for event in events)
 
 
-def apply_event_unless_rebuild_refused(
+def apply_event_or_rebuild(
     model: Model, event: ParsedEvent, directory: Directory, continue_rebuild: ShouldContinue | None = always_continue
 ) -> bool:
     """Apply one event to a model.

@@ -284,7 +284,7 @@ class SampledLandmarks(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the arrays are rows of `width` features."""
         checks.check_within(self, 0, checks.FEATURE_COUNT_LIMIT, "width")
-        checks.check_csr_or_dense_rows(self, self.n_landmarks, self.width)
+        checks.check_stored_rows(self, self.n_landmarks, self.width)
         checks.check_dtype_and_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
         checks.check_finite_arrays(self, "middle")
         checks.check_at_least(self, 0.0, "same")

@@ -300,7 +300,7 @@ class _PartialScatterProduct:
         """Add CSR rows (rows, features), with weights (rows,) or None."""
         w = np.ones(X.shape[0]) if weights is None else weights
         rows = map(readonly_view, (X.indptr, X.indices, X.data, w))
-        _add_sparse_rows_to_product(*rows, self._columns, self._shift, self._out, self._total)
+        _multiply_sparse_rows(*rows, self._columns, self._shift, self._out, self._total)
 
     def _add_dense_rows(self, X: np.ndarray, weights: np.ndarray | None) -> None:
         """Add dense rows (rows, features), with weights (rows,) or None."""
@@ -316,7 +316,7 @@ class _PartialScatterProduct:
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
-def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
+def _multiply_sparse_rows(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
     """Add sparse rows to the product of scatter and columns.
 
     The scatter is that of the sparse rows. The product is `out` minus the outer product of the

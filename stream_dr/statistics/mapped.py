@@ -31,9 +31,9 @@ from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
     Table,
     TableState,
-    is_mapping_independent_of_statistics,
-    learned_rows_depend_on_others,
     map_table_rows,
+    mapping_mixed_rows,
+    maps_without_statistics,
     merge_table_states,
     slices_within_memory_limit,
     update_statistics,
@@ -41,8 +41,8 @@ from stream_dr.feature_maps.table import (
 from stream_dr.feature_maps.table_columns import TableColumn, read_column
 from stream_dr.feature_maps.widths import (
     check_max_encoded_columns,
-    max_mapped_columns_of_table,
-    reason_if_only_diagonal_stored,
+    diagonal_only_reason,
+    max_table_width,
 )
 from stream_dr.projection import Columns, Linear, Mapped, checked_feature_map, row_slices_to_map
 from stream_dr.readout import Readout
@@ -337,7 +337,7 @@ class MappedAccumulator:
             if not same:
                 return self._map.max_mapped_columns(0), None
             return width, block.names
-        fixed = block.sparse and self._map.first_row_fixes_n_features
+        fixed = block.sparse and self._map.first_row_fixes_width
         if fixed and started and width > self.n_features:
             raise width_mismatch(width, self.n_features)
         if fixed and not started and not block.width_stated:
@@ -438,7 +438,7 @@ class TableAccumulator(MappedAccumulator):
         try:
             if before is None and isinstance(self._map, Table) and self.scatter == "auto":
                 # The table may get too many mapped columns for a whole scatter matrix.
-                reason = reason_if_only_diagonal_stored(self._map.encoding(), self.table.columns)
+                reason = diagonal_only_reason(self._map.encoding(), self.table.columns)
                 if reason:
                     warnings.warn(reason, OnlyDiagonal, stacklevel=1)
             self._apply_to_row_parts(block._replace(X=rows), lambda part: self.inner.add(self._map_table_part(part)))
@@ -461,7 +461,7 @@ class TableAccumulator(MappedAccumulator):
         * Words of a row were weighted by document frequency. This does not happen with idf=False.
         """
         rows = table_from_array(block.X, block.names)
-        if self.table is None or not is_mapping_independent_of_statistics(self._map, self.table, rows):
+        if self.table is None or not maps_without_statistics(self._map, self.table, rows):
             raise CannotUnlearn(
                 "these rows have missing numbers or words, which were filled or weighed by the means and frequencies of "
                 "their time. Learn anew without them (a directory's models are), or take a constant impute (table), or "
@@ -472,12 +472,12 @@ class TableAccumulator(MappedAccumulator):
         self.table = table
 
     @property
-    def mapping_depended_on_other_rows(self) -> bool:
+    def mapping_depended_on_rows(self) -> bool:
         """True if learned rows' mapping depended on other rows.
 
         If so, the state may still depend on rows that have been removed.
         """
-        return self.table is not None and learned_rows_depend_on_others(self._map, self.table)
+        return self.table is not None and mapping_mixed_rows(self._map, self.table)
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -499,7 +499,7 @@ class TableAccumulator(MappedAccumulator):
         scatter="auto", the whole matrix is stored.
         """
         table = self.table or TableState()
-        stated = max_mapped_columns_of_table(self._map.encoding(), table.columns) <= MAX_EXACT_WIDTH
+        stated = max_table_width(self._map.encoding(), table.columns) <= MAX_EXACT_WIDTH
         hashes = block.hashes
         if self.folds and hashes is None:
             columns = ((column.name, read_column(column, block.X)) for column in table.columns if column.is_encoded)

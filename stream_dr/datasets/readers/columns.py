@@ -149,7 +149,7 @@ class ColumnRoles(NamedTuple):
         """
         return [name for name in (self.id, self.label, self.label_set_column(schema)) if name is not None]
 
-    def numeric_label_target_weight_columns(self, schema: pa.Schema) -> tuple[str, ...]:
+    def numeric_target_columns(self, schema: pa.Schema) -> tuple[str, ...]:
         """Return the names of target and weight columns with numbers.
 
         These are the columns of `labels` (with 0 and 1), of `target` and of `weight`. The column
@@ -336,9 +336,7 @@ def choose_column_types(
     first_batch: first rows of the file.
     feature_names: names of the feature columns.
     """
-    types = dict.fromkeys(
-        (*feature_names, *roles.numeric_label_target_weight_columns(first_batch.schema)), pa.float64()
-    )
+    types = dict.fromkeys((*feature_names, *roles.numeric_target_columns(first_batch.schema)), pa.float64())
     if roles.raw:
         kinds = dict(roles.kinds)
         types |= {name: choose_feature_type(first_batch.column(name), kinds.get(name)) for name in feature_names}

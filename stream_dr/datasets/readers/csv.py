@@ -42,7 +42,7 @@ from stream_dr.datasets.readers.lines import (
     open_decompressed,
     open_text_for_arrow,
     raise_at_line,
-    read_first_bytes_as_utf8,
+    read_first_text,
     read_raw_lines,
 )
 from stream_dr.errors import InvalidRows, MalformedInput, NotFinite, SchemaMismatch, StreamDRError
@@ -145,8 +145,8 @@ def read_csv(
     words = (missing,) if isinstance(missing, str) else tuple(missing)
     file = CsvFile(path, CsvFormat(delimiter, header, decimal, encoding, words))
     features = roles.features(file.names)
-    file.raise_if_unnamed_feature(features)
-    file.raise_if_decimal_commas([name for name in features if name not in dict(roles.kinds)])
+    file.refuse_unnamed_features(features)
+    file.refuse_decimal_commas([name for name in features if name not in dict(roles.kinds)])
     roles = roles._replace(raw=must_read_as_table(file.first, features, roles))
     file.has_gaps = bool(roles.raw)
     code_columns = roles.code_columns(file.first.schema)
@@ -226,7 +226,7 @@ class CsvFile:
         try:
             source: AbstractContextManager[pa.NativeFile]
             if first_batch_only:
-                source = nullcontext(read_first_bytes_as_utf8(self.path, form.encoding, 2 * self._read.block_size))
+                source = nullcontext(read_first_text(self.path, form.encoding, 2 * self._read.block_size))
             else:
                 source = open_text_for_arrow(self.path, form.encoding)
             with source as stream, pacsv.open_csv(stream, self._read, self._parse, convert) as reader:
@@ -330,7 +330,7 @@ class CsvFile:
         advice = "Correct it, or put a row with a text first: all values are then texts."
         self._raise_malformed(line, f"{message} {advice}", j + 1)
 
-    def raise_if_decimal_commas(self, column_names: list[str]) -> None:
+    def refuse_decimal_commas(self, column_names: list[str]) -> None:
         """Raise MalformedInput if numbers have a decimal comma.
 
         Numbers such as 0,5 would be read as strings. Only the first rows are checked. Nothing is
@@ -424,7 +424,7 @@ class CsvFile:
             )
         return [name or f"Unnamed: {j}" for j, name in enumerate(first_record)]
 
-    def raise_if_unnamed_feature(self, feature_names: list[str]) -> None:
+    def refuse_unnamed_features(self, feature_names: list[str]) -> None:
         """Raise MalformedInput if a feature column has no name.
 
         pandas writes the index of the rows as a column without a name.

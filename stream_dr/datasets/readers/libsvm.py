@@ -102,7 +102,7 @@ def read_heads_and_pairs(
         try:
             X = _parse_all_lines(lines, pair_starts, index_base, width)
         except (pa.ArrowInvalid, _NotPairsError):
-            _raise_if_any_bad_pair(lines, pair_starts, index_base)
+            _check_pairs(lines, pair_starts, index_base)
             raise
         width = X.shape[1]
         if n_features is not None and width > n_features:
@@ -127,7 +127,7 @@ def _parse_all_lines(lines: Lines, pair_offsets_in_data: np.ndarray, index_base:
     min_width: minimum number of columns of the matrix.
     """
     # Each pair has two tokens, the index and the value, with a colon between them.
-    n_tokens, text = _token_counts_and_blanked_bytes(lines, pair_offsets_in_data)
+    n_tokens, text = _count_tokens(lines, pair_offsets_in_data)
     colons_before = np.concatenate(([0], np.cumsum(text == COLON)))
     n_pairs = colons_before[lines.ends] - colons_before[pair_offsets_in_data]
     if np.any(n_tokens != 2 * n_pairs):
@@ -158,7 +158,7 @@ def _parse_all_lines(lines: Lines, pair_offsets_in_data: np.ndarray, index_base:
     return X
 
 
-def _token_counts_and_blanked_bytes(lines: Lines, pair_offsets_in_data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _count_tokens(lines: Lines, pair_offsets_in_data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Count the tokens of each line.
 
     A token is an index or a value. Returns two values:
@@ -205,7 +205,7 @@ def _parse_blank_separated_numbers(text_bytes: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def _raise_if_any_bad_pair(lines: Lines, pair_offsets_in_data: np.ndarray, index_base: int) -> None:
+def _check_pairs(lines: Lines, pair_offsets_in_data: np.ndarray, index_base: int) -> None:
     """Raise MalformedInput for the first line with a wrong pair.
 
     Nothing is raised if the pairs of all lines are valid.

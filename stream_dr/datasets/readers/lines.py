@@ -98,7 +98,7 @@ class LabelParser:
             message = f"label {field!r} where one label is needed; give target=multilabel for several labels a row."
             raise InvalidTargets(message)
 
-        number = _parse_whole_number_or_none(field)
+        number = _parse_whole_number(field)
         if self._numeric is None:
             self._numeric = number is not None
         if not self._numeric:
@@ -118,7 +118,7 @@ def _parse_number(field: str) -> float:
         raise InvalidTargets(f"target {field!r} is not a number.") from None
 
 
-def _parse_whole_number_or_none(field: str) -> int | None:
+def _parse_whole_number(field: str) -> int | None:
     """Return the integer in a field, or None if there is none.
 
     "3.0" and "3e0" are integers, too. None is returned for such a form of 2^53 or more, because a
@@ -469,7 +469,7 @@ def open_text_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.
         yield stream
 
 
-def read_first_bytes_as_utf8(path: FileName, encoding: str, n_bytes: int) -> pa.BufferReader:
+def read_first_text(path: FileName, encoding: str, n_bytes: int) -> pa.BufferReader:
     """Return the first bytes of a file as UTF-8 text.
 
     The bytes are decompressed and converted to UTF-8.

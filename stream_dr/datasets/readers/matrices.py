@@ -80,7 +80,7 @@ class _NpyArrayReader:
             count = min(rows_per_piece, self.shape[0] - start)
             yield self._read_next_rows_flat(count).reshape(count, *self.shape[1:])
 
-    def check_can_be_rows_or_targets(self, *allowed_dimensions: int) -> None:
+    def check_array_kind(self, *allowed_dimensions: int) -> None:
         """Raise SchemaMismatch if the array cannot be rows or targets.
 
         The array must consist of numbers or strings, and must have at least one column.
@@ -94,7 +94,7 @@ class _NpyArrayReader:
                 f"{self._path} has the shape {self.shape}; rows are (n, d), targets (n,) or (n, k): reshape(n, -1)."
             )
 
-    def limit_rows_to_piece_bytes(self, max_rows: int) -> int:
+    def piece_row_count(self, max_rows: int) -> int:
         """Return the number of rows to read at a time.
 
         These rows take at most PIECE bytes, unless one row takes more. The number is at least 1.
@@ -132,9 +132,9 @@ def read_npy(
     """
     with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _NpyArrayReader(files.enter_context(open_decompressed(path)), path)
-        X.check_can_be_rows_or_targets(2)
+        X.check_array_kind(2)
         Y = None if labels is None else _open_target_reader(files, labels)
-        rows_per_block = min(array.limit_rows_to_piece_bytes(rows_per_block) for array in (X, Y) if array is not None)
+        rows_per_block = min(array.piece_row_count(rows_per_block) for array in (X, Y) if array is not None)
         yield from _combine_into_blocks(path, X.pieces(rows_per_block), X.shape[0], Y, target, rows_per_block)
 
 
@@ -189,7 +189,7 @@ def read_npz(
     with ExitStack() as files, errors_as_malformed_input(path, _FAULT, *_ERRORS):
         X = _load_sparse_npz(path)
         Y = None if targets_path is None else _open_target_reader(files, targets_path)
-        rows_per_block = rows_per_block if Y is None else Y.limit_rows_to_piece_bytes(rows_per_block)
+        rows_per_block = rows_per_block if Y is None else Y.piece_row_count(rows_per_block)
         pieces = (X[start : start + rows_per_block] for start in range(0, X.shape[0], rows_per_block))
         yield from _combine_into_blocks(path, pieces, X.shape[0], Y, target, rows_per_block)
 
@@ -203,7 +203,7 @@ def _open_target_reader(exit_stack: ExitStack, path: str) -> _NpyArrayReader:
     path: path of a .npy file, or archive.npz!member.
     """
     Y = _NpyArrayReader(exit_stack.enter_context(open_decompressed(path)), path)
-    Y.check_can_be_rows_or_targets(1, 2)
+    Y.check_array_kind(1, 2)
     return Y
 
 

@@ -134,7 +134,7 @@ def read_sqlite(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_
     Raises SourceMissing if the file or the table does not exist. Raises SchemaMismatch. Raises
     MalformedInput, which names the file.
     """
-    file, table = _split_file_and_optional_table(path)
+    file, table = _split_table_name(path)
     with (
         errors_as_malformed_input(path, "cannot be read", sqlite3.Error),
         closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database,
@@ -230,7 +230,7 @@ def read_duckdb(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_
         message = f"{path} is read by duckdb, which is not installed: pip install 'stream-dr[duckdb]'."
         raise InvalidParameter(message) from e
 
-    file, table = _split_file_and_optional_table(path)
+    file, table = _split_table_name(path)
     with (
         errors_as_malformed_input(path, "cannot be read", duckdb.Error),
         duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
@@ -245,7 +245,7 @@ def read_duckdb(path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_
         yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
 
 
-def _split_file_and_optional_table(path: FileName) -> tuple[str, str]:
+def _split_table_name(path: FileName) -> tuple[str, str]:
     """Split a path FILE!TABLE into FILE and TABLE.
 
     TABLE is "" if the path has no "!". Raises SourceMissing if FILE does not exist.

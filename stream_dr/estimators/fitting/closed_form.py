@@ -27,7 +27,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting import mapping
 from stream_dr.estimators.fitting.estimator import AdditiveEstimator, StateType
 from stream_dr.estimators.fitting.folds import jackknife_components
-from stream_dr.estimators.fitting.moments import Moments, compute_moments, mask_labels_with_few_rows
+from stream_dr.estimators.fitting.moments import Moments, compute_moments, waiting_labels
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.feature_maps.feature_map import check_seed_or_none
 from stream_dr.projection import Linear, Projection
@@ -217,7 +217,7 @@ class ClosedForm(AdditiveEstimator):
         """True if a parameter is "cv", so cross-validation chooses its value."""
         return bool(self.cross_validates) and getattr(self, self.cross_validates) == "cv"
 
-    def group_or_id_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
+    def unit_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) of rows' groups or ids.
 
         The hash decides a row's cross-validation fold. The result is None if groups or ids are not
@@ -275,7 +275,7 @@ class ClosedForm(AdditiveEstimator):
         """
         # With a feature map, `inner` is the state of the mapped rows.
         # With folds, `inner` is the sum of all folds.
-        inner = cast(MomentState, mapping.mapped_state_of_all_folds(state))
+        inner = cast(MomentState, mapping.merged_mapped_state(state))
 
         # Put the sum back, so that `moments` does not add up the folds again.
         state = mapping.replace_inner_state(state, inner)
@@ -301,7 +301,7 @@ class ClosedForm(AdditiveEstimator):
 
         state_or_accumulator: a state or an accumulator.
         """
-        at = np.flatnonzero(mask_labels_with_few_rows(cast(MomentState, state_or_accumulator), self.min_class_rows))
+        at = np.flatnonzero(waiting_labels(cast(MomentState, state_or_accumulator), self.min_class_rows))
         return tuple(sorted(state_or_accumulator.labels[j] for j in at))
 
     @property
@@ -378,7 +378,7 @@ class ClosedForm(AdditiveEstimator):
         state: state from which the moments were computed.
         """
 
-    def directions_from_class_weighted_scatter(self, moments: Moments, state: MomentState) -> Directions:
+    def weighted_directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return loadings and eigenvalues for rows projected on a basis.
 
         `refine`, which makes a solution exact by several passes over the rows, calls this method
@@ -389,7 +389,7 @@ class ClosedForm(AdditiveEstimator):
         """
         return self.directions(moments, state)
 
-    def row_weight_factors_by_label(self, moments: Moments) -> Mapping[Label | None, float] | None:
+    def label_weight_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return the factors of rows' weights in the scatter, by label.
 
         `refine`, which reads the rows again, multiplies the rows' weights by these factors when it
@@ -455,7 +455,7 @@ class ClosedForm(AdditiveEstimator):
         if inner.solution == "refined":
             raise AttributeError("the projection was refined, and the folds have no refined solutions to compare with.")
         if inner.spread is None:
-            projection = self.with_uncertainty_if_in_folds(projection, state)
+            projection = self.add_fold_uncertainty(projection, state)
             inner = mapping.inner_linear_projection(projection)
             with self.lock:
                 if fitted.version == version:
@@ -463,7 +463,7 @@ class ClosedForm(AdditiveEstimator):
         assert inner.spread is not None
         return inner.spread
 
-    def with_uncertainty_if_in_folds(self, projection: Projection, state: State) -> Projection:
+    def add_fold_uncertainty(self, projection: Projection, state: State) -> Projection:
         """Return the projection with the uncertainty of its components.
 
         The uncertainty (`ComponentSpread`) is estimated by the jackknife: the model is solved again

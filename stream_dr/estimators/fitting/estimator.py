@@ -47,9 +47,9 @@ from stream_dr.estimators.fitting.mapping import (
     feature_map_or_none,
     make_accumulator,
     map_reads_tables,
-    mapped_state_of_all_folds,
-    max_bytes_up_to_width,
     max_bytes_with_map,
+    max_bytes_within,
+    merged_mapped_state,
     prepend_feature_map,
 )
 from stream_dr.estimators.fitting.parameters import docstring_with_inherited
@@ -209,7 +209,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         y = block.y if self.target_kinds else None
         if y is not None and no_row_has_target(y):
             y = None
-        hashes = self.group_or_id_hashes(block, block.rows)
+        hashes = self.unit_hashes(block, block.rows)
         if y is block.y and hashes is None:
             return block
         return block._replace(y=y, hashes=hashes)
@@ -228,11 +228,11 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         if known_columns is None or not isinstance(mapping, Table):
             return self.state_bytes(n_features, n_targets)
         if isinstance(known_columns, TableState):
-            width = widths.max_mapped_columns_of_table(mapping.encoding(), known_columns.columns)
+            width = widths.max_table_width(mapping.encoding(), known_columns.columns)
         else:
-            width = widths.max_mapped_columns_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
+            width = widths.max_width_of_kinds(mapping.encoding(), mapping.column_overrides(), known_columns)
         plain = type(self)(**(self.get_params() | {"feature_map": None}))
-        return max_bytes_up_to_width(plain.state_bytes, width, n_targets) + 64 * width
+        return max_bytes_within(plain.state_bytes, width, n_targets) + 64 * width
 
     def _merge_equal(self, other: "Estimator") -> Self:
         """Add the rows of an estimator of the same class and parameters, or raise CannotMerge."""
@@ -249,7 +249,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """
         return 0
 
-    def with_uncertainty_if_in_folds(self, projection: Projection, state: State) -> Projection:
+    def add_fold_uncertainty(self, projection: Projection, state: State) -> Projection:
         """Return the projection with the uncertainty of its components.
 
         The uncertainty is computed if rows are in folds. The default implementation returns the
@@ -311,7 +311,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             If X has NaN or an infinity.
         """
         projection = self.projection()
-        self._warn_if_fewer_components(projection.n_components)
+        self._warn_fewer_components(projection.n_components)
         X = open_rows(X)
         if is_dask(X):
             names = list(self.get_feature_names_out())
@@ -454,10 +454,10 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         if self._asks_for_more_than(enough - 1):
             # Solve by reading `rank_`. If this raises an error, no warning is needed.
             with suppress(StreamDRError):
-                self._warn_if_fewer_components(self.rank_)
+                self._warn_fewer_components(self.rank_)
         return self
 
-    def _warn_if_fewer_components(self, n_components: int) -> None:
+    def _warn_fewer_components(self, n_components: int) -> None:
         """Issue the warning FewerComponents if there are too few components.
 
         The warning is issued if there are fewer components than the caller has set as n_components.
@@ -539,7 +539,7 @@ class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         # Solve without the lock, so that other threads can learn rows meanwhile.
         projection = refined or self.solve(state)
         with self.lock:
-            return fitted.orient_and_cache_projection(projection, partial(self.scatter_product, state), version)
+            return fitted.cache_projection(projection, partial(self.scatter_product, state), version)
 
     def linear_projection(self) -> Linear | Mapped:
         """Return the projection of the rows learned, declared as linear.
@@ -706,7 +706,7 @@ class MappedMethod(Estimator, Generic[InnerState]):
 
     def solve(self, state: State) -> Projection:
         """Return the projection computed from `state`, without changing anything."""
-        inner = cast(InnerState, mapped_state_of_all_folds(state))
+        inner = cast(InnerState, merged_mapped_state(state))
         return prepend_feature_map(state, self.solve_inner(inner))
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:

@@ -22,7 +22,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.mapping import prepend_feature_map
-from stream_dr.estimators.fitting.moments import divide_or_zero_by_feature_scale
+from stream_dr.estimators.fitting.moments import divide_by_scale
 from stream_dr.solve.spectral import EPS
 
 
@@ -172,8 +172,8 @@ class LinearGaussian(Estimator):
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise_variance, 0.0)) @ gaussian.axes.T
         covariance[np.diag_indices_from(covariance)] += gaussian.noise_variance
-        half_scaled = divide_or_zero_by_feature_scale(covariance, gaussian.scale)
-        return divide_or_zero_by_feature_scale(half_scaled.T, gaussian.scale)
+        half_scaled = divide_by_scale(covariance, gaussian.scale)
+        return divide_by_scale(half_scaled.T, gaussian.scale)
 
     def score_samples(self, X: RowsLike) -> np.ndarray:
         """Return the log-likelihood (rows,) of each row.

@@ -80,7 +80,7 @@ def inner_linear_projection(projection: Projection) -> Linear:
     return cast(Linear, inner_projection(projection))
 
 
-def mapped_state_of_all_folds(state: State) -> State:
+def merged_mapped_state(state: State) -> State:
     """Return the state of the mapped rows.
 
     If there is no feature map, the result is the state of the rows themselves. If the rows are
@@ -186,10 +186,10 @@ def max_bytes_with_map(
         return unmapped_bytes(n_features, n_targets)
     mapping: FeatureMap = feature_map(spec)
     width = mapping.max_mapped_columns(n_features)
-    return max_bytes_up_to_width(unmapped_bytes, width, n_targets) + mapping.bytes(n_features)
+    return max_bytes_within(unmapped_bytes, width, n_targets) + mapping.bytes(n_features)
 
 
-def max_bytes_up_to_width(state_bytes_of: Callable[[int, int], int], max_columns: int, n_targets: int) -> int:
+def max_bytes_within(state_bytes_of: Callable[[int, int], int], max_columns: int, n_targets: int) -> int:
     """Return the largest size in bytes of a state of at most `max_columns` columns.
 
     A state of fewer columns may be larger, because it stores the whole scatter matrix up to
@@ -231,7 +231,7 @@ def can_unlearn_exactly(accumulator: Accumulator) -> bool:
     Exactly means that the state is as if the rows had never been learned. It is not possible if
     the feature map has mapped other rows by statistics of these rows, such as means of columns.
     """
-    return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_other_rows)
+    return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_rows)
 
 
 def map_reads_tables(spec: JsonDict | None) -> bool:
@@ -252,7 +252,7 @@ def is_category(spec: JsonDict | None, table: TableState | None, name: str, valu
     for column in table.columns if table else ():
         if column.name == name and column.kind:
             return column.kind == "category"
-    return widths.declared_or_inferred_kind(name, values, mapping.column_overrides()).kind == "category"
+    return widths.decide_kind(name, values, mapping.column_overrides()).kind == "category"
 
 
 def check_max_table_width(spec: JsonDict | None, kinds_by_column: dict[str, str]) -> None:

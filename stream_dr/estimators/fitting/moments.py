@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_dr.batch.targets import Label
-from stream_dr.estimators.fitting.mapping import mapped_state_of_all_folds
+from stream_dr.estimators.fitting.mapping import merged_mapped_state
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.spectral import EPS, LeftSingularPairs, Rounding, left_singular_pairs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
@@ -143,7 +143,7 @@ class Moments(NamedTuple):
         """Class means (classes, features) in the units of the rows, sorted by label."""
         return (self.mean + (self.offsets / self.scale[:, None]).T)[self.label_order]
 
-    def between_scatter_eigenvectors_and_roots(self) -> tuple[np.ndarray, np.ndarray]:
+    def between_eigenpairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Return eigenvectors and root eigenvalues of the between-class scatter.
 
         The eigenvectors are (features, r) and the roots (r,). The roots are the square roots of
@@ -209,7 +209,7 @@ class Moments(NamedTuple):
         return LeftSingularPairs(vectors, values)
 
 
-def mask_labels_with_few_rows(state_or_accumulator: MomentState | MomentAccumulator, min_rows: int) -> np.ndarray:
+def waiting_labels(state_or_accumulator: MomentState | MomentAccumulator, min_rows: int) -> np.ndarray:
     """Return a mask (labels,), True for labels with too few rows.
 
     A label with too few rows is not yet a class.
@@ -236,7 +236,7 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     min_class_rows: number of rows that a label needs to be a class. The moments are changed such
         that the means of labels with fewer rows have no influence.
     """
-    state = cast(MomentState, mapped_state_of_all_folds(state))
+    state = cast(MomentState, merged_mapped_state(state))
     c = state.centred()
     d = len(c.mean)
 
@@ -269,8 +269,8 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
         tuple(label for label, there in zip(c.labels, present, strict=True) if there) if labelled else (), state.target_kind,
     )  # fmt: skip
 
-    waiting = mask_labels_with_few_rows(state, min_class_rows)
-    m = _without_means_of_labels_with_few_rows(m, waiting[present], c.noise) if waiting.any() else m
+    waiting = waiting_labels(state, min_class_rows)
+    m = _drop_waiting_means(m, waiting[present], c.noise) if waiting.any() else m
     if not standardize:
         return m
 
@@ -281,9 +281,7 @@ def compute_moments(state: State, standardize: bool = False, min_class_rows: int
     return scale_moments(m, factors)
 
 
-def _without_means_of_labels_with_few_rows(
-    moments: Moments, has_few_rows: np.ndarray, scatter_rounding_error: float
-) -> Moments:
+def _drop_waiting_means(moments: Moments, has_few_rows: np.ndarray, scatter_rounding_error: float) -> Moments:
     """Remove means of labels with too few rows from moments.
 
     The deviations of these labels' rows from the mean of their label stay in the moments. If each
@@ -343,7 +341,7 @@ def _without_means_of_labels_with_few_rows(
     )
 
 
-def divide_or_zero_by_feature_scale(columns: np.ndarray, feature_scale: np.ndarray) -> np.ndarray:
+def divide_by_scale(columns: np.ndarray, feature_scale: np.ndarray) -> np.ndarray:
     """Divide each row of an array by its feature's scale.
 
     The result is 0 for features whose scale is 0.

@@ -26,7 +26,7 @@ from sklearn.utils import ClassifierTags, Tags
 from sklearn.utils.metaestimators import available_if
 
 from stream_dr.batch.block import as_weights, weights_or_ones
-from stream_dr.batch.parsing import has_too_many_labels_for_classes
+from stream_dr.batch.parsing import are_probably_measurements
 from stream_dr.batch.rows import as_block, take_target_column
 from stream_dr.batch.targets import Targets, label_array
 from stream_dr.errors import EmptyInput, InvalidParameter, ManyLabels, Uncalibrated
@@ -118,7 +118,7 @@ class Predictor(ClosedForm):
             return self.fitted_.accumulator.target_kind
         return None if self.target == "auto" else self.target
 
-    def _readout_or_raise(self) -> Readout:
+    def _find_readout(self) -> Readout:
         return fitted_readout(self.linear_projection())
 
 
@@ -204,7 +204,7 @@ class TargetRegression(Predictor):
         labels = predicted.tolist()
         if targets.kind == "multilabel":
             truth = [set(row) for row in truth]
-            labels = [set(compress(self._readout_or_raise().labels, row)) for row in labels]
+            labels = [set(compress(self._find_readout().labels, row)) for row in labels]
         return float(np.average([a == b for a, b in zip(truth, labels, strict=True)], weights=weights))
 
     @property
@@ -220,7 +220,7 @@ class TargetRegression(Predictor):
     @property
     def intercept_(self) -> np.ndarray:
         """Means (targets,) float64 of the targets, as in scikit-learn's PLSRegression."""
-        return self._readout_or_raise().offset
+        return self._find_readout().offset
 
     @property
     def y_loadings_(self) -> np.ndarray:
@@ -228,7 +228,7 @@ class TargetRegression(Predictor):
 
         The array is (targets, components) float64.
         """
-        return self._readout_or_raise().weights.T
+        return self._find_readout().weights.T
 
     @property
     def x_loadings_(self) -> np.ndarray:
@@ -278,7 +278,7 @@ class TargetRegression(Predictor):
         """
         unscaled = loadings / moments.scale[:, None]
         covariances = unscaled.T @ moments.cross
-        sizes = self.ridged_variance_of_each_component(moments, unscaled, eigenvalues, covariances)
+        sizes = self.component_variances(moments, unscaled, eigenvalues, covariances)
         weights = covariances / sizes[:, None]
         columns = moments.label_order or slice(None)
         labels = tuple(sorted(moments.labels))
@@ -286,7 +286,7 @@ class TargetRegression(Predictor):
         return Readout(weights[:, columns], moments.target_mean[columns], kind, labels, TARGETS)
 
     @abstractmethod
-    def ridged_variance_of_each_component(
+    def component_variances(
         self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray, covariances: np.ndarray
     ) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
@@ -314,7 +314,7 @@ class TargetRegression(Predictor):
         learned = self.fitted().accumulator
         if self.target != "auto" or not learned.labels or type(learned.labels[0]) is not int:
             return
-        if has_too_many_labels_for_classes(learned.target_kind, len(learned.labels), learned.rows):
+        if are_probably_measurements(learned.target_kind, len(learned.labels), learned.rows):
             # The text has no numbers, so that Python shows it once for many batches.
             warnings.warn(
                 f"{type(self).__name__} reads whole numbers as classes, and they have more values than a tenth of the rows. "
@@ -388,7 +388,7 @@ class LinearClassifier(LabelScore, Predictor):
         Labels of total weight 0 and labels with fewer than `min_class_rows` rows are
         not included.
         """
-        return self._readout_or_raise().classes
+        return self._find_readout().classes
 
     @property
     def coef_(self) -> np.ndarray:
@@ -396,7 +396,7 @@ class LinearClassifier(LabelScore, Predictor):
 
         `decision_function` is X · coef_ᵀ + intercept_. For two classes the shape is (1, features).
         """
-        return _difference_if_two_classes(self._coefficients())
+        return _class_difference(self._coefficients())
 
     @property
     def intercept_(self) -> np.ndarray:
@@ -406,7 +406,7 @@ class LinearClassifier(LabelScore, Predictor):
         """
         projection = self.linear_projection()
         intercepts = fitted_readout(projection).offset - self._coefficients() @ projection.mean
-        return _difference_if_two_classes(intercepts)
+        return _class_difference(intercepts)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, n_rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
@@ -460,7 +460,7 @@ def gaussian_class_readout(
     return Readout(weights[:, order], offset[order], kind, tuple(sorted(moments.labels)), LOG_POSTERIORS)
 
 
-def _difference_if_two_classes(class_values: np.ndarray) -> np.ndarray:
+def _class_difference(class_values: np.ndarray) -> np.ndarray:
     """Return the difference of the values of two classes.
 
     The difference is the second class's values minus the first class's values. If there are more

@@ -27,7 +27,7 @@ Both classes have the same methods:
 - `current_solution(solver_state)` returns the loadings, eigenvalues and relative residual so far.
 
 After each pass, the solvers call the estimator's own method `directions`, or for a basis
-`directions_from_class_weighted_scatter`. So refine and the exact solution agree.
+`weighted_directions`. So refine and the exact solution agree.
 
 In a pass, the rows are read again from a source. They are treated as when they were learned. For
 example, rows without targets are skipped if the method needs targets, and weights and decay are
@@ -60,8 +60,8 @@ from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RefineSource
-from stream_dr.estimators.fitting.mapping import inner_projection, mapped_state_of_all_folds, prepend_feature_map
-from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_or_zero_by_feature_scale
+from stream_dr.estimators.fitting.mapping import inner_projection, merged_mapped_state, prepend_feature_map
+from stream_dr.estimators.fitting.moments import Moments, compute_moments, divide_by_scale
 from stream_dr.estimators.fitting.parameters import check_number_in_range, check_positive_int
 from stream_dr.estimators.fitting.stream_learner import FittedState, NotFitted
 from stream_dr.feature_maps import feature_map
@@ -179,7 +179,7 @@ class SubspaceSolver:
             scale=np.ones(V.shape[1]),
             rounding=m.rounding._replace(shift=np.abs(np.sqrt(m.weight) * (V.T @ (m.mean * m.scale)))),
         )
-        return self._estimator.directions_from_class_weighted_scatter(small, self._state)
+        return self._estimator.weighted_directions(small, self._state)
 
     def _raise_needs_n_components(self) -> NoReturn:
         """Raise CannotRefine, because n_components is None.
@@ -258,7 +258,7 @@ class RowReplay:
         self._names = feature_names
         # Number of rows that the first pass has read. Each later pass must read as many.
         self._rows = 0
-        self._factors = self._estimator.row_weight_factors_by_label(moments)
+        self._factors = self._estimator.label_weight_factors(moments)
         self._clock = int(state.clock)
         self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
 
@@ -415,7 +415,7 @@ def strip_feature_map(
     source: source of the original rows, before the map.
     feature_names: names of the features, if the rows have named columns.
     """
-    inner = cast(MomentState, mapped_state_of_all_folds(state))
+    inner = cast(MomentState, merged_mapped_state(state))
     if not isinstance(state, MappedState):
         return estimator, inner, source, feature_names
     plain = clone(estimator).set_params(feature_map=None)
@@ -637,7 +637,7 @@ def _angle_to_last_pass(last: Refining, projection: Linear) -> float:
     return largest_principal_angle(tall_qr(last.loadings)[0], tall_qr(projection.loadings)[0])
 
 
-def run_passes_and_warn_if_unconverged(
+def run_passes(
     steps: Iterator[RefinePass], tol_of_steps: float, max_passes_of_steps: int
 ) -> tuple[Projection, RefineReport]:
     """Run all passes of refine, and return projection and report.
@@ -722,7 +722,7 @@ def _loadings_or_empty(earlier_projection: Projection | None, moments: Moments) 
     known = getattr(earlier_projection and inner_projection(earlier_projection), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
-    return divide_or_zero_by_feature_scale(columns, moments.scale)
+    return divide_by_scale(columns, moments.scale)
 
 
 class Refinable(ClosedForm):
@@ -788,7 +788,7 @@ class Refinable(ClosedForm):
             steps = refine_steps(
                 self, state, source, tol=tol, max_passes=max_passes, resume=resume, feature_names=names, guess=guess
             )
-            projection, self.refine_report_ = run_passes_and_warn_if_unconverged(steps, tol, max_passes)
+            projection, self.refine_report_ = run_passes(steps, tol, max_passes)
             multiply = partial(self.scatter_product, state)
-            fitted.refined = fitted.orient_and_cache_projection(projection, multiply, version)
+            fitted.refined = fitted.cache_projection(projection, multiply, version)
         return self

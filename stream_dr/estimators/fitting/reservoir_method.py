@@ -20,7 +20,7 @@ from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLi
 from stream_dr.estimators.fitting.mapping import (
     check_feature_map,
     inner_projection,
-    mapped_state_of_all_folds,
+    merged_mapped_state,
 )
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range, check_positive_int
 from stream_dr.feature_maps.feature_map import check_seed_or_none
@@ -106,7 +106,7 @@ class ReservoirMethod(MappedMethod[Reservoir]):
 
         columns: (features, m), like the product.
         """
-        rows = cast(Reservoir, mapped_state_of_all_folds(state)).kept[:, : len(columns)]
+        rows = cast(Reservoir, merged_mapped_state(state)).kept[:, : len(columns)]
         projected = rows @ columns
         return np.asarray(rows.T @ (projected - projected.mean(axis=0)))
 
@@ -198,7 +198,7 @@ class ClassTargetsIfAny:
         return ("class",)
 
 
-def refuse_too_many_weighted_neighbours(n_neighbors: int, max_sampled_rows: int) -> None:
+def check_weighted_neighbours(n_neighbors: int, max_sampled_rows: int) -> None:
     """Raise InvalidParameter if rows may have more than MAX_WEIGHTED_NEIGHBOURS neighbours.
 
     n_neighbors: parameter of the estimator.

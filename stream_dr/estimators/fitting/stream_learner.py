@@ -36,7 +36,7 @@ from stream_dr.batch.targets import Targets, check_label_type
 from stream_dr.estimators.fitting.dask_collections import learn_blocks, split_into_blocks
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import feature_map_or_none, map_reads_tables, warn_if_columns_differ
-from stream_dr.estimators.fitting.named_columns import joint_names, raise_if_no_rows_or_features, read_rows_and_names
+from stream_dr.estimators.fitting.named_columns import joint_names, read_rows_and_names, refuse_empty_rows
 from stream_dr.estimators.fitting.parameters import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator
 from stream_dr.feature_maps import feature_map
@@ -118,7 +118,7 @@ class FittedState:
         self.neighbour_search = None
         self.version += 1
 
-    def orient_and_cache_projection(
+    def cache_projection(
         self, projection: Projection, multiply_by_scatter: MultiplyByScatter, version: int
     ) -> Projection:
         """Orient and cache a new projection, and return it.
@@ -361,7 +361,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def group_or_id_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
+    def unit_hashes(self, block: Block, n_rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) of rows' groups or ids.
 
         The hash decides a row's cross-validation fold. The result is None if groups or ids are not
@@ -497,7 +497,7 @@ class StreamLearner(NamedParameters, BaseEstimator):
         block = self._read_rows(fitted, rows)
         n_rows, n_features = block.X.shape
         if raise_if_empty:
-            raise_if_no_rows_or_features(block.X)
+            refuse_empty_rows(block.X)
         if 0 < accumulator.n_features != n_features and not block.sparse and not self._may_have_new_columns(block):
             check_n_features(n_features, accumulator.n_features, type(self).__name__)
         if n_rows and not n_features and not (block.sparse and self._may_lack_columns()):
@@ -510,8 +510,8 @@ class StreamLearner(NamedParameters, BaseEstimator):
             weights = as_weights(rows.weights, n_rows)
         reads_targets = raise_if_no_targets or rows.y is not None
         targets = self._parse_targets(accumulator, rows.y, n_rows) if reads_targets else None
-        # Call `group_or_id_hashes` only if it returns hashes, to save a call when single rows come.
-        hashes = self.group_or_id_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
+        # Call `unit_hashes` only if it returns hashes, to save a call when single rows come.
+        hashes = self.unit_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
         return block._replace(y=targets, weights=weights, hashes=hashes)
 
     def _read_rows(self, fitted: FittedState, rows: Block) -> Block:

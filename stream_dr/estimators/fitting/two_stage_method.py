@@ -25,7 +25,7 @@ import numpy as np
 
 from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
-from stream_dr.estimators.fitting.folds import merge_and_align_folds
+from stream_dr.estimators.fitting.folds import aligned_folds
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameters import check_choice, check_number_in_range
 from stream_dr.estimators.fitting.state_error import Predictors, PredictsHeldOut, cross_validation_errors
@@ -258,7 +258,7 @@ class TwoStage(PredictsHeldOut):
         states_by_fold: the learned state of each fold. A fold is a part of the rows that is left
             out once. Labels may be in different order. Folds without rows are ignored.
         """
-        full, folds = merge_and_align_folds(states_by_fold, "gamma")
+        full, folds = aligned_folds(states_by_fold, "gamma")
         whole = self.moments(full)
 
         def fit_ridges(train: Moments) -> Predictors:

@@ -11,7 +11,7 @@ import stream_dr
 from stream_dr import CCIPCA, LDA, LLE, LPP, NPE, PCA, LaplacianEigenmaps
 from stream_dr.errors import OnlyDiagonal
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.widths import max_mapped_columns_of_kinds, max_mapped_columns_of_table
+from stream_dr.feature_maps.widths import max_table_width, max_width_of_kinds
 from stream_dr.statistics.protocol import pack
 
 
@@ -51,9 +51,9 @@ def test_a_column_without_a_value_counts_as_a_category() -> None:
     model = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[["b", "note"]].assign(**empty), Y)
     assert model.state_.inner.scatter == "exact"  # 2 + 1,025 + 70 · 41 columns at most
     making = feature_map(stream_dr.table()).encoding()
-    assert max_mapped_columns_of_table(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
+    assert max_table_width(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
     assert (
-        max_mapped_columns_of_kinds(making, feature_map(stream_dr.table()).column_overrides(), dict.fromkeys(empty, ""))
+        max_width_of_kinds(making, feature_map(stream_dr.table()).column_overrides(), dict.fromkeys(empty, ""))
         == 70 * 41
     )
 
@@ -126,7 +126,7 @@ def test_state_bytes_count_only_texts_as_words() -> None:
     some = lda.max_state_bytes(21, 3, numbers | {"note": "text"})
     assert few < 1e6 < some < 1e9
     assert (
-        max_mapped_columns_of_kinds(
+        max_width_of_kinds(
             feature_map(stream_dr.table()).encoding(), feature_map(stream_dr.table()).column_overrides(), numbers
         )
         == 40
